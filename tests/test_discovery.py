@@ -58,10 +58,39 @@ SHAPES = {
         {"Procfile": "web: gunicorn --preload --workers $WEB_CONCURRENCY --threads 5 shop.wsgi\n"},
         {"callable": "shop.wsgi:application", "threads": 5, "worker_class": "gthread"},
     ),
-    "a server that the lab does not serve": (
+    "granian with its options": (
         {"compose.yaml": "services:\n  web:\n    build: .\n    command: granian --interface wsgi --workers 4 "
-                         "--blocking-threads 3 app:app\n", "app.py": ""},
-        {"callable": "app:app", "workers": 4, "threads": 3, "worker_class": "gthread"},
+                         "--blocking-threads 3 --backpressure=64 --runtime-threads 2 app\n", "app.py": "",
+         "requirements.txt": "granian[uvloop]==2.7.9\n"},
+        {"callable": "app:app", "granian": "2.7.9", "interface": "wsgi", "workers": 4, "threads": 3, "backpressure": 64,
+         "left_out": ["--runtime-threads 2"], "worker_class": None},
+    ),
+    "granian with variables, and the threads that it has by itself": (
+        {"Dockerfile": "FROM python\nENV GRANIAN_WORKERS=4 GRANIAN_INTERFACE=wsgi GRANIAN_FACTORY=true SHOP=tea\n"
+                       "CMD granian --no-ws shop:create_app\n"},
+        {"callable": "shop:create_app()", "granian": "2.8.7", "interface": "wsgi", "workers": 4, "threads": 128,
+         "backpressure": None, "environment": {"SHOP": "tea"}},
+    ),
+    "granian without a lifespan": (
+        {"Procfile": "web: python -m granian --interface asginl --workers 2 shop.asgi:application\n"},
+        {"callable": "shop.asgi:application", "interface": "asgi", "workers": 2, "threads": None},
+    ),
+    "hypercorn with a prefix": (
+        {"Procfile": "web: hypercorn -w 3 -k uvloop --bind 0.0.0.0:$PORT asgi:shop.main:api\n"},
+        {"callable": "shop.main:api", "hypercorn": "0.18.0", "workers": 3, "left_out": ["--worker-class uvloop"]},
+    ),
+    "hypercorn with its TOML file": (
+        {"Procfile": "web: hypercorn --config conf/hypercorn.toml shop\n", "conf/hypercorn.toml": "workers = 5\n"},
+        {"callable": "shop:app", "hypercorn": "0.18.0", "workers": 5, "left_out": ["--config conf/hypercorn.toml"]},
+    ),
+    "a WSGI application on hypercorn": (
+        {"Procfile": "web: hypercorn -w 3 wsgi:shop:app\n"},
+        {"callable": "shop:app", "gunicorn": "27.0.1", "worker_class": "gthread", "workers": 3, "threads": 1},
+    ),
+    "daphne": (
+        {"Procfile": "web: daphne -b 0.0.0.0 -p $PORT -t 60 shop.asgi:application\n",
+         "requirements.txt": "daphne==4.1.2\n"},
+        {"callable": "shop.asgi:application", "daphne": "4.1.2", "workers": 1, "left_out": ["--timeout 60"]},
     ),
     "a command over several lines behind a wrapper": (
         {"Dockerfile": "FROM python\nCMD tini -- gunicorn shop:app \\\n    --workers 3 \\\n    -k gevent\n"},
@@ -437,7 +466,9 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
     ("files", "says"),
     [
         ({"Procfile": "web: gunicorn --workers $WORKERS shop.wsgi\n"}, "Procfile:1: --workers $WORKERS"),
-        ({"compose.yaml": "services:\n  web:\n    command: granian app:app\n"}, "compose.yaml:3: make try"),
+        ({"compose.yaml": "services:\n  web:\n    command: granian app:app\n"},
+         "compose.yaml:3: the lab does not serve granian's interface rsgi"),
+        ({"Procfile": "web: hypercorn wsgi:a:b\n"}, "Procfile:1: the lab serves ASGI on hypercorn, but not WSGI"),
         ({"Dockerfile": "FROM python\n\nCMD python x.py\n"}, "Dockerfile:3: command not understood: python x.py"),
         ({"Procfile": "web: python manage.py runserver\n"}, "Procfile:1: runserver is for development"),
         ({"Procfile": "web: gunicorn -k tornado a:b\n"}, "Procfile:1: the lab does not serve gunicorn's worker class"),

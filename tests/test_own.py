@@ -30,6 +30,7 @@ from rich.console import Console
 from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.records.classes import own_classes_as_json, read_own_classes
 from analysis.records.folder import read_run, trial_folder
+from analysis.records.queueing import Queueing
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
 from analysis.report.screen import screen_lines
@@ -62,6 +63,7 @@ from lab.cli import app
 from lab.errors import WrongUse
 from lab.options import MeasureOptions, RunRequest
 from lab.paths import SERVERS
+from lab.servers.base import Variant
 from lab.serving.options import ServingOption
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -161,7 +163,24 @@ def service(tmp_path: Path) -> Path:
         ("threads: 2", "threads: 2, worker_class: asgi", r"of the class asgi have no threads; leave threads out"),
         ("threads: 2", "threads: 2, worker_class: tornado", r":6: served.worker_class: 'tornado' must be one of "),
         ("gunicorn: 27.0.1, workers: 2, threads: 2", "uvicorn: 0.38.0, workers: 2, settings: x.py",
-         r"uvicorn has no settings file; leave settings out"),
+         r"uvicorn has no settings file that the lab reads; leave settings out"),
+        ("gunicorn: 27.0.1,", "granian: 2.8.7,", r"my-service.yaml:6: served: granian needs interface: wsgi or "
+                                                 r"interface: asgi"),
+        ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: rsgi,", r"interface: 'rsgi' must be one of wsgi, asgi"),
+        ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: asgi,",
+         r"served: granian has no threads with interface: asgi; choose interface: wsgi, or leave threads out"),
+        ("gunicorn: 27.0.1,", "granian: 1.7.6, interface: wsgi,",
+         r"served: granian 1.7.6 is too old; choose a release from 2 on"),
+        ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: wsgi, backpressure: 0,",
+         r"served.backpressure: 0 must be a whole number from 1 to 65,535"),
+        ("threads: 2", "threads: 2, backpressure: 64",
+         r"served: backpressure is a setting of granian; leave it out for gunicorn"),
+        ("gunicorn: 27.0.1, workers: 2, threads: 2", "hypercorn: 0.18.0, workers: 2, interface: asgi",
+         r"served: interface is a setting of granian; leave it out for hypercorn"),
+        ("gunicorn: 27.0.1,", "hypercorn: 0.18.0,", r"served: hypercorn has no threads; leave threads out"),
+        ("gunicorn: 27.0.1, workers: 2, threads: 2", "daphne: 4.2.3, workers: 2",
+         r"served: daphne has one process, not 2 workers; write replicas: 2"),
+        ("workers: 2,", "workers: 2, daphne: 4.2.3,", r"served: give one server, not gunicorn and daphne"),
         ("callable: app:app", "callable: app:app\n  hosts: [localhost]",
          r":4: application.hosts.0: 'localhost' must be the name of a host outside"),
         ("callable: app:app", "callable: app:app\n  hosts: ['10.0.0.5:80']",
@@ -305,15 +324,15 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
 
     lifting_of_threads = ["more-workers-8x2", "more-threads-4x4"]
     every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
-             "reuse-port-4x2", "sync-8x1", *lifting_of_threads]  # fmt: skip
+             "reuse-port-4x2", "sync-8x1", "granian-4x2", *lifting_of_threads]  # fmt: skip
     assert ways(workers=4, threads=2) == (every, [])
     assert ways(workers=4, threads=2, gunicorn="22.0.0") == (
-        [TODAY, "one-process-1x8", "uwsgi-4x2", "least-conn-4x2", "sync-8x1", *lifting_of_threads],
+        [TODAY, "one-process-1x8", "uwsgi-4x2", "least-conn-4x2", "sync-8x1", "granian-4x2", *lifting_of_threads],
         ["limit needs gunicorn 24 or later.", "idle-thread needs gunicorn 24 or later."],
     )
     assert ways(workers=4, threads=2, worker_connections=2)[0] == [one for one in every if "limit" not in one]
     assert ways(workers=1, threads=8) == (
-        [TODAY, "uwsgi-1x8", "sync-8x1", "more-workers-2x8", "more-threads-1x16"],
+        [TODAY, "uwsgi-1x8", "sync-8x1", "granian-1x8", "more-workers-2x8", "more-threads-1x16"],
         ["ways against waits beside a free thread, because a single worker has no other worker beside it."],
     )
     assert "least-conn-40x1" not in ways(workers=40, memory_mib=1024)[0]
@@ -330,10 +349,22 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
         one for one in every if "least-conn" not in one
     ]
-    assert ways(workers=3, uvicorn="0.38.0") == ([TODAY, "least-conn-3x1", "more-workers-6x1"], [])
+    loops = [TODAY, "one-process-1x1", "least-conn-3x1"]
+    no_limit = "limit and idle-thread, because they count busy threads, and {} no threads."
+    assert ways(workers=3, uvicorn="0.38.0") == (
+        [*loops, "granian-3x1", "more-workers-6x1"], [no_limit.format("an event loop has")]
+    )  # fmt: skip
     assert ways(workers=3, worker_class="uvicorn.workers.UvicornWorker", gunicorn="23.0.0")[0] == [
-        TODAY, "least-conn-3x1", "more-workers-6x1"
+        *loops, "granian-3x1", "uvicorn-3x1", "more-workers-6x1"
     ]  # fmt: skip
+    assert ways(workers=3, hypercorn="0.18.0")[0] == [*loops, "granian-3x1", "uvicorn-3x1", "more-workers-6x1"]
+    assert ways(workers=3, granian="2.8.7", interface="asgi")[0] == [*loops, "uvicorn-3x1", "more-workers-6x1"]
+    assert ways(daphne="4.2.3")[0] == [TODAY, "granian-1x1", "uvicorn-1x1", "more-workers-2x1"]
+    assert ways(workers=4, threads=2, granian="2.8.7", interface="wsgi") == (
+        [TODAY, "one-process-1x8", "least-conn-4x2", "gunicorn-4x2", *lifting_of_threads],
+        ["limit and idle-thread, because only gunicorn has them."],
+    )
+    assert ways(workers=3, worker_class="gevent")[1] == [no_limit.format("greenlets have")]
     assert ways(workers=3, worker_class="gevent")[0] == [
         TODAY, "least-conn-3x1", "reuse-port-3x1", "more-workers-6x1", "threads-3x4"
     ]  # fmt: skip
@@ -353,6 +384,9 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ({"workers": 2, "worker_class": "sync"}, "threads", 2, ["more-workers-4x1", "threads-2x4"]),
         ({"workers": 2, "threads": 3, "uwsgi": "2.0.31"}, "threads", 2, ["more-threads-2x6"]),
         ({"workers": 1, "uvicorn": "0.38.0"}, "event-loop", 4, ["more-workers-4x1"]),
+        ({"daphne": "4.2.3"}, "event-loop", 4, ["more-workers-4x1"]),
+        ({"workers": 2, "granian": "2.8.7", "interface": "asgi"}, "inside", 2, ["more-workers-4x1"]),
+        ({"workers": 1, "threads": 4, "granian": "2.8.7", "interface": "wsgi"}, "threads", 2, ["more-threads-1x8"]),
         ({"workers": 6, "worker_class": "gevent"}, "event-loop", 2, ["threads-6x4"]),
         ({"workers": 1, "worker_class": "asgi"}, "thread-pool", 2, ["more-workers-2x1"]),
         ({"workers": 2, "replicas": 2, "uvicorn": "0.38.0"}, "inside", 2, ["more-workers-8x1"]),
@@ -376,6 +410,65 @@ def test_a_limit_is_met_with_ways_that_lift_it(
         assert f"{way.variant.workers}" in way.variant.deployment()
 
 
+@pytest.mark.parametrize(
+    ("served", "way", "server", "further", "says"),
+    [
+        ({"granian": "2.8.7", "interface": "wsgi", "workers": 2, "threads": 2}, TODAY, "granian-wsgi", None,
+         "granian --interface wsgi --workers 2 --blocking-threads 2 --backpressure 512"),
+        ({"granian": "2.8.7", "interface": "wsgi", "workers": 2, "threads": 2, "backpressure": 8}, "one-process",
+         "granian-wsgi", None, "granian --interface wsgi --workers 1 --blocking-threads 4 --backpressure 16"),
+        ({"granian": "2.8.7", "interface": "wsgi", "workers": 2, "threads": 2}, "gunicorn", "gunicorn-gthread",
+         "gunicorn==20.1", 'worker_class = "gthread"'),
+        ({"workers": 2, "threads": 2}, "granian", "granian-wsgi", "granian==2.8.7",
+         "granian --interface wsgi --workers 2 --blocking-threads 2 --backpressure 512"),
+        ({"hypercorn": "0.18.0", "workers": 2}, TODAY, "hypercorn", None, "hypercorn --workers 2"),
+        ({"hypercorn": "0.18.0", "workers": 2}, "granian", "granian", "granian==2.8.7",
+         "granian --interface asgi --workers 2 --backpressure 512"),
+        ({"daphne": "4.2.3"}, "more-workers", "daphne", None,
+         "daphne\n# start daphne 2 times: --bind 127.0.0.1 --port 8001 to 8002\n\n# nginx.conf"),
+        ({"daphne": "4.2.3"}, "uvicorn", "uvicorn", "uvicorn==0.38.0", "uvicorn --workers 1"),
+    ],
+)  # fmt: skip
+def test_a_way_says_how_to_serve_like_that_and_which_server_its_image_lacks(
+    service: Path, served: dict[str, object], way: str, server: str, further: str | None, says: str
+) -> None:
+    """The requirements pin gunicorn 20.1, so gunicorn in the place of another server is 20.1, too."""
+    described = Served.model_validate(served)
+    found = read_user_service(service).model_copy(update={"served": described})
+    layer = Layer(Path("nowhere"), "abc", server=(described.server, described.release))
+
+    variant = next(each for each in candidates(found, layer, 2) if each.name.startswith(way)).variant
+
+    factors = variant.factors()
+    assert (variant.server, factors.get("LAB_FURTHER")) == (server, further)
+    assert factors["LAB_USER_SERVICE"] == ("-own-abc" if further is None else f"-own-abc-{server.partition('-')[0]}")
+    assert says in variant.deployment()
+    assert variant.record(way).queueing == variant.queueing
+
+
+def test_granian_has_a_socket_for_each_worker_from_2_8_on_and_its_own_number_of_threads(service: Path) -> None:
+    def today(**served: object) -> Variant:
+        of = Served.model_validate({"interface": "wsgi", "workers": 4} | served)
+        found = read_user_service(service).model_copy(update={"served": of})
+        return candidates(found, Layer(Path("nowhere"), "abc"))[0].variant
+
+    assert (today(granian="2.7.9").accept, today(granian="2.8").accept) == ("shared", "per-worker")
+    assert today(granian="2.8.7").queueing == Queueing(threads=128, max_connections=256, race="even")
+    limited = today(granian="2.8.7", backpressure=8)
+    assert limited.queueing == Queueing(threads=4, max_connections=8, race="even")
+    assert limited.factors()["LAB_BACKPRESSURE"] == "8"
+
+
+def test_an_image_lacks_the_servers_of_other_ways(service: Path) -> None:
+    found = read_user_service(service)
+    image = found.application.model_copy(update={"folder": None, "image": "shop", "requirements": None})
+    of_image = found.model_copy(update={"application": image})
+
+    assert list(untried_reasons(of_image)) == ["uwsgi and granian, because the image has only gunicorn."]
+    names = {way.name for way in candidates(of_image, Layer(Path("nowhere"), "abc"))}
+    assert not names & {"uwsgi-2x2", "granian-2x2"}
+
+
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
     served = Served.model_validate({"workers": 3, "threads": 2, "memory_mib": 80})
     found = read_user_service(service).model_copy(update={"served": served})
@@ -389,14 +482,17 @@ def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
 def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None:
     """A settings file that nobody named, and variables that the server at home reads."""
     (service.parent / "shop" / "gunicorn.conf.py").write_text("workers = 9\n")
-    text = service.read_text().replace("{GREETING: hello}", "{GREETING: hello, WEB_CONCURRENCY: '9'}")
+    text = service.read_text().replace(
+        "{GREETING: hello}", "{GREETING: hello, WEB_CONCURRENCY: '9', GRANIAN_LOOP: uvloop}"
+    )
     service.write_text(text)
     found = read_user_service(service)
 
     [today, *_] = candidates(found, Layer(Path("nowhere"), "abc"))
 
     assert today.variant.record(TODAY).settings["left_out"] == [
-        "gunicorn.conf.py, because served.settings does not name it", "the variable WEB_CONCURRENCY"
+        "gunicorn.conf.py, because served.settings does not name it", "the variable WEB_CONCURRENCY",
+        "the variable GRANIAN_LOOP",
     ]  # fmt: skip
     with_options = found.model_copy(update={"served": Served(workers=2, left_out=["--max-requests 500"])})
     assert "--max-requests 500 of the command line" in settings_not_in_force(
@@ -405,7 +501,9 @@ def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None
     named = found.model_copy(
         update={"served": Served(workers=2, settings=service.parent / "shop" / "gunicorn.conf.py")}
     )
-    assert settings_not_in_force(named, Layer(Path("nowhere"), "abc")) == ["the variable WEB_CONCURRENCY"]
+    assert settings_not_in_force(named, Layer(Path("nowhere"), "abc")) == [
+        "the variable WEB_CONCURRENCY", "the variable GRANIAN_LOOP"
+    ]  # fmt: skip
 
 
 def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
@@ -567,6 +665,45 @@ def test_the_wrapper_leaves_an_answer_as_it_is(wrapped: Any, tmp_path: Path, pat
     assert (began[0], began[1], ended[0], ended[1]) == ("began", "3-14", "ended", "3-14")
     assert re.fullmatch(r".+:\d+", began[2])
     assert float(began[5]) <= float(ended[5])
+
+
+def test_the_wrapper_counts_for_a_server_that_does_not(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is there when the application is loaded, because nothing else tells that a worker is ready."""
+    monkeypatch.setenv("LAB_SERVER", "granian-wsgi")
+    own = wrapped(APPLICATION)
+    [counted] = (tmp_path / "workers").iterdir()
+    assert counted.read_text() == f"served {0:020}\n"
+
+    for path, ident in (("/list", "1-1"), ("/parts", ""), ("/-/ready", "")):
+        ask(own.app, path, ident)
+    with pytest.raises(RuntimeError, match="crashed"):
+        ask(own.app, "/crash", "1-2")
+
+    assert counted.read_text() == f"served {3:020}\n"
+
+
+def test_the_wrapper_watches_the_event_loop_of_a_server_without_a_lifespan(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_APP", "own:asgi")
+    monkeypatch.setenv("LAB_SERVER", "daphne")
+    own = wrapped(ASGI_APPLICATION)
+    assert len(list((tmp_path / "workers").iterdir())) == 1
+
+    async def hold() -> None:
+        await own.asgi({"type": "http", "path": "/-/ready", "headers": []}, lambda: None, sent)
+        await asyncio.sleep(0.05)
+        time.sleep(0.2)  # it blocks the loop
+        await asyncio.sleep(0.05)
+
+    async def sent(_: object) -> None:
+        pass
+
+    asyncio.run(hold())
+
+    assert [line[0] for line in notes(tmp_path)] == ["held"]
 
 
 def test_the_wrapper_tells_of_what_fails_and_passes_on_what_is_not_of_k6(wrapped: Any, tmp_path: Path) -> None:
@@ -1315,6 +1452,7 @@ def test_requirements_name_the_release_of_the_server_that_is_served() -> None:
     assert lines("flask", "gunicorn>=20", "gunicorn-x==1") == ["flask", "gunicorn-x==1", "gunicorn==27.0.1"]
     assert lines("uvicorn[standard]>=0.30", uvicorn="0.38.0") == ["uvicorn[standard]==0.38.0"]
     assert lines("Gunicorn [gevent] == 21", gunicorn="22.0.0") == ["gunicorn[gevent]==22.0.0"]
+    assert lines("granian[uvloop]", granian="2.8.7", interface="wsgi") == ["granian[uvloop]==2.8.7"]
     assert lines("uwsgi==2.0.20", "flask==3.0 --hash=sha256:abc", uwsgi="2.0.31") == ["flask==3.0"]
 
 
@@ -1731,7 +1869,7 @@ def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: 
     (tmp_path / "my.yaml").write_text(
         "application: {image: shop, callable: 'app:app'}\n" + served.replace("workers", "uwsgi: 2.0.31, workers")
     )
-    with pytest.raises(WrongUse, match=r"an image is served by gunicorn or uvicorn; for uWSGI, give the folder"):
+    with pytest.raises(WrongUse, match=r"an image cannot be served by uWSGI; give the folder, or another server"):
         read_user_service(tmp_path / "my.yaml")
 
 

@@ -31,7 +31,7 @@ def shell(script: Path, folder: Path, *arguments: str, **environment: str) -> "s
 def told(tmp_path: Path) -> Path:
     """A folder with programs that say how they were called."""
     (tmp_path / "programs").mkdir()
-    for name in ("curl", *KINDS):
+    for name in ("curl", "daphne", *KINDS):
         program = tmp_path / "programs" / name
         program.write_text(f'#!/bin/sh\necho {name} "$@"\n')
         program.chmod(0o755)
@@ -88,6 +88,29 @@ def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
     expected = f"{server} {options} --workers 3 --backlog 4096 fastapi_app:typed\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
     assert (told / "settings").read_text() == expected
+
+
+@pytest.mark.parametrize(
+    ("server", "command"),
+    [
+        ("granian", "granian --host 0.0.0.0 --port 8000 --interface asgi --loop auto --backpressure 64 --workers 3 "
+                    "--backlog 4096 own:x"),
+        ("granian-wsgi", "granian --host 0.0.0.0 --port 8000 --interface wsgi --no-ws --blocking-threads 2 "
+                         "--backpressure 64 --workers 3 --backlog 4096 own:x"),
+        ("hypercorn", "hypercorn --bind 0.0.0.0:8000 --worker-class asyncio --workers 3 --backlog 4096 own:x"),
+        ("daphne", "daphne --verbosity 0 --endpoint tcp:port=8000:interface=0.0.0.0:backlog=4096 own:x"),
+    ],
+)  # fmt: skip
+def test_somebodys_application_is_served_with_the_loop_that_the_server_finds(
+    told: Path, server: str, command: str
+) -> None:
+    limit = {"LAB_BACKPRESSURE": "64"} if server.startswith("granian") else {}
+    done = shell(
+        SERVERS / "asgi" / "start", told,
+        LAB_SERVER=server, LAB_LOOP="auto", LAB_WORKERS="3", LAB_THREADS="2", LAB_APP="own:x", **limit,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{command}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ The variants that an experiment file allows, the editor's schema, the messages a
 
 from typing import TYPE_CHECKING, Annotated, Union, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
@@ -24,8 +24,17 @@ KINDS: dict[str, type[Variant]] = {
 }
 """The class for each word that the key ``server`` of a variant can be."""
 
+
+def _pass_variants(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    return value if isinstance(value, Variant) else validate(value)
+
+
 if TYPE_CHECKING:
     Server = Variant
 else:
-    Server = Annotated[Union[SERVERS], Field(discriminator="server")]  # noqa: UP007  # X | Y takes no tuple
-"""A variant of an experiment file. Its key ``server`` selects the class."""
+    _Named = Annotated[Union[SERVERS], Field(discriminator="server")]  # noqa: UP007  # X | Y takes no tuple
+    Server = Annotated[_Named, WrapValidator(_pass_variants)]
+"""A variant of an experiment file. Its key ``server`` selects the class.
+
+A variant that is made already may be of any class, also of a class that serves only somebody's own application.
+"""

@@ -72,5 +72,6 @@ class Asgi(AsgiApplication):
         return "per-worker" if self.server == "granian" else "shared"
 
     def configuration(self) -> list[str]:
-        """Return the command of uvicorn."""
-        return [f"uvicorn --workers {self.workers}"] if self.server == "uvicorn" and self.replicas == 1 else []
+        """Return the command of the server."""
+        interface = "--interface asgi " if self.server == "granian" else ""
+        return [f"{self.server} {interface}--workers {self.workers}"] if self.replicas == 1 else []

@@ -36,6 +36,8 @@ POOL_S = 1
 """A pool that stays full is noted at least this often, so that little is lost when the worker ends."""
 GREENLETS = {"gevent": "gevent", "eventlet": "eventlet"}.get(os.environ.get("LAB_WORKER_CLASS", ""), "")
 """The library of greenlets, if gunicorn's class of workers has one."""
+COUNTED = os.environ.get("LAB_SERVER", "") == "granian-wsgi"
+"""Whether this wrapper counts the requests of a WSGI application, because the server does not."""
 _ID = re.compile(r"[0-9-]{1,40}")
 _HOST = socket.gethostname()
 _files: dict[int, int] = {}
@@ -123,7 +125,16 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
         _watched.add(os.getpid())
         library = import_module(GREENLETS)
         library.spawn(watch_hub, library.sleep)
-    if not _ID.fullmatch(ident):
+    try:
+        return noted(environ, start_response, ident if _ID.fullmatch(ident) else "")
+    finally:
+        if COUNTED:
+            counters().add("served")
+
+
+def noted(environ: dict[str, Any], start_response: Callable[..., Any], ident: str) -> Iterable[bytes]:
+    """Pass a request to the application, and note when its work begins and ends if the request has an id."""
+    if not ident:
         return application(environ, start_response)
     began(ident, connection(environ))
     try:
@@ -142,9 +153,10 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """The same for ASGI. The work ends when the last part of the answer is sent; tasks in the background may go on."""
     if scope["type"] == "lifespan":
         counters()
-        return await application(scope, until_shutdown(receive, asyncio.create_task(watch())), send)
+        return await application(scope, until_shutdown(receive, watching()), send)
     if scope["type"] != "http":
         return await application(scope, receive, send)
+    watching()  # daphne has no lifespan
     if scope["path"] == "/-/ready":
         if READY:
             path, _, query = READY.partition("?")
@@ -240,6 +252,13 @@ def note_span(what: str, number: int, seconds: float) -> None:
     note(what, "", f"{_HOST}:{os.getpid()}", number, f"{seconds:.6f}", f"{time.time():.6f}")
 
 
+def watching() -> "asyncio.Task[None]":
+    """Return the task that watches the event loop of this process, and start it if there is none."""
+    if os.getpid() not in _watching:
+        _watching[os.getpid()] = asyncio.create_task(watch())
+    return _watching[os.getpid()]
+
+
 async def watch() -> None:
     """Note each time that the event loop of this process does not go on, and when its pools of threads are full."""
     pools = [Pool("pool", threads_of_anyio), Pool("executor", threads_of_asyncio)]
@@ -293,6 +312,7 @@ def interface_of(found: Callable[..., Any]) -> str:
 
 _counters: dict[int, Counters] = {}
 _watched: set[int] = set()
+_watching: dict[int, "asyncio.Task[None]"] = {}
 sys.modules.pop("counters", None)  # the application may have a module of this name
 sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file__).parent))]
 os.chdir(APPLICATION)
@@ -306,3 +326,5 @@ if _is == "factory":
 if _is and _is != _called:
     names = {"app": "WSGI", "asgi": "ASGI"}
     sys.exit(f"{os.environ['LAB_CALLABLE']} is {names[_is]}, but the server that is named serves {names[_called]}.")
+if COUNTED or os.environ.get("LAB_SERVER") == "daphne":  # no lifespan tells that a worker is ready
+    counters()

@@ -33,7 +33,7 @@ def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Ma
         releases = {key: value for key, value in factors.items() if key == "LAB_RELEASE" and value}
         server = LabImage(service, tuple(packages), releases)
         build_images([server], say)
-        _build_on_server(name, layer, server.name, say)
+        _build_on_server(name, layer, server.name, factors.get("LAB_FURTHER", ""), say)
     if layer.beside.services or layer.before or layer.hosts:  # the application may need them to be loaded
         _make_beside_ready(layer.beside, say)
     else:
@@ -136,13 +136,15 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
     run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
 
 
-def _build_on_server(name: str, layer: Layer, server: str, say: Say) -> None:
+def _build_on_server(name: str, layer: Layer, server: str, further: str, say: Say) -> None:
+    """Build the layer on the image of a server. ``further`` is a server that the layer lacks, as pip names it."""
     under = str(DockerClient().image.inspect(server).id)
     if label(name, INPUTS) == under:
         return
-    say(f"Building the image of your application with {' '.join(layer.server)} …")
+    say(f"Building the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)} …")
     began = time.monotonic()
-    command = _build_command(name, layer, {"SERVER": server}, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
+    arguments = {"SERVER": server, "FURTHER": further}
+    command = _build_command(name, layer, arguments, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
     problem = "The image of your application could not be built."
     run_command(command, "building the image of your application", problem, say)
     say(f"Built it in {time.monotonic() - began:.0f} s.")

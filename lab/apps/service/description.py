@@ -3,7 +3,7 @@
 import ast
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -89,68 +89,125 @@ ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvic
 """gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
 
 
+ServerName = Literal["gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne"]
+_OF_ONE_SERVER = {"gunicorn": {"worker_class", "worker_connections"}, "granian": {"interface", "backpressure"}}
+"""The keys that only one server knows."""
 GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", *ASGI_WORKERS)
 """gunicorn's classes of workers that the lab serves."""
 
 
+SERVERS: tuple[ServerName, ...] = get_args(ServerName)
+"""The servers that serve somebody's own application, by the names of their packages."""
+WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
+"""The kinds of workers that have threads."""
+MOST_THREADS, MOST_CONNECTIONS = 512, 65535
+GRANIAN_BACKLOG = 1024
+"""granian shares so many requests among its workers, unless a backpressure is given."""
+OLDEST_GRANIAN = 2
+"""granian 1 has other options."""
+
+
 class Served(Model):
-    """How the application is served today: by gunicorn, by uvicorn, or by uWSGI, in the named release."""
+    """How the application is served today: by one of SERVERS, in the named release."""
 
     gunicorn: Release = "27.0.1"
     uvicorn: Release | None = None
     uwsgi: Release | None = None
+    granian: Release | None = None
+    hypercorn: Release | None = None
+    daphne: Release | None = None
     worker_class: Literal[
         "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
     ] = "gthread"
+    interface: Literal["wsgi", "asgi"] | None = None
     workers: int = Field(ge=1, le=64)
-    threads: int = Field(1, ge=1, le=256)
-    worker_connections: int = Field(1000, ge=1, le=65535)
+    threads: int = Field(1, ge=1, le=MOST_THREADS)
+    backpressure: int | None = Field(None, ge=1, le=MOST_CONNECTIONS)
+    worker_connections: int = Field(1000, ge=1, le=MOST_CONNECTIONS)
     settings: Path | None = None
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
     balance: Balance = "round_robin"
     memory_mib: int = Field(512, ge=64)
     left_out: list[str] = Field([], max_length=32)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_defaults_of_servers(cls, said: object) -> object:
+        """Give daphne its only process, and granian the blocking threads that it has by itself."""
+        if not isinstance(said, dict):
+            return said
+        if said.get("daphne"):
+            return {"workers": 1} | said
+        workers, most = said.get("workers"), said.get("backpressure")
+        if said.get("granian") and said.get("interface") == "wsgi" and isinstance(workers, int) and workers > 0:
+            most = most if isinstance(most, int) else GRANIAN_BACKLOG // workers
+            return {"threads": min(MOST_THREADS, max(1, most // 2))} | said
+        return said
+
     @model_validator(mode="after")
     def _one_server(self) -> Self:
-        named = [name for name in ("gunicorn", "uvicorn", "uwsgi") if name in self.model_fields_set]
+        named = [name for name in SERVERS if name in self.model_fields_set]
         if len(named) > 1:
             raise ValueError(f"give one server, not {' and '.join(named)}")
-        of_gunicorn = sorted({"worker_class", "worker_connections"} & self.model_fields_set)
-        if of_gunicorn and self.server != "gunicorn":
-            raise ValueError(f"{of_gunicorn[0]} is a setting of gunicorn; leave it out for {self.server}")
-        if self.settings and self.server == "uvicorn":
-            raise ValueError("uvicorn has no settings file; leave settings out")
+        for server, names in _OF_ONE_SERVER.items():
+            if server != self.server and (others := sorted(names & self.model_fields_set)):
+                raise ValueError(f"{others[0]} is a setting of {server}; leave it out for {self.server}")
+        if self.settings and self.server not in ("gunicorn", "uwsgi"):
+            raise ValueError(f"{self.server} has no settings file that the lab reads; leave settings out")
+        return self
+
+    @model_validator(mode="after")
+    def _granian_says_its_interface(self) -> Self:
+        if self.server == "granian" and self.interface is None:
+            raise ValueError("granian needs interface: wsgi or interface: asgi")
+        if self.server == "granian" and self.major < OLDEST_GRANIAN:
+            raise ValueError(f"granian {self.release} is too old; choose a release from {OLDEST_GRANIAN} on")
+        return self
+
+    @model_validator(mode="after")
+    def _daphne_has_one_process(self) -> Self:
+        if self.server == "daphne" and self.workers > 1:
+            raise ValueError(f"daphne has one process, not {self.workers} workers; write replicas: {self.workers}")
         return self
 
     @model_validator(mode="after")
     def _only_some_have_threads(self) -> Self:
-        if self.kind not in ("gthread", "uwsgi") and self.threads > 1:
-            what = "uvicorn" if self.kind == "uvicorn" else f"workers of the class {self.worker_class}"
-            verb = "has" if self.kind == "uvicorn" else "have"
-            way_out = "leave threads out" if self.is_asgi else "choose worker_class: gthread, or threads: 1"
-            raise ValueError(f"{what} {verb} no threads; {way_out}")
+        if self.kind not in WITH_THREADS and self.threads > 1:
+            of_gunicorn = self.server == "gunicorn"
+            what = f"workers of the class {self.worker_class}" if of_gunicorn else self.server
+            verb = "have" if of_gunicorn else "has"
+            instead = "choose interface: wsgi, or leave threads out" if self.interface else "leave threads out"
+            way_out = instead if self.is_asgi else "choose worker_class: gthread, or threads: 1"
+            where = " with interface: asgi" if self.interface else ""
+            raise ValueError(f"{what} {verb} no threads{where}; {way_out}")
         return self
 
     @property
-    def server(self) -> Literal["gunicorn", "uvicorn", "uwsgi"]:
+    def server(self) -> ServerName:
         """The server."""
-        return "uvicorn" if self.uvicorn else "uwsgi" if self.uwsgi else "gunicorn"
+        return next((name for name in SERVERS[1:] if getattr(self, name)), "gunicorn")
 
     @property
     def release(self) -> str:
         """The release of the server."""
-        return self.uvicorn or self.uwsgi or self.gunicorn
+        return str(getattr(self, self.server))
 
     @property
     def kind(self) -> str:
-        """The kind of workers: gunicorn's class of workers, uvicorn or uwsgi."""
+        """The kind of workers: gunicorn's class of workers, granian-wsgi, or the server."""
+        if self.interface == "wsgi":
+            return "granian-wsgi"
         return self.worker_class if self.server == "gunicorn" else self.server
 
     @property
     def is_asgi(self) -> bool:
         """Whether the server calls an ASGI application."""
-        return self.kind in ("uvicorn", *ASGI_WORKERS)
+        return self.kind in ("uvicorn", "granian", "hypercorn", "daphne", *ASGI_WORKERS)
+
+    @property
+    def most_at_once(self) -> int:
+        """How many requests each worker of granian takes at the same time: the backpressure, given or by default."""
+        return self.backpressure or max(1, GRANIAN_BACKLOG // self.workers)
 
     @property
     def major(self) -> int:
@@ -209,7 +266,7 @@ class UserService(Model):
     @model_validator(mode="after")
     def _image_has_the_server(self) -> Self:
         if self.application.image and self.served.server == "uwsgi":
-            raise ValueError("an image is served by gunicorn or uvicorn; for uWSGI, give the folder")
+            raise ValueError("an image cannot be served by uWSGI; give the folder, or another server")
         return self
 
 

@@ -102,10 +102,10 @@ def _lay_out_programs(served: Served, folder: Path) -> None:
     shutil.copyfile(SERVERS / "observe-counted", folder / "programs" / "observe-own")
     shutil.copyfile(SERVERS / "user-service" / "image" / "curl", folder / "programs" / "curl")
     serve = folder / "programs" / "serve"
-    if served.server == "uvicorn":
-        shutil.copyfile(SERVERS / "asgi" / "start", serve)
-    else:
+    if served.server == "gunicorn":
         serve.write_text("#!/bin/sh\nexec python -m gunicorn --config gunicorn.conf.py\n", encoding="utf-8")
+    else:
+        shutil.copyfile(SERVERS / "asgi" / "start", serve)
     shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
     for name in ("gunicorn.conf.py", "idle_thread.py"):
         shutil.copyfile(SERVERS / "gunicorn" / name, folder / name)

@@ -22,6 +22,7 @@ from lab.apps.service.variants import (
     LIFTING,
     ONLY_IF_NAMED,
     candidates,
+    default_kinds,
     kinds_that_lift,
     settings_not_in_force,
     too_large_ways,
@@ -83,8 +84,10 @@ def try_service(
         possible = candidates(service, layer, cores)
         if ADVISED in named_kinds(ways):
             possible.append(advise_way(service, layer, results / name / "latest"))
-        tried = choose_ways(possible, ways)
         _say_each("Not tried", untried_reasons(service))
+        asked = named_kinds(ways) or default_kinds(service.served)
+        _say_each("Not tried", too_large_ways(service, layer, asked, cores))
+        tried = choose_ways(possible, ways)
         _say_each("Left out", settings_not_in_force(service, layer))
         if ways:
             return *measure(tried, ways, options.trials), tried

@@ -10,13 +10,25 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from analysis.predict.options import MOST_REPLICAS, OptionKind, gthread
-from lab.apps.service.description import ASGI_WORKERS, CALLABLE_PATTERN, Served, UserService, read_env_file
+from lab.apps.service.description import (
+    ASGI_WORKERS,
+    CALLABLE_PATTERN,
+    GRANIAN_BACKLOG,
+    MOST_CONNECTIONS,
+    MOST_THREADS,
+    Served,
+    UserService,
+    read_env_file,
+)
 from lab.apps.service.kinds import KINDS
 from lab.apps.service.layer import Layer
+from lab.apps.service.packages import pinned_release, required_lines
 from lab.errors import WrongUse, reason_of
 from lab.limits import SERVER_MIB
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
+from lab.servers.daphne import Daphne
+from lab.servers.granian import GranianAsgi, GranianWsgi
 from lab.servers.gunicorn import (
     FIRST_WITH_IDLE_THREAD,
     FIRST_WITH_REUSE_PORT,
@@ -35,10 +47,15 @@ TRIED = {
     "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
     "sync": ("one-process", "limit", "idle-thread", "least-conn"),
     "uwsgi": ("one-process", "map-socket", "least-conn"),
+    "gevent": ("least-conn",),
+    "eventlet": ("least-conn",),
 }
-"""The kinds of ways that are tried beside today's, by today's kind of workers; of all others, only least-conn."""
-ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi")
-"""The kinds of ways that are tried only if ``WAYS`` names them; only for applications that gunicorn serves."""
+"""The kinds of ways that are tried beside today's, by today's kind of workers; for all others, see _OTHERWISE."""
+_OTHERWISE = ("one-process", "least-conn")
+NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
+"""Other servers that are ways, each with the release that is taken if the application's requirements pin none."""
+ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
+"""The kinds of ways that are tried only if ``WAYS`` names them."""
 LIFTING = ("more-workers", "more-threads", "threads")
 """The kinds of ways that are tried if ``WAYS`` names them, or if they lift a limit that was found of today's way."""
 _WORKERS = (("more-workers",),)
@@ -51,8 +68,8 @@ LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
     "inside": _WORKERS,
 }
 """Which kinds of ways may lift a limit: the first that the server allows. All other ways lift the avoidable wait."""
-MOST_WORKERS, MOST_THREADS, LEAST_THREADS = 64, 256, 4
-FOR_SINGLE = (*LIFTING, "sync", "uwsgi")
+MOST_WORKERS, LEAST_THREADS = 64, 4
+FOR_SINGLE = (*LIFTING, "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that may be better for a single worker, too; all others are for several."""
 ADVISED = "advised"
 """The way that theory advises (lab.apps.service.theory.py), if ``WAYS`` names it."""
@@ -76,9 +93,14 @@ class _UserApplication(Variant, ABC):
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        factors = super().factors()
-        release = {} if self.server == "uwsgi" else {"LAB_RELEASE": ""}  # the layer has its own release of the server
-        return factors | {"LAB_CALLABLE": self.callable, "LAB_USER_SERVICE": f"-own-{self.layer.tag}"} | release
+        program = self.server.partition("-")[0]
+        image = {"LAB_CALLABLE": self.callable, "LAB_USER_SERVICE": f"-own-{self.layer.tag}"}
+        if program == "uwsgi":
+            return super().factors() | image
+        if self.layer.server[0] not in ("", program):  # the layer has the server of today
+            image["LAB_USER_SERVICE"] += f"-{program}"
+            image["LAB_FURTHER"] = f"{program}=={getattr(self, 'release', '')}"
+        return super().factors() | image | {"LAB_RELEASE": ""}  # the layer has its own release of the server
 
 
 class UserGthread(_UserApplication, GunicornGthread):
@@ -131,22 +153,44 @@ class UserUvicorn(_UserApplication, Asgi):
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
 
 
+class UserHypercorn(UserUvicorn):
+    """An ASGI application on hypercorn."""
+
+    packages: ClassVar[tuple[str, ...]] = ("python/hypercorn",)
+    listens_with: ClassVar[str] = "--workers 1 --bind 127.0.0.1:"
+
+
+class UserDaphne(_UserApplication, Daphne):
+    """An ASGI application on daphne."""
+
+    workers: Literal[1] = 1
+    loop: Literal["auto"] = "auto"  # type: ignore[assignment]
+    release: str
+
+
+class UserGranian(_UserApplication, GranianAsgi):
+    """An ASGI application on granian."""
+
+    loop: Literal["auto"] = "auto"  # type: ignore[assignment]
+
+
+class UserGranianWsgi(_UserApplication, GranianWsgi):
+    """A WSGI application on granian's blocking threads."""
+
+    threads: int = Field(ge=1)
+
+
 def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[ServingOption]:
     """Return today's way to serve an application, and the other ways that its server and release allow.
 
     ``cores`` are those that containers may use. Raise WrongUse if today's workers do not fit into the memory.
     """
-    served = service.served
     try:
         ways = [make_way(OptionKind("today", "today", "", gthread), service, layer)]
     except ValidationError as error:
         raise WrongUse(f"served: {reason_of(error)}.", hint="Give more memory_mib, or fewer workers.") from None
     for kind in KINDS:
-        if kind.name not in _tried(service) or served.major < WITH_NEWER.get(kind.name, 0):
-            continue
-        if kind.name not in FOR_SINGLE and served.processes == 1:
-            continue
-        if kind.name == "least-conn" and served.processes > MOST_REPLICAS:
+        if not _is_possible(service, kind.name):
             continue
         try:
             way = make_way(kind, service, layer, cores)
@@ -168,35 +212,92 @@ def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> 
 def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
+    elsewhere = [] if service.application.folder else [kind for kind in _named(served) if kind in _ELSEWHERE]
+    no_server = [f"{' and '.join(elsewhere)}, because the image has only {served.server}."] if elsewhere else []
     if served.processes == 1:
-        return ["ways against waits beside a free thread, because a single worker has no other worker beside it."]
+        alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
+        return [alone, *no_server]
     old = [f"{kind} needs gunicorn {first} or later." for kind, first in WITH_NEWER.items()
-           if kind in TRIED.get(served.kind, ()) and served.major < first]  # fmt: skip
+           if kind in default_kinds(served) and _needs_newer(served, kind)]  # fmt: skip
+    without = [f"limit and idle-thread, because {why}." for why in [_without_limit(served)] if why]
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
-    return old + (many if served.processes > MOST_REPLICAS else [])
+    return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
+
+
+def _without_limit(served: Served) -> str:
+    """Return why no way can keep a busy worker from accepting requests; empty: there are such ways."""
+    match served.kind:
+        case "gthread" | "sync":
+            return ""
+        case "uwsgi":
+            return "a thread of uWSGI accepts a connection only when it is free, as it is served today"
+        case "granian-wsgi":
+            return "only gunicorn has them"
+        case "gevent" | "eventlet":
+            return "they count busy threads, and greenlets have no threads"
+        case _:
+            return "they count busy threads, and an event loop has no threads"
+
+
+def _is_possible(service: UserService, kind: str) -> bool:
+    """Return whether a way of a kind can be tried, if its workers fit into the memory."""
+    served = service.served
+    if kind not in _tried(service) or _needs_newer(served, kind):
+        return False
+    if kind == "least-conn" and served.processes > MOST_REPLICAS:
+        return False
+    return served.processes > 1 or kind in FOR_SINGLE
+
+
+def _needs_newer(served: Served, kind: str) -> bool:
+    return served.server == "gunicorn" and served.major < WITH_NEWER.get(kind, 0)
 
 
 def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
     """Yield why ways of these kinds cannot be tried: their workers do not fit into the memory."""
     for kind in KINDS:
-        if kind.name in kinds:
+        if kind.name in kinds and _is_possible(service, kind.name):
             try:
                 make_way(kind, service, layer, cores)
             except ValidationError as error:
                 yield f"{kind.name}: {reason_of(error)}. Give more memory_mib."
 
 
+def default_kinds(served: Served) -> tuple[str, ...]:
+    """Return the kinds of ways that need neither a limit nor ``WAYS``."""
+    return TRIED.get(served.kind, _OTHERWISE)
+
+
 def _tried(service: UserService) -> tuple[str, ...]:
     served = service.served
-    named = ONLY_IF_NAMED if served.kind == "gthread" else ONLY_IF_NAMED[:1] if served.server == "gunicorn" else ()
-    further = tuple(kind for kind in named if kind != "uwsgi" or service.application.folder)
-    return TRIED.get(served.kind, ("least-conn",)) + further + _lifting_of(served)
+    further = tuple(kind for kind in _named(served) if kind not in _ELSEWHERE or service.application.folder)
+    return default_kinds(served) + further + _lifting_of(served)
+
+
+_ELSEWHERE = ("uwsgi", *NEIGHBOURS)
+"""Ways with another server, which an image that exists lacks."""
+
+
+def _named(served: Served) -> tuple[str, ...]:
+    """Return the kinds of ways that only ``WAYS`` can ask for."""
+    if served.is_asgi:
+        own = ("reuse-port",) if served.server == "gunicorn" else ()
+        return own + tuple(server for server in ("granian", "uvicorn") if server != served.server)
+    match served.kind:
+        case "gthread":
+            return ("reuse-port", "sync", "uwsgi", "granian")
+        case "granian-wsgi":
+            return ("gunicorn",)
+        case "uwsgi":
+            return ()
+        case _:
+            return ("reuse-port",)
 
 
 def _lifting_of(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
     match served.kind:
-        case "gthread" | "uwsgi":
+        case "gthread" | "uwsgi" | "granian-wsgi":
             return LIFTING[:2]
         case "sync" | "gevent" | "eventlet":
             return ("more-workers", "threads")
@@ -210,39 +311,8 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
     ``cores`` are those that containers may use. Raise ValidationError if it cannot be.
     """
     served = service.served
-    today = _today(served)
-    whole_mib = served.memory_mib * served.replicas
-    alone = today | {
-        "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
-    }  # fmt: skip
-    settings: dict[str, Any]
-    match kind.name:
-        case "today":
-            settings = today
-        case "least-conn":
-            settings = today | {"workers": 1, "replicas": served.processes, "balance": "least_conn"}
-            settings["memory_mib"] = max(256, whole_mib // served.processes)
-        case "one-process" if served.server == "uwsgi":
-            settings = alone | {"workers": 1, "threads": served.slots}
-        case "more-workers":
-            most = max(cores, 2 * served.processes)
-            settings = today | {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
-        case "more-threads":
-            settings = today | {"threads": min(MOST_THREADS, 2 * served.threads)}
-            if today.get("worker_connections", MOST_THREADS) < settings["threads"]:
-                settings["worker_connections"] = settings["threads"]
-        case "threads":
-            settings = today | gthread(served.workers, _threads_for(service))
-            settings["worker_connections"] = max(served.worker_connections, settings["threads"])
-        case "map-socket":
-            settings = alone | {"map_socket": True, "balance": "least_conn"}
-        case "reuse-port":
-            settings = alone | {"reuse_port": True}
-        case "uwsgi":
-            settings = kind.settings(served.processes, served.threads) | {"memory_mib": whole_mib}
-        case _:
-            of = (1, served.slots) if kind.for_single_worker else (served.processes, served.threads)
-            settings = kind.settings(*of) | {"release": served.release, "memory_mib": whole_mib}
+    lifting = kind.name in LIFTING
+    settings = _lifting_settings(kind, service, cores) if lifting else _settings(kind, service)
     shared = {
         "callable": service.application.callable,
         "layer": layer,
@@ -250,10 +320,91 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
         "left_out": settings_not_in_force(service, layer),
     }
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
-    says = replace(kind, reason=kind.reason.replace("A gunicorn", f"A {served.server}"))
+    says = replace(kind, reason=_reason(kind, served))
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
     return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+
+
+def _settings(kind: OptionKind, service: UserService) -> dict[str, Any]:
+    """Return the settings of a way that has as many workers and threads as today, in all."""
+    served, today = service.served, _today(service.served)
+    whole_mib = served.memory_mib * served.replicas
+    alone = today | {
+        "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
+    }  # fmt: skip
+    match kind.name:
+        case "today":
+            return today
+        case "least-conn":
+            each_mib = max(256, whole_mib // served.processes)
+            return today | {
+                "workers": 1, "replicas": served.processes, "balance": "least_conn", "memory_mib": each_mib
+            }  # fmt: skip
+        case "one-process" if served.server != "gunicorn" or served.is_asgi:
+            most = {
+                "threads": served.slots,
+                "backpressure": min(MOST_CONNECTIONS, served.most_at_once * served.processes),
+            }
+            return alone | {name: value for name, value in most.items() if name in today} | {"workers": 1}
+        case "map-socket":
+            settings = alone | {"map_socket": True, "balance": "least_conn"}
+        case "reuse-port":
+            settings = alone | {"reuse_port": True}
+        case "uwsgi":
+            settings = kind.settings(served.processes, served.threads) | {"memory_mib": whole_mib}
+        case "gunicorn" | "granian" | "uvicorn":
+            settings = _neighbour(kind.name, service) | {"workers": served.processes, "memory_mib": whole_mib}
+        case _:
+            of = (1, served.slots) if kind.for_single_worker else (served.processes, served.threads)
+            settings = kind.settings(*of) | {"release": served.release, "memory_mib": whole_mib}
+    return settings
+
+
+def _lifting_settings(kind: OptionKind, service: UserService, cores: int) -> dict[str, Any]:
+    """Return the settings of a way that may lift a limit: with more workers or threads than today."""
+    served, today = service.served, _today(service.served)
+    most = max(cores, 2 * served.processes)
+    match kind.name:
+        case "more-workers" if served.server == "daphne":  # its only process is a container
+            settings = today | {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
+        case "more-workers":
+            settings = today | {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
+        case "more-threads":
+            settings = today | {"threads": min(MOST_THREADS, 2 * served.threads)}
+        case _:
+            settings = today | gthread(served.workers, _threads_for(service))
+    for limit in {"worker_connections", "backpressure"} & settings.keys():
+        settings[limit] = max(settings[limit], settings.get("threads", 1))
+    return settings
+
+
+def _reason(kind: OptionKind, served: Served) -> str:
+    """Return why a way may be better, in words that fit the server."""
+    if kind.name == "one-process" and served.is_asgi:
+        return (
+            f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
+            "another loop is free. It can use one processor. If the process dies, all its requests fail."
+        )
+    reason = kind.reason.replace("A gunicorn", f"A {served.server}")
+    return reason.replace("gunicorn: all threads", f"{served.server}: all threads")
+
+
+def _neighbour(server: str, service: UserService) -> dict[str, Any]:
+    """Return the settings of another server with as many workers and threads as today."""
+    served, file = service.served, service.application.requirements
+    release = pinned_release(server, required_lines(file) if file else []) or NEIGHBOURS[server]
+    most_at_once = max(served.threads, GRANIAN_BACKLOG // served.processes)
+    match server:
+        case "gunicorn":
+            return {"server": "gunicorn-gthread", "threads": served.threads, "release": release}
+        case "granian" if not served.is_asgi:
+            own = {"server": "granian-wsgi", "threads": served.threads}
+            return own | {"backpressure": most_at_once, "release": release}
+        case "granian":
+            return {"server": "granian", "backpressure": most_at_once, "release": release}
+        case _:
+            return {"server": "uvicorn", "release": release}
 
 
 def _threads_for(service: UserService) -> int:
@@ -271,7 +422,7 @@ def settings_not_in_force(service: UserService, layer: Layer) -> list[str]:
         found.append(f"{file}, because served.settings does not name it")
     found += [f"{option} of the command line" for option in served.left_out]
     variables = read_env_file(application.env_file) if application.env_file else {}
-    names = [name for name in _OF_SERVERS if name in variables | application.environment]
+    names = [name for name in variables | application.environment if name in _OF_SERVERS or name.startswith("GRANIAN_")]
     return [*found, *(f"the variable {name}" for name in names)]
 
 
@@ -283,24 +434,32 @@ def _today(served: Served) -> dict[str, Any]:
     """Return the settings of the variant that serves an application as it is served today."""
     shared: dict[str, Any] = {"release": served.release, "workers": served.workers, "memory_mib": served.memory_mib}
     shared |= {"replicas": served.replicas, "balance": served.balance}
-    limit = {"worker_connections": served.worker_connections}
+    threads, limit = {"threads": served.threads}, {"worker_connections": served.worker_connections}
+    most_at_once = {"backpressure": served.most_at_once}
+    own: dict[str, Any]
     match served.kind:
         case "gthread":
-            return {"server": "gunicorn-gthread", "threads": served.threads} | limit | shared
+            own = {"server": "gunicorn-gthread"} | threads | limit
         case "sync":
-            return {"server": "gunicorn-sync"} | shared
+            own = {"server": "gunicorn-sync"}
         case "gevent" | "eventlet" as worker:
-            return {"server": f"gunicorn-{worker}"} | limit | shared
+            own = {"server": f"gunicorn-{worker}"} | limit
         case "uwsgi":
-            return {"server": "uwsgi", "threads": served.threads} | shared
-        case "uvicorn":
-            return {"server": "uvicorn"} | shared
+            own = {"server": "uwsgi"} | threads
+        case "granian-wsgi":
+            own = {"server": "granian-wsgi"} | threads | most_at_once
+        case "granian":
+            own = {"server": "granian"} | most_at_once
+        case "uvicorn" | "hypercorn" | "daphne" as server:
+            own = {"server": server}
         case worker:
-            return {"server": f"gunicorn-{ASGI_WORKERS[worker]}", "worker_class": worker} | limit | shared
+            own = {"server": f"gunicorn-{ASGI_WORKERS[worker]}", "worker_class": worker} | limit
+    return own | shared
 
 
 _CLASSES: dict[str, type[Variant]] = {
     "gunicorn-gthread": UserGthread, "gunicorn-sync": UserSync, "gunicorn-gevent": UserGreen,
     "gunicorn-eventlet": UserGreen, "gunicorn-asgi": UserAsgiWorker, "gunicorn-uvicorn": UserAsgiWorker,
-    "uvicorn": UserUvicorn, "uwsgi": UserUwsgi,
+    "uvicorn": UserUvicorn, "uwsgi": UserUwsgi, "granian": UserGranian, "granian-wsgi": UserGranianWsgi,
+    "hypercorn": UserHypercorn, "daphne": UserDaphne,
 }  # fmt: skip

@@ -134,7 +134,11 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
     if blockers := [f"{name} for {percent(share)} of the time" for name, share in found.blockers()]:
         held = "While they waited, these requests held the threads of their worker"
         sentences.append(f"{held}: {', '.join(blockers)}.")
-    if int(found.variant.settings.get("workers") or 0) > 1:
+    several = int(found.variant.settings.get("workers") or 0) > 1
+    if several and found.variant.accept == "per-worker":
+        cause = "how workers accept connections: each worker has its own listening socket, and the kernel chooses a "
+        cause += "socket without knowing which worker has a free thread."
+    elif several:
         cause = "how workers accept connections: a busy worker takes a connection from the shared socket, and no other "
         cause += "worker can take it back."
     else:

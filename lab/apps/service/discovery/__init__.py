@@ -37,7 +37,10 @@ _WSGI = "Flask|Bottle|Falcon|get_wsgi_application"
 _ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
 _APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
 _FACTORY = re.compile(r"^def (create_app|make_app)\(([^)]*)\)", re.MULTILINE)
-OTHERWISE = {"gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": "2.0.31"}
+OTHERWISE = {
+    "gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": "2.0.31", "granian": "2.8.7", "hypercorn": "0.18.0",
+    "daphne": "4.2.3",
+}  # fmt: skip
 """The release of each server that is taken if no file names one."""
 
 
@@ -179,6 +182,7 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
 
     server = found.values["server"]
     worker = found.values.get("worker_class", "gthread") if server == "gunicorn" else server
+    has_threads = worker in ("gthread", "sync", "uwsgi") or found.values.get("interface") == "wsgi"
     given = {name.partition(" ")[2]: value for name, value in found.values.items() if name.startswith("environment ")}
     settings = f"settings of {server}"
     return "\n".join([
@@ -192,8 +196,10 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
         "served:",
         line(server, OTHERWISE[server]),
         *([line("worker_class", "gthread")] if server == "gunicorn" else []),
+        *known("interface"),
         line("workers", 1),
-        *([line("threads", 1)] if worker in ("gthread", "sync", "uwsgi") else []),
+        *([line("threads", 1)] if has_threads else []),
+        *known("backpressure"),
         *(known("worker_connections") if server == "gunicorn" else []),
         *known("replicas", "balance"),
         *([line(settings, "", "settings")] if settings in found.values else []),

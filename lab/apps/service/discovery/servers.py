@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.apps.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES
+from lab.apps.service.description import CALLABLE_PATTERN, GRANIAN_BACKLOG, GUNICORN_CLASSES, MOST_THREADS
 from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.settings import Setting, ini_settings, settings_of
 
 LEFT_OUT = {
     "--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
-    "--max-requests-jitter", "--timeout", "--timeout-keep-alive", "--backpressure", "--harakiri",
+    "--max-requests-jitter", "--timeout", "--timeout-keep-alive", "--harakiri",
 }  # fmt: skip
 """Options of commands that change how long requests wait, and that only a settings file can hand to the lab."""
+_LEFT_OUT_OF_GRANIAN = (
+    "--http", "--loop", "--runtime-mode", "--runtime-threads", "--task-impl", "--workers-lifetime", "--workers-max-rss",
+)  # fmt: skip
 _FLAGS = {
     "--reload", "--preload", "--preload-app", "--daemon", "-D", "--spew", "--check-config", "--print-config",
     "--capture-output", "--log-syslog", "--no-sendfile", "--reuse-port", "-R", "--enable-stdio-inheritance",
@@ -29,6 +32,8 @@ _FLAGS = {
     "--strict", "--single-interpreter", "--disable-logging", "--thunder-lock", "--debug", "--with-threads",
     "--without-threads", "--no-reload", "--no-debugger", "--call", "--proxy-protocol", "--http-keepalive",
     "--do-handshake-on-connect", "--disable-redirect-access-to-syslog", "--no-default-wsgi-script-alias", "--pdb",
+    "--no-ws", "--no-factory", "--log", "--no-log", "--metrics", "--no-metrics", "--http1-keep-alive",
+    "--no-http1-keep-alive",
 }  # fmt: skip
 """Options without a value."""
 _SHORT = {
@@ -149,7 +154,6 @@ def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, reposito
         found.folder = _folder(repository, found.folder, chdir)
     for said, place in ((options, start.place), (further, f"{start.place}, GUNICORN_CMD_ARGS")):
         _note_gunicorn(found, said, place)
-    left_out = [f"{name} {value}" for name, value in (further | options).items() if name in LEFT_OUT]
     config = (further | options).get("--config", "./gunicorn.conf.py").removeprefix("file:")
     if config.startswith("python:"):
         config = f"{config.removeprefix('python:').replace('.', '/')}.py"
@@ -157,7 +161,7 @@ def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, reposito
         note_settings(found, path, start.environment, repository)
     elif "--config" in further | options:
         found.problems.append(f"{start.place}: there is no settings file {config}")
-    found.note("left_out", left_out or None, start.place)
+    _note_left_out(found, further | options, start.place)
     found.note_callable(others[0] if others else None, start.place, otherwise="application")
     found.note_count("workers", start.environment.get("WEB_CONCURRENCY"), f"{start.place}, WEB_CONCURRENCY", "workers")
     found.note("workers", 1, "gunicorn's default")
@@ -218,8 +222,7 @@ def _uvicorn(found: Discovery, arguments: Sequence[str], start: Start, repositor
     ):
         found.note_count("workers", said, start.place, "--workers")
     found.note("workers", 1, "uvicorn's default")
-    left_out = [f"{name} {value}" for name, value in options.items() if name in LEFT_OUT]
-    found.note("left_out", left_out or None, start.place)
+    _note_left_out(found, options, start.place)
     found.note_callable(others[0] if others else None, start.place, otherwise="app", factory="--factory" in options)
 
 
@@ -316,34 +319,81 @@ def _litestar(found: Discovery, arguments: Sequence[str], start: Start, reposito
     )
 
 
-def _stand_in(name: str, workers: str, threads: str = "", default: int = 1) -> Callable[..., None]:
-    """Return a reader for a server that the lab does not serve yet: gunicorn or uvicorn stands in for it.
+def _waitress(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:  # noqa: ARG001
+    options, others = options_of(arguments)
+    stands_in = "guessed: gunicorn stands in for waitress"
+    found.problems.append(
+        f"{start.place}: make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it"
+    )
+    found.note("server", "gunicorn", stands_in)
+    found.note("workers", 1, "waitress's default")
+    found.note("worker_class", "gthread", stands_in)
+    found.note_count("threads", options.get("--threads"), start.place, "--threads")
+    found.note("threads", 4, "waitress's default")
+    found.note_callable(others[0] if others else None, start.place, otherwise="app", factory="--call" in options)
 
-    ``default`` is how many threads the server has if nothing says how many.
-    """
 
-    def read(found: Discovery, arguments: Sequence[str], start: Start, _: Repository) -> None:
-        options, others = options_of(arguments)
-        interface = options.get("--interface", "")
-        app = next((word for word in others if ":" in word), others[0] if others else None)
-        wsgi = name == "waitress" or interface == "wsgi" or bool(app and app.startswith("wsgi:"))
-        server = "gunicorn" if wsgi else "uvicorn"
+def _granian(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, others = options_of(arguments)
+    variables = {name: value for name, value in start.environment.items() if name.startswith("GRANIAN_")}
+    for name, value in variables.items():  # the command counts more
+        options.setdefault("--" + name.removeprefix("GRANIAN_").lower().replace("_", "-"), value)
+    found.note("server", "granian", start.place)
+    if folder := options.get("--working-dir"):
+        found.folder = _folder(repository, found.folder, folder)
+    interface = options.get("--interface", "rsgi").removesuffix("nl")  # asginl is asgi without lifespan
+    if interface in ("wsgi", "asgi"):
+        found.note("interface", interface, start.place)
+    else:
+        found.problems.append(f"{start.place}: the lab does not serve granian's interface {interface}")
+        found.guess("interface", "asgi", f"{start.place} says {interface}, which the lab does not serve")
+    found.note_count("workers", options.get("--workers"), start.place, "--workers")
+    found.note("workers", 1, "granian's default")
+    found.note_count("backpressure", options.get("--backpressure"), start.place, "--backpressure")
+    if found.values["interface"] == "wsgi":
+        found.note_count("threads", options.get("--blocking-threads"), start.place, "--blocking-threads")
+        most = found.values.get("backpressure", GRANIAN_BACKLOG // found.values["workers"])
+        found.note("threads", min(MOST_THREADS, max(1, most // 2)), "granian's default")
+    _note_left_out(found, options, start.place, _LEFT_OUT_OF_GRANIAN)
+    is_factory = options.get("--factory", "false").lower() in ("", "1", "true", "yes", "on")
+    found.note_callable(others[0] if others else None, start.place, otherwise="app", factory=is_factory)
+
+
+def _hypercorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, others = options_of(arguments)
+    app = others[0] if others else None
+    is_wsgi = bool(app and app.startswith("wsgi:"))
+    if is_wsgi:
         found.problems.append(
-            f"{start.place}: make try cannot serve {name} yet; {server} with as many workers"
-            f"{' and threads' if wsgi else ''} stands in for it"
+            f"{start.place}: the lab serves ASGI on hypercorn, but not WSGI; gunicorn with as many workers stands in"
         )
-        found.note("server", server, f"guessed: {server} stands in for {name}")
-        if workers:
-            found.note_count("workers", options.get(workers), start.place, workers)
-        found.note("workers", 1, f"{name}'s default")
-        if wsgi:
-            found.note("worker_class", "gthread", f"guessed: {server} stands in for {name}")
-            found.note_count("threads", options.get(threads) if threads else None, start.place, threads)
-            found.note("threads", default, f"{name}'s default")
-        app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
-        found.note_callable(app, start.place, otherwise="app", factory=bool({"--factory", "--call"} & {*options}))
+        found.note("server", "gunicorn", "guessed: gunicorn stands in for hypercorn")
+        found.note("worker_class", "gthread", "guessed: gunicorn stands in for hypercorn")
+    found.note("server", "hypercorn", start.place)
+    found.note_count("workers", options.get("--workers"), start.place, "--workers")
+    path = _file(repository, start.folder, options.get("--config", "").removeprefix("file:"))
+    if path and path.suffix == ".toml":
+        with suppress(tomllib.TOMLDecodeError):
+            workers = tomllib.loads(repository.text(path)).get("workers")
+            found.note_count("workers", workers and str(workers), os.path.relpath(path, repository.folder), "workers")
+    found.note("workers", 1, "hypercorn's default")
+    _note_left_out(found, options, start.place, ("--config", "--worker-class"))
+    app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
+    found.note_callable(app, start.place, otherwise="app")
 
-    return read
+
+def _daphne(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:  # noqa: ARG001
+    options, others = options_of(arguments)
+    found.note("server", "daphne", start.place)
+    found.note("workers", 1, "daphne's only process")
+    _note_left_out(found, options, start.place)
+    found.note_callable(others[0] if others else None, start.place)
+
+
+def _note_left_out(found: Discovery, options: Mapping[str, str], place: str, further: Sequence[str] = ()) -> None:
+    """Note the options that the lab does not apply, though they change how long requests wait."""
+    names = LEFT_OUT | {*further}
+    found.note("left_out", [f"{name} {value}" for name, value in options.items() if name in names] or None, place)
 
 
 def _flask(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
@@ -364,9 +414,8 @@ def _runserver(found: Discovery, arguments: Sequence[str], start: Start, reposit
 
 _READERS: dict[str, Callable[[Discovery, Sequence[str], Start, Repository], None]] = {
     "gunicorn": _gunicorn, "uvicorn": _uvicorn, "fastapi": _fastapi, "uwsgi": _uwsgi, "flask": _flask,
-    "granian": _stand_in("granian", "--workers", "--blocking-threads"),
-    "litestar": _litestar, "waitress-serve": _stand_in("waitress", "", "--threads", 4),
-    "hypercorn": _stand_in("hypercorn", "--workers"), "daphne": _stand_in("daphne", ""),
+    "litestar": _litestar, "waitress-serve": _waitress,
+    "granian": _granian, "hypercorn": _hypercorn, "daphne": _daphne,
     "runserver": _runserver, "django-admin": _runserver,
 }  # fmt: skip
 

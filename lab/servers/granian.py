@@ -1,0 +1,70 @@
+"""granian: an application on its event loop, or a WSGI application in its blocking threads.
+
+The lab's own workload is served by granian, too, as lab/servers/asgi.py and lab/servers/python314.py say.
+"""
+
+from abc import ABC
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from analysis.records.queueing import EVEN, Queueing
+from lab.servers.asgi import AsgiApplication
+from lab.servers.base import Release, Variant
+
+FIRST_WITH_SOCKETS = (2, 8)
+"""From this release on, each worker has its own listening socket on Linux; before, all workers shared one socket."""
+
+
+class Granian(Variant, ABC):
+    """granian, which accepts up to ``backpressure`` requests in each worker, although the worker is busy."""
+
+    release: Release
+    backpressure: int = Field(ge=1, le=65535, description="The most requests that one worker takes.")
+
+    service: ClassVar[str] = "asgi"
+    packages: ClassVar[tuple[str, ...]] = ("python/granian",)
+    passed_on: ClassVar[tuple[str, ...]] = ("server", "backpressure")
+    listens_with: ClassVar[str] = "--host 127.0.0.1 --port "
+    interface: ClassVar[Literal["wsgi", "asgi"]]
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """per-worker from granian 2.8 on, which gives each worker its own listening socket; otherwise shared."""
+        numbers = tuple(int(number) for number in self.release.split("."))
+        return "per-worker" if numbers >= FIRST_WITH_SOCKETS else "shared"
+
+    def configuration(self) -> list[str]:
+        """Return the command of granian."""
+        threads = f" --blocking-threads {self.threads}" if self.threads is not None else ""
+        return [f"granian --interface {self.interface} --workers {self.workers}{threads} "
+                f"--backpressure {self.backpressure}"]  # fmt: skip
+
+
+class GranianWsgi(Granian, ABC):
+    """A WSGI application in granian's blocking threads, which take requests from their worker's queue."""
+
+    server: Literal["granian-wsgi"]
+    threads: int = Field(ge=1, description="Blocking threads in each process.")
+
+    interface: ClassVar[Literal["wsgi", "asgi"]] = "wsgi"
+    example: ClassVar[dict[str, Any]] = {"workers": 2, "threads": 2, "backpressure": 512}
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts up to ``backpressure`` requests, and its blocking threads serve them."""
+        return Queueing(threads=self.threads, max_connections=self.backpressure, race=EVEN)
+
+
+class GranianAsgi(Granian, AsgiApplication, ABC):
+    """An ASGI application on the event loops of granian's workers."""
+
+    server: Literal["granian"]
+
+    interface: ClassVar[Literal["wsgi", "asgi"]] = "asgi"
+    example: ClassVar[dict[str, Any]] = {"workers": 2, "backpressure": 512}
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts up to ``backpressure`` requests, and they run on its event loop."""
+        return Queueing(loop=True, max_connections=self.backpressure, race=EVEN)
