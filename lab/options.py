@@ -34,6 +34,13 @@ Machines = Annotated[
 ]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment: a file of experiments/.")]
 RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; default: the latest run.")]
+LogFormat = Annotated[
+    str, typer.Option("--format", help="The format of the log, as nginx.conf or another configuration has it.")
+]
+LogFormatFrom = Annotated[
+    Path | None, typer.Option(show_default=False, help="The configuration that declares it, e.g. nginx.conf.")
+]
+JsonKeys = Annotated[str, typer.Option(help="Keys of a JSON log, e.g. time=ts,path=route,duration=elapsed:ms.")]
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,36 @@ KNOWN = {
         "rt=…, in seconds",
         "balancer",
     ),
+    "a classic Heroku router": (
+        "2026-11-03T14:00:{n:02}.111451+00:00 heroku[router]: at=info method=GET path=/a?page={n} host=shop.example "
+        'fwd="203.0.113.9" dyno=web.1 queue=0 wait=0ms connect=1ms service={ms}ms status=200 bytes=17709',
+        "service=… of Heroku's router, in milliseconds",
+        "balancer",
+    ),
+    "Heroku": (
+        "<158>1 2026-11-03T14:00:{n:02}.111451+00:00 host heroku router - at=error code=H12 "
+        'desc="Request timeout" method=GET path="/a" host=shop.example request_id=8601b555 fwd="203.0.113.9" '
+        "dyno=web.1 connect=12ms service={ms}ms status=503 bytes=0 protocol=https",
+        "service=… of Heroku's router, in milliseconds",
+        "balancer",
+    ),
+    "logfmt": (
+        'time="2026-11-03T14:00:{n:02}Z" level=info msg="it took=9ms" method=GET path=/a status=200 bytes={n} '
+        "duration={ms}ms",
+        "duration=…",
+        None,
+    ),
+    "logfmt behind a time": (
+        "2026-11-03T14:00:{n:02}.1Z app[web.1]: method=GET path=/a?b=1 format=html status=200 duration_ms={ms} view=1",
+        "duration_ms=…, in milliseconds",
+        None,
+    ),
+    "an AWS load balancer's JSON": (
+        '{{"time": "2026-11-03T14:00:{n:02}.1Z", "request_verb": "GET", "request_url": "https://shop.example:443/a", '
+        '"elb_status_code": "200", "target_processing_time": "{s}", "received_bytes": 475}}',
+        "target_processing_time of JSON of an AWS load balancer, in seconds",
+        "balancer",
+    ),
     "a unit": (
         '{{"time": "2026-11-03T14:00:{n:02}Z", "method": "GET", "path": "/a", "status": 200, "bytes": 9, '
         '"latency_human": "{ms}ms"}}',
@@ -253,21 +283,30 @@ def test_another_number_is_no_duration_and_the_reason_is_said(lab: Lab, tmp_path
         lines = [line.replace(" 512 ", " 511 ") if n % 2 == 0 else line for n, line in enumerate(lines)]
     said = lab.call("requests", str(log_of(tmp_path, lines)), *(["--unit", unit] if unit else []))
 
-    if said.returncode:
-        assert (said.returncode, said.stdout) == (2, "")
-        assert reason in said.stderr
-        assert "rt=%(L)s" in said.stderr
-    else:
-        assert reason in said.stdout
-        assert said.stderr == "Note: 40 of 40 requests have no duration; the first lines of the file say why.\n"
-        assert "# No durations: no field of the log is known to be one." in said.stdout
-        assert yaml.safe_load(said.stdout)["classes"]["get-a"]["takes_s"] is None
+    assert (said.returncode, said.stdout) == (2, "")
+    assert reason in said.stderr
+    assert "rt=%(L)s" in said.stderr
 
 
-def test_unit_none_reads_a_log_without_its_whole_numbers(tmp_path: Path) -> None:
-    log = read(tmp_path, [combined(n, "GET /a", f" {n * 7919 % 65000}") for n in range(40)], unit="none")
+def test_unit_none_reads_a_log_without_its_whole_numbers(lab: Lab, tmp_path: Path) -> None:
+    lines = [combined(n, "GET /a", f" {n * 7919 % 65000}") for n in range(40)]
+    said = lab.call("requests", str(log_of(tmp_path, lines)), "--unit", "none")
 
-    assert (log.requests, log.without) == (40, 40)
+    assert said.stderr.splitlines() == [
+        "access.log: the common or the combined format; durations: none.",
+        "Note: 40 of 40 requests have no duration; the first lines of the file say why.",
+    ]
+    assert "# No durations: no field of the log is known to be one." in said.stdout
+    assert yaml.safe_load(said.stdout)["classes"]["get-a"]["takes_s"] is None
+
+
+def test_a_log_without_durations_is_refused_with_the_line_to_add(lab: Lab, tmp_path: Path) -> None:
+    said = lab.call("requests", str(log_of(tmp_path, [combined(n, "GET /a") for n in range(40)])))
+
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "but no field is known to be the duration of a request" in said.stderr
+    for line in ("log_format timed '$remote_addr", "access_log_format = '%(h)s", 'LogFormat "%h', "--unit none"):
+        assert line in said.stderr
 
 
 def test_it_is_said_how_many_requests_have_no_duration(lab: Lab, tmp_path: Path) -> None:
@@ -275,7 +314,8 @@ def test_it_is_said_how_many_requests_have_no_duration(lab: Lab, tmp_path: Path)
     said = lab.call("requests", str(log_of(tmp_path, lines)))
 
     assert "# Durations: rt=…, in seconds.\n# 8 of 30 requests have no duration.\n" in said.stdout
-    assert said.stderr.startswith("Note: 8 of 30 requests have no duration")
+    assert said.stderr.startswith("access.log: the common or the combined format; durations: rt=…, in seconds.\n")
+    assert "Note: 8 of 30 requests have no duration" in said.stderr
 
 
 def queue_of(workers: int, rate_rps: float) -> list[tuple[float, float, float]]:
@@ -377,7 +417,8 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     packed.write_bytes(gzip.compress("\n".join(lines[:1000]).encode()))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines[1000:])))
     said = lab.call("requests", str(packed), "-")
-    assert (said.returncode, said.stderr) == (0, "")
+    assert said.returncode == 0
+    assert [line.split(":")[0] for line in said.stderr.splitlines()] == ["access.log.1.gz", "-"]
     assert said.stdout.startswith("# From access.log.1.gz, standard input: 2,520 requests in 119 s.\n")
 
     mine = tmp_path / "mine.yaml"
@@ -393,7 +434,11 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     ("lines", "options", "says"),
     [
         ([], [], "The log has 0 requests with GET, HEAD, and no others."),
-        ([combined(0, "POST /a"), combined(1, "PUT /a")], [], "0 requests with GET, HEAD, and 1 POST, 1 PUT."),
+        (
+            [combined(0, "POST /a", " 3ms"), combined(1, "PUT /a", " 5ms")],
+            [],
+            "0 requests with GET, HEAD, and 1 POST, 1 PUT.",
+        ),
         (["nothing", "known"], [], "access.log:1: this line has no format that the lab knows."),
         (["{}", '{"time": "noon"}'], [], "access.log:1: this line has no format that the lab knows."),
         (["[1]", '{"half'], [], "access.log:1: this line has no format that the lab knows."),

@@ -10,9 +10,10 @@ import sys
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -22,31 +23,20 @@ import numpy as np
 
 from analysis.records.model import name_from
 from lab.errors import WrongUse
+from lab.logs.bulk import SHORTEST_S, LoggedRequest, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
-from lab.logs.formats import FORMATS, TIMELESS, UNITS, Entry, parse_entry
+from lab.logs.formats import ADD, FORMATS, KNOWN, TIMELESS, UNITS, Entry, Formats, parse_entry
 
 MOST_CLASSES = 20
 MOST_ALIKE = 10
 """If more routes than this differ in one part of their paths only, this part is the name of a thing, not of a route."""
 DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
-SHORTEST_S = 0.0005
-"""nginx writes 0.000 for what takes less than half a millisecond."""
 SAMPLE = 10_000
 """From so many lines of a log, the lab finds out where the durations are."""
 
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
 _NAME_OF_A_THING = re.compile(r"\d+|[0-9a-fA-F]{8,}|[0-9a-fA-F-]{32,}|.*[@%].*|(?=.*\d).{16,}|.{40,}")
-
-
-class LoggedRequest(NamedTuple):
-    """What is taken from a line of a log. ``took_s`` is None if the line has no duration."""
-
-    at: float
-    method: str
-    target: str
-    status: int
-    took_s: float | None
 
 
 @dataclass
@@ -103,16 +93,29 @@ class AccessLog:
         return f"{self.without:,} of {self.requests:,} requests have no duration; the first lines of the file say why."
 
     @property
+    def recognised(self) -> list[str]:
+        """What is said at once of each file: its format, and where its durations are."""
+        return [f"{file}: {source.recognised}." for file, source in self.sources.items()]
+
+    @property
     def clock(self) -> str | None:
         """Whose clock measured the durations; None: unknown, or there are several."""
         clocks = {source.clock for source in self.sources.values()}
         return clocks.pop() if len(clocks) == 1 else None
 
 
-def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -> AccessLog:
+def read_logs(
+    paths: Sequence[Path],
+    methods: Collection[str],
+    unit: str = "",
+    formats: Formats = KNOWN,
+    *,
+    need_durations: bool = False,
+) -> AccessLog:
     """Read logs, one after the other. ``-`` is standard input. ``unit`` is that of durations that are whole numbers.
 
-    Raise WrongUse if a file cannot be read, has no line in a known format, or has durations without a unit.
+    Raise WrongUse if a file cannot be read, has no line in one of the formats, has durations without a unit, or has
+    no durations although they are needed.
     """
     if unit and unit not in (*UNITS, NO_UNIT):
         raise WrongUse(
@@ -121,60 +124,82 @@ def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -
         )
     log = AccessLog()
     for path in paths:
-        _read(path, log, methods, unit)
+        _read(path, log, methods, unit, formats, need_durations)
     if log.requests < 2:
         others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
         raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
                        hint="--methods GET,HEAD,POST counts further methods.")  # fmt: skip
+    log.first = min(min(route.ends) for route in log.routes.values())
+    log.last = max(max(route.ends) for route in log.routes.values())
     log.routes = _without_names_of_things(log.routes)
     return log
 
 
-def _read(path: Path, log: AccessLog, methods: Collection[str], unit: str) -> None:
-    unreadable_at, found, timeless = None, 0, False
+def _read(
+    path: Path, log: AccessLog, methods: Collection[str], unit: str, formats: Formats, need_durations: bool
+) -> None:
     with _opened(path) as texts:
-        numbered, source = _entries(texts, unit, path.name)
-        log.sources[path.name] = source
-        for place, entry in numbered:
-            if not isinstance(entry, Entry):
-                log.unreadable += 1
-                unreadable_at = unreadable_at or place
-                timeless = timeless or bool(TIMELESS.search(entry))
-                continue
-            found += 1
-            line = _line(entry, source)
-            if line.method not in methods:
+        sample = _sample(texts, unit, path.name, formats)
+        log.sources[path.name] = sample.source
+        if need_durations and sample.source.format and not sample.source.says:
+            raise _without_durations(path.name, sample.source)
+        for line in chain(sample.lines(), sample.further(requests_in(texts, sample.source))):
+            if isinstance(line, str):
+                log.unreadable += bool(line.strip())
+            elif line.method in methods:
+                _count(log, line)
+            else:
                 log.left_out[line.method] += 1
-                continue
-            _count(log, line)
-    if unreadable_at and not found:
-        raise _unknown(path.name, unreadable_at, timeless)
 
 
-def _entries(texts: Iterator[str], unit: str, file: str) -> tuple[Iterator[tuple[int, Entry | str]], DurationSource]:
-    """Return the entries of a log, each with the number of its line, and where its durations are.
+class _Sample(NamedTuple):
+    """The first lines of a log. ``source`` says where the durations are, in these and all further lines."""
 
-    A line without a known format stays as it is.
-    """
-    numbered = ((place, parse_entry(text) or text) for place, text in enumerate(texts, start=1) if text.strip())
-    sample = list(islice(numbered, SAMPLE))
-    known = [(place, entry) for place, entry in sample if isinstance(entry, Entry)]
-    source = find_durations(known, unit, file) if known else DurationSource("")
-    return chain(sample, numbered), source
+    entries: list[Entry | str]
+    source: DurationSource
+    formats: Formats
+
+    def lines(self) -> Iterator[LoggedRequest | str]:
+        """Yield what is taken from each line; a line without a known format as it is."""
+        return (self.line(entry) for entry in self.entries)
+
+    def further(self, lines: Iterable[LoggedRequest | str]) -> Iterator[LoggedRequest | str]:
+        """Yield further lines, of which those are read that are not read yet, if they have a format."""
+        for line in lines:
+            yield self.line(parse_entry(line, self.formats) or line) if isinstance(line, str) else line
+
+    def line(self, entry: Entry | str) -> LoggedRequest | str:
+        """Return what is taken from a line."""
+        if isinstance(entry, str):
+            return entry
+        took_s = self.source.take(entry)
+        took_s = None if took_s is None else max(took_s, SHORTEST_S)
+        return LoggedRequest(entry.at, entry.method, entry.target, entry.status, took_s, entry.worker)
 
 
-def _line(entry: Entry, source: DurationSource) -> LoggedRequest:
-    took_s = source.take(entry)
-    return LoggedRequest(
-        entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S)
-    )
+def _sample(texts: IO[str], unit: str, file: str, formats: Formats) -> _Sample:
+    """Read lines until some have a format. Raise WrongUse if no line of a log that is not empty has one."""
+    before: list[Entry | str] = []
+    while batch := list(islice(texts, SAMPLE)):
+        if formats.is_own:
+            formats = formats.fitting(batch)
+        entries = [parse_entry(text, formats) or text for text in batch]
+        start = len(before) + 1
+        if known := [(at, entry) for at, entry in enumerate(entries, start) if isinstance(entry, Entry)]:
+            return _Sample(before + entries, find_durations(known, unit, file), formats)
+        before += entries
+    if written := [(at, text) for at, text in enumerate(before, 1) if isinstance(text, str) and text.strip()]:
+        raise _unknown(file, written, formats)
+    return _Sample([], DurationSource(""), formats)
 
 
 def _count(log: AccessLog, line: LoggedRequest) -> None:
-    log.first, log.last = min(log.first, line.at), max(log.last, line.at)
-    route = log.routes.setdefault((line.method, route_of(line.target)), Route())
+    key = line.method, route_of(line.target)
+    if not (route := log.routes.get(key)):
+        route = log.routes[key] = Route()
     route.ends.append(line.at)
-    route.failed += line.status >= 500
+    if line.status >= 500:
+        route.failed += 1
     if line.took_s is None:
         log.without += 1
     else:
@@ -182,25 +207,41 @@ def _count(log: AccessLog, line: LoggedRequest) -> None:
         route.timed_ends.append(line.at)
 
 
-def _unknown(file: str, place: int, timeless: bool) -> WrongUse:
-    if timeless:
+def _without_durations(file: str, source: DurationSource) -> WrongUse:
+    name = source.format.name if source.format else "no requests"
+    notes = "".join(f"\n  {note}" for note in source.notes)
+    problem = f"{file}: {name}, but no field is known to be the duration of a request.{notes}"
+    add = source.format.add if source.format else ADD
+    return WrongUse(problem, hint=f"Add it to the server's configuration.\n{add}\n--unit none takes only the rates.")
+
+
+def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:
+    place, text = written[0]
+    if formats.is_own:
+        names = " and ".join([known.name for known in formats.lines] + [known.name for known in formats.keys])
+        return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
+                        hint=f"The line begins with {text.strip()[:60]!r}. Without --format, the lab looks for the "
+                        "format itself.")  # fmt: skip
+    if any(TIMELESS.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
         return WrongUse(problem, hint="docker logs --timestamps adds the times. For durations, take the log of the "
-                        "balancer, or run gunicorn --access-logformat with %(t)s and rt=%(L)s.")  # fmt: skip
+                        f"balancer, or run gunicorn --access-logformat with %(t)s and rt=%(L)s.\n{ADD}")  # fmt: skip
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
-    return WrongUse(problem, hint="The lab reads the common and the combined format of nginx, Apache and gunicorn, "
-                    f"with or without durations, JSON, and: {names}.")  # fmt: skip
+    return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
+                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, logfmt, "
+                    f"and: {names}.")  # fmt: skip
 
 
-def read_requests(path: Path) -> Iterator[LoggedRequest]:
+def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedRequest]:
     """Yield what is taken from each line of a log that has a known format. Raise WrongUse if it cannot be read.
 
     Whole numbers whose unit nothing says are no durations.
     """
     with _opened(path) as texts:
-        numbered, source = _entries(texts, NO_UNIT, path.name)
-        yield from (_line(entry, source) for _, entry in numbered if isinstance(entry, Entry))
+        sample = _sample(texts, NO_UNIT, path.name, formats)
+        lines = chain(sample.lines(), sample.further(texts))
+        yield from (line for line in lines if isinstance(line, LoggedRequest))
 
 
 @contextmanager
@@ -221,7 +262,15 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 def route_of(target: str) -> str:
     """Return the route of a request's target: its path, in which ids stand as {id} and files as {file}."""
-    parts = [part for part in urlsplit(target).path.split("/") if part]
+    return _route(target.partition("?")[0])
+
+
+@lru_cache(maxsize=1 << 16)
+def _route(target: str) -> str:
+    path = target
+    with suppress(ValueError):  # no address at all, such as http://[/
+        path = urlsplit(target).path
+    parts = [part for part in path.split("/") if part]
     if parts and _FILES.fullmatch(parts[-1]):
         return "/{file}"
     return "/" + "/".join("{id}" if _NAME_OF_A_THING.fullmatch(part) else part for part in parts)

@@ -8,13 +8,26 @@ another field. What is not believed is said, with the reason.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from lab.errors import WrongUse
-from lab.logs.formats import DURATIONS, UNITS, Clock, Entry, Format, JsonFormat, Value, duration_name, parse_value
+from lab.logs.formats import (
+    DURATIONS,
+    UNITS,
+    Clock,
+    Entry,
+    Format,
+    JsonFormat,
+    Value,
+    duration_name,
+    parse_value,
+    rest_at,
+    rest_with,
+    seconds_of,
+)
 
 NO_UNIT = "none"
 """--unit none: whole numbers without a name are no durations."""
@@ -45,7 +58,7 @@ Floats = npt.NDArray[np.float64]
 class DurationSource:
     """Where the durations of a log are: ``take`` returns the duration of an entry in seconds, if it has one.
 
-    ``says`` is the place in words; empty: the log has no durations.
+    ``says`` is the place in words; empty: the log has no durations. ``format`` is that of most entries.
     """
 
     says: str
@@ -53,6 +66,16 @@ class DurationSource:
     take: Callable[[Entry], float | None] = field(default=lambda _: None, compare=False)
     notes: tuple[str, ...] = ()
     """What is not believed, and why."""
+    rest: str = ".*"
+    """A pattern of all that follows the head of a line, whose group ``value`` is the duration as it is written."""
+    seconds: Callable[[str], float | None] = field(default=lambda _: None, compare=False)
+    """Returns in seconds what this group holds."""
+    format: Format | JsonFormat | None = None
+
+    @property
+    def recognised(self) -> str:
+        """The format and the place of the durations, in words."""
+        return f"{self.format.name if self.format else 'no format'}; durations: {self.says or 'none'}"
 
 
 def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
@@ -61,14 +84,13 @@ def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) ->
     Raise WrongUse if a whole number may be a duration, and nothing says its unit.
     """
     entries = [entry for _, entry in sample]
-    if known := _of_format(entries):
-        return known
+    [(most, _)] = Counter(entry.format for entry in entries).most_common(1)
     notes: list[str] = []
-    for find in (partial(_of_name, least=len(sample) / 2), _of_columns, partial(_of_name, least=1)):
+    for find in (_of_format, partial(_of_name, least=len(sample) / 2), _of_columns, partial(_of_name, least=1)):
         if (found := find(sample, unit, file)).says:
-            return found
+            return replace(found, format=found.format or most)
         notes += found.notes
-    return DurationSource("", notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])))
+    return DurationSource("", notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])), format=most)
 
 
 def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
@@ -80,20 +102,22 @@ def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
         yield f"{name}={text} has a name that the lab does not know as that of a duration."
 
 
-def _of_format(entries: Sequence[Entry]) -> DurationSource | None:
-    known = Counter(entry.format for entry in entries if entry.own_s is not None)
+def _of_format(sample: Sequence[tuple[int, Entry]], _unit: str, _file: str) -> DurationSource:
+    known = Counter(entry.format for _, entry in sample if entry.own_s is not None)
     if not known:
-        return None
+        return DurationSource("")
     [(most, _)] = known.most_common(1)
     match most:
-        case Format(name=name, duration=duration, clock=clock, line=line):
+        case Format(name=name, duration=duration, line=line):
             units = [unit for unit in UNITS if unit in line.groupindex]
             says = f"{duration} of {name}, in {' or '.join(map(_in_words, units))}"
-        case JsonFormat(name=name, duration=(key, unit), clock=clock):
-            says = f"{key} of {name}, in {_in_words(unit)}"
-        case _:
-            return None
-    return DurationSource(says, clock, lambda entry: entry.own_s if entry.format == most else None)
+        case JsonFormat(name=name, duration=pair):
+            key, unit = pair or ("", "s")
+            units, says = [unit], f"{key} of {name}, in {_in_words(unit)}"
+    numbers = np.array([entry.own_s for _, entry in sample if entry.format == most and entry.own_s is not None])
+    if units == ["s"] and len(numbers) >= FEW and (reason := _too_coarse(numbers, "s")):
+        return DurationSource("", notes=(f"{says}, is no duration: {reason}.",))
+    return DurationSource(says, most.clock, lambda entry: entry.own_s if entry.format == most else None, format=most)
 
 
 def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least: float) -> DurationSource:
@@ -125,11 +149,12 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
     in_seconds = is_nginx and said in ("", "s")
     clock: Clock | None = "balancer" if in_seconds else "server" if field.decimals == {6} and not known else None
 
-    def take(entry: Entry) -> float | None:
-        value = parse_value(field.text_of(entry))
-        return value.number * UNITS[value.unit or said or "s"] if value else None
+    def seconds(text: str) -> float | None:
+        return seconds_of(text, said or "s")
 
-    return DurationSource(f"{field.says}, in {_in_words(said or 's')}", clock, take)
+    says = f"{field.says}, in {_in_words(said or 's')}"
+    return DurationSource(says, clock, lambda entry: seconds(field.text_of(entry)), rest=rest_with(name),
+                          seconds=seconds)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,6 +168,7 @@ class _Field:
     text_of: Callable[[Entry], str]
     rows: Sequence[int]
     values: Sequence[Value]
+    rest: str = ".*"
 
     @property
     def numbers(self) -> Floats:
@@ -203,7 +229,8 @@ def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Fie
     if not column.values or len(column.values) + empty < MOST_LINES * len(sample):
         return None
     shown = ", ".join(map(_written, column.values[:3]))
-    return replace(column, says=f"field {place + 1} after the size of the answer ({shown}, …)")
+    says = f"field {place + 1} after the size of the answer ({shown}, …)"
+    return replace(column, says=says, rest=rest_at(place, width))
 
 
 def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
@@ -299,14 +326,16 @@ def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, En
     if kind == "decimal" and not said and len(column.decimals) == 1:
         clock, why = clocks.get(max(column.decimals), (None, ""))
 
-    def take(entry: Entry) -> float | None:
-        value = parse_value(column.text_of(entry))
+    @lru_cache(maxsize=1 << 16)
+    def seconds(text: str) -> float | None:
+        value = parse_value(text)
         if value is None or _kind_of(value) != kind:
             return None
         return value.number * UNITS[value.unit or said or "s"]
 
     in_unit = "with its unit" if kind == "unit" else f"in {_in_words(said or 's')}"
-    return DurationSource(f"{column.says}, {in_unit}{why}", clock, take)
+    return DurationSource(f"{column.says}, {in_unit}{why}", clock, lambda entry: seconds(column.text_of(entry)),
+                          rest=column.rest, seconds=seconds)  # fmt: skip
 
 
 def _kind_of(value: Value) -> str:

@@ -1,13 +1,14 @@
 """The formats of access logs, as data. A further format is a further entry of FORMATS or JSON_FORMATS.
 
 An entry of a log is what a line says of one request: the head that every format has, and what may be its duration.
+No pattern goes on in the next line, so that a pattern can be applied to many lines at once.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -16,76 +17,101 @@ Clock = Literal["balancer", "server"]
 """Whose durations a log has. Those of a balancer begin when the balancer gets the request, so they include the time
 that the request waits for a worker; those of a server begin when a worker takes the request."""
 
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
-_REQUEST = r'"(?P<method>[A-Z]+) (?P<target>[^\s"]++)[^"]*+"'
-_HEAD = rf"\[(?P<time>[^\]]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>\S++)"
+TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+_REQUEST = r'"(?P<method>[A-Z]+) (?P<target>[^\s"]++)[^"\n]*+"'
+HEAD = rf"\[(?P<time>[^\]\n]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>\S++)"
+
+_NGINX = (
+    """nginx.conf: log_format timed '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent """
+    """"$http_referer" "$http_user_agent" rt=$request_time';  access_log /var/log/nginx/access.log timed;"""
+)
+ADD = (
+    f"{_NGINX}\n"
+    """gunicorn.conf.py: access_log_format = '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" """
+    "rt=%(L)s %(p)s'\n"
+    r"""Apache: LogFormat "%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\" duration_us=%D" timed"""
+)
+"""The lines of configurations that make servers write durations."""
 
 
 @dataclass(frozen=True)
 class Format:
     """A format whose lines are told apart by their shape.
 
-    ``line`` has the groups time, method, target, status, size, and the duration in a group that its unit names.
-    ``duration`` is what the documentation calls the duration. ``at_start``: the time is that at which the request came.
+    ``line`` has the groups time, method, target, and, if the format has them, status, size, worker, the duration in a
+    group that its unit names, and the rest of the line, in which fields follow in any order. ``duration`` is what the
+    documentation calls the duration; empty: the format has none. ``at_start``: the time is that at which the request
+    came. ``add`` is what to write into a server's configuration, so that the log has durations.
     """
 
     name: str
     documented: str
     line: re.Pattern[str]
     duration: str
-    clock: Clock
+    clock: Clock | None
     at_start: bool = False
+    add: str = ADD
 
 
 FORMATS = (
     Format(
         "ingress-nginx", "kubernetes.github.io/ingress-nginx, log format",
-        re.compile(rf"{_HEAD} {_TEXT} {_TEXT} \d+ (?P<s>\d+\.\d+) \[[^\]]*\] \[[^\]]*\] \S"),
+        re.compile(rf"{HEAD} {TEXT} {TEXT} \d+ (?P<s>\d+\.\d+) \[[^\]\n]*\] \[[^\]\n]*\] "
+                   r"(?P<worker>\S+(?:, \S+)*)"),
         "$request_time", "balancer",
     ),
     Format(
         "Traefik's common format", "doc.traefik.io, access logs",
-        re.compile(rf"{_HEAD} {_TEXT} {_TEXT} \d+ {_TEXT} {_TEXT} (?P<ms>\d+)ms\s*$"),
+        re.compile(rf'{HEAD} {TEXT} {TEXT} \d+ {TEXT} "(?P<worker>[^"\n]*)" (?P<ms>\d+)ms'),
         "the request duration", "balancer", at_start=True,
     ),
     Format(
         "uWSGI's own format", "uwsgi-docs.readthedocs.io, LogFormat",
-        re.compile(r"\[(?P<time>[^\]|]+)\] (?P<method>[A-Z]+) (?P<target>\S+) => generated (?P<size>\d+) bytes in "
-                   r"(?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) \(\S+ (?P<status>\d{3})\)"),
+        re.compile(r"(?:\[pid: (?P<worker>\d+)\|.*?)?\[(?P<time>[^\]|\n]+)\] (?P<method>[A-Z]+) (?P<target>\S+) => "
+                   r"generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
+                   r"\(\S+ (?P<status>\d{3})\)"),
         "generated … in …", "server", at_start=True,
     ),
     Format(
         "Envoy's format", "envoyproxy.io, access logging, and istio.io, Envoy access logs",
-        re.compile(rf"{_HEAD} (?:\S+ \S+ {_TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {_TEXT}"),
+        re.compile(rf"{HEAD} (?:\S+ \S+ {TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {TEXT}"),
         "%DURATION%", "balancer", at_start=True,
     ),
     Format(
         "granian's format", "github.com/emmett-framework/granian, access log format",
-        re.compile(rf"\[(?P<time>[^\]]+)\] \S+ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
+        re.compile(rf"\[(?P<time>[^\]\n]+)\] \S+ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
         "%(dt_ms)s", "server", at_start=True,
     ),
     Format(
         "the format of AWS load balancers", "docs.aws.amazon.com, access logs of Application Load Balancers",
-        re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ \S+ -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) -?[\d.]+ "
+        re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ (?P<worker>\S+) -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) -?[\d.]+ "
                    rf"(?P<status>\d{{3}}) \S+ \d+ (?P<size>\d+) {_REQUEST}"),
         "target_processing_time", "balancer",
     ),
     Format(
         "HAProxy's HTTP format", "docs.haproxy.org, HTTP log format",
-        re.compile(r"\[(?P<time>\d+/\w+/\d{4}:[\d:.]+)\] \S+ \S+/\S+ -?\d+/-?\d+/-?\d+/-?\d+/\+?(?:(?P<ms>\d+)|-1) "
-                   rf"(?P<status>\d{{3}}) \+?(?P<size>\d+) .*{_REQUEST}"),
+        re.compile(r"\[(?P<time>\d+/\w+/\d{4}:[\d:.]+)\] \S+ \S+/(?P<worker>\S+) -?\d+/-?\d+/-?\d+/-?\d+/"
+                   rf"\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{{3}}) \+?(?P<size>\d+) .*{_REQUEST}"),
         "Ta", "balancer", at_start=True,
     ),
+    Format(
+        "Heroku's router", "devcenter.heroku.com, HTTP routing, Heroku router log format",
+        re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\S+) .*?\bat=\w+ .*?method=(?P<method>[A-Z]+) "
+                   r'path="?(?P<target>[^\s"]+)"? .*?dyno=(?P<worker>\S*) .*?service=(?:(?P<ms>\d+)ms)? '
+                   r"status=(?P<status>\d{3}) bytes=(?P<size>\S*)"),
+        "service=…", "balancer",
+    ),
+    Format("the common or the combined format", "nginx, Apache and gunicorn, log formats",
+           re.compile(rf"{HEAD}(?P<rest>.*)"), "", None),
+    Format(
+        "uvicorn's format, with times", "www.uvicorn.org, settings, logging",
+        re.compile(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b"
+                   rf"[^\"\[\n]* - {_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
+        "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}",
+    ),
 )  # fmt: skip
-COMBINED = re.compile(rf"{_HEAD}(?P<rest>.*)")
-"""The head of the common and the combined format. Fields that somebody added follow in any order."""
-DATED = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b[^\"\[]* - "
-    rf"{_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"
-)
-"""What uvicorn writes, after a time: of ``%(asctime)s`` in its configuration, or of ``docker logs --timestamps``."""
-TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b')
-"""A request without a time, such as uvicorn writes by default."""
+TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|\bmethod=[A-Z]+ .*\bstatus=\d{3}\b')
+"""A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +127,24 @@ class JsonFormat:
     """The key and the unit; None: a name or a unit in it tells the duration (see DURATIONS)."""
     clock: Clock | None = None
     at_start: bool = False
+    worker: tuple[str, ...] = ()
+    request: str = ""
+    """The key of the whole first line of the request, which goes before the keys of method and target."""
+    is_own: bool = False
+    """Whether the user said the keys; then a line may lack the duration."""
+    add: str = (
+        """nginx.conf, in the log_format with escape=json: "request_time": $request_time\n"""
+        "If the log has durations, --json-keys duration=elapsed:ms says which key they have, and their unit."
+    )
 
 
 JSON_FORMATS = (
     JsonFormat("Traefik's JSON", ("StartUTC", "time"), ("RequestMethod",), ("RequestPath",), ("DownstreamStatus",),
-               ("Duration", "ns"), "balancer", at_start=True),
+               ("Duration", "ns"), "balancer", at_start=True, worker=("ServiceAddr", "ServiceURL")),
     JsonFormat("Caddy's JSON", ("ts",), ("request.method",), ("request.uri",), ("status",),
                ("duration", "s"), "balancer"),
     JsonFormat("JSON of an AWS load balancer", ("time",), ("request_verb",), ("request_url",), ("elb_status_code",),
-               ("target_processing_time", "s"), "balancer"),
+               ("target_processing_time", "s"), "balancer", worker=("target_ip",)),
     JsonFormat("JSON of the Elastic Common Schema", ("@timestamp",), ("http.request.method",),
                ("url.path", "url.original"), ("http.response.status_code",), ("event.duration", "ns")),
     JsonFormat("JSON of a Google Cloud load balancer", ("timestamp",), ("httpRequest.requestMethod",),
@@ -117,8 +152,30 @@ JSON_FORMATS = (
     JsonFormat("JSON", ("time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts", "asctime"),
                ("request_method", "method", "request.method", "http.method"),
                ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url", "http.url"),
-               ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code")),
+               ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code"),
+               worker=("worker", "pid", "process", "upstream_addr"), request="request"),
 )  # fmt: skip
+LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
+
+
+class Formats(NamedTuple):
+    """The formats that the lines of a log may have."""
+
+    lines: tuple[Format, ...] = FORMATS
+    keys: tuple[JsonFormat, ...] = JSON_FORMATS
+    logfmt: JsonFormat | None = LOGFMT
+    is_own: bool = False
+    """Whether the user said which formats they may be: then the log has a single one of them."""
+
+    def fitting(self, texts: Sequence[str]) -> "Formats":
+        """Return the format alone that most of these lines have."""
+        if not self.lines:
+            return self
+        best = max(self.lines, key=lambda known: sum(bool(known.line.search(text)) for text in texts))
+        return self._replace(lines=(best,)) if any(map(best.line.search, texts)) else self
+
+
+KNOWN = Formats()
 
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "elapsed": "", "elapsed_time": "",
@@ -135,8 +192,13 @@ _SPELLINGS = {
 }  # fmt: skip
 _UNIT = "|".join(sorted(_SPELLINGS, key=len, reverse=True))
 _NUMBER = re.compile(rf"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)\s*(?P<unit>{_UNIT})?", re.IGNORECASE)
-_FIELD = re.compile(rf"(?P<name>[A-Za-z_][\w.-]*)[=:](?P<value>{_TEXT}|[^\s\"]+)|(?P<text>{_TEXT}|\[[^\]]*\]|\S+)")
+_FIELD = re.compile(rf"(?P<name>[A-Za-z_][\w.-]*)[=:](?P<value>{TEXT}|[^\s\"]+)|(?P<text>{TEXT}|\[[^\]]*\]|\S+)")
+_NAMED = rf'(?: [A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
+_OTHER = rf'(?: (?:{TEXT}|\[[^\]\n]*\]|[^\sA-Za-z_"\[:,][^\s",]*+|(?!(?:{_UNIT})(?:\s|$))[A-Za-z_][^\s"=:,]*+(?=\s|$)))'
+_VALUE = rf'"?(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)"?(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
+_PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
+_ISO_TIME = re.compile(r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S+)")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
 
@@ -150,32 +212,43 @@ class Value(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a line says of one request. ``own`` is the duration where a known format has it, in seconds."""
+    """What a line says of one request. ``own_s`` is the duration where the format has it, in seconds.
+
+    Without such a duration, it may be in the fields after the head: those with a name, and all others in their order.
+    """
 
     at: float
     method: str
     target: str
     status: int
     size: str
-    format: Format | JsonFormat | None
+    format: Format | JsonFormat
     own_s: float | None
+    worker: str | None
     named: dict[str, str]
     fields: list[str]
 
 
-def parse_entry(text: str) -> Entry | None:
-    """Return what a line says of a request; None: the lab does not know its format."""
+def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
+    """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if text.lstrip().startswith("{"):
-        return _from_json(text)
-    for known in FORMATS:
-        if found := known.line.search(text):
-            took_s = next((float(value) * UNITS[unit] for unit, value in found.groupdict().items()
-                           if unit in UNITS and value), None)  # fmt: skip
-            return _entry(found, known, took_s, {}, [])
-    found = COMBINED.search(text) or DATED.search(text)
-    return _entry(found, None, None, *_fields(found["rest"])) if found else None
+    if text.lstrip().startswith("{") and (keys := _keys(text)):
+        if "log" in keys and "stream" in keys:  # as Docker writes what a container printed
+            return parse_entry(keys["log"], formats) or parse_entry(f"{keys.get('time')} {keys['log']}", formats)
+        if found := next(filter(None, (_of_keys(keys, known) for known in formats.keys)), None):
+            return found
+    for known in formats.lines:
+        if match := known.line.search(text):
+            return _entry(match, known)
+    return _of_logfmt(text, formats.logfmt) if formats.logfmt else None
+
+
+@lru_cache(maxsize=1 << 16)
+def seconds_of(text: str, unit: str) -> float | None:
+    """Return a duration in seconds, whose unit is ``unit`` if none stands beside it; None: the text is no number."""
+    value = parse_value(text)
+    return value.number * UNITS[value.unit or unit] if value else None
 
 
 def parse_value(text: str) -> Value | None:
@@ -183,6 +256,9 @@ def parse_value(text: str) -> Value | None:
 
     None: the text is no number.
     """
+    head, _, tail = text.partition(".")
+    if head.isdecimal() and tail.isdecimal():
+        return Value(float(text), "", len(tail))
     parts = [part.strip() for part in re.split(r",| : ", text)]
     if len(parts) > 1:
         values = [parse_value(part) for part in parts if part != "-"]
@@ -210,8 +286,8 @@ def duration_name(name: str) -> tuple[str, str] | None:
 def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     text = text.strip("[]")
-    if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}", text):
-        return float(text) / (1000 if len(text) == 13 and text.isdecimal() else 1)
+    if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}|\d{16}", text):
+        return float(text) / {13: 1e3, 16: 1e6}.get(len(text) * text.isdecimal(), 1)
     with suppress(ValueError):
         return _utc(datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)))
     for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S",
@@ -225,15 +301,29 @@ def _utc(found: datetime) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def _entry(
-    found: re.Match[str], known: Format | None, took_s: float | None, named: dict[str, str], fields: list[str]
-) -> Entry | None:
-    at = epoch_seconds(found["time"])
-    if at is None:
+def _entry(found: re.Match[str], known: Format) -> Entry | None:
+    groups = found.groupdict("")
+    if (at := epoch_seconds(groups["time"])) is None:
         return None
-    ends = at + (took_s or 0.0) if known and known.at_start else at
-    status = int(found["status"])
-    return Entry(ends, found["method"], found["target"], status, found["size"], known, took_s, named, fields)
+    took_s = next((seconds_of(groups[unit], unit) for unit in UNITS if groups.get(unit)), None)
+    named, fields = _fields(groups.get("rest", ""))
+    return Entry(
+        at + (took_s or 0.0) if known.at_start else at, groups["method"], groups["target"],
+        int(groups.get("status") or 0), groups.get("size", ""), known, took_s,
+        worker_of(groups.get("worker", "")) or _worker_in(named, fields), named, fields,
+    )  # fmt: skip
+
+
+def worker_of(text: str) -> str | None:
+    """Return the worker that answered, of those that a line names in their order; None: it names none."""
+    last = re.split(r", | : ", text)[-1].strip("<>")
+    return None if last in ("", "-") else last
+
+
+def _worker_in(named: dict[str, str], fields: list[str]) -> str | None:
+    """Return the worker that the fields after the head name: by a name, or as gunicorn writes %(p)s."""
+    of_name = next((named[name] for name in JSON_FORMATS[-1].worker if name in named), "")
+    return worker_of(of_name or next((text for text in fields if re.fullmatch(r"<\d+>", text)), ""))
 
 
 def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
@@ -249,15 +339,37 @@ def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
     return named, others
 
 
-def _from_json(line: str) -> Entry | None:
+def rest_at(place: int, width: int) -> str:
+    """Return a pattern of what follows the head, whose group ``value`` is one of ``width`` fields without a name.
+
+    It is stricter than what parse_entry reads: a line without lists and without a space before a unit.
+    """
+    before, after = f"(?:{_OTHER}{_NAMED}*){{{place}}}", f"(?:{_OTHER}{_NAMED}*){{{width - place - 1}}}"
+    return rf"{_NAMED}*{before} {_VALUE}{_NAMED}*{after} ?$"
+
+
+def rest_with(name: str) -> str:
+    """Return a pattern of what follows the head, whose group ``value`` is the first field with this name."""
+    other = rf'(?: (?!{re.escape(name)}[=:])[A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
+    return rf"(?:{_OTHER}|{other})*? {re.escape(name)}[=:]{_VALUE}.*"
+
+
+def _keys(line: str) -> dict[str, str]:
     try:
         values = json.loads(line)
     except ValueError:
+        return {}
+    return dict(_flat(values)) if isinstance(values, dict) else {}
+
+
+def _of_logfmt(text: str, known: JsonFormat) -> Entry | None:
+    """Return what a line of ``key=value`` says. A time without a key stands before the keys, as syslog writes it."""
+    keys = {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
+    if len(keys) < len(("method", "path")):
         return None
-    keys = dict(_flat(values)) if isinstance(values, dict) else {}
-    if "log" in keys and "stream" in keys:  # as Docker writes what a container printed
-        return parse_entry(keys["log"]) or parse_entry(f"{keys.get('time')} {keys['log']}")
-    return next(filter(None, (_of_json(keys, known) for known in JSON_FORMATS)), None)
+    if head := _ISO_TIME.match(text):
+        keys.setdefault(known.time[0], head["time"])
+    return _of_keys(keys, known)
 
 
 def _flat(values: dict[str, Any], of: str = "") -> Iterator[tuple[str, str]]:
@@ -268,21 +380,21 @@ def _flat(values: dict[str, Any], of: str = "") -> Iterator[tuple[str, str]]:
             yield f"{of}{key}", str(value)
 
 
-def _of_json(keys: dict[str, str], known: JsonFormat) -> Entry | None:
+def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
     def first(names: tuple[str, ...]) -> str:
         return next((keys[name] for name in names if name in keys), "")
 
     method, target = first(known.method), first(known.target)
-    if not known.duration and len(request := keys.get("request", "").split()) > 1:
+    if len(request := keys.get(known.request, "").split()) > 1:
         method, target = request[:2]
     at, status, took_s = epoch_seconds(first(known.time)), first(known.status), None
     if at is None or not method or not target or not status.isdecimal():
         return None
-    if known.duration and known.duration[0] not in keys:
-        return None
     if known.duration:
         key, unit = known.duration
-        value = parse_value(keys.get(key, ""))
-        took_s = value.number * UNITS[value.unit or unit] if value else None
+        if key not in keys and not known.is_own:
+            return None
+        took_s = seconds_of(keys.get(key, ""), unit)
     ends = at + (took_s or 0.0) if known.at_start else at
-    return Entry(ends, method, target, int(status), "", known, took_s, {} if known.duration else keys, [])
+    named = {} if known.duration else keys
+    return Entry(ends, method, target, int(status), "", known, took_s, worker_of(first(known.worker)), named, [])

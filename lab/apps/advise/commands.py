@@ -14,7 +14,18 @@ from analysis.records.model import name_from
 from lab.errors import WrongUse
 from lab.finished import latest_of_each, results_of, run_and_variant, summary_of
 from lab.measuring import measure
-from lab.options import Duration, MeasureOptions, Name, Results, RunRequest, Trials, measure_options
+from lab.options import (
+    Duration,
+    JsonKeys,
+    LogFormat,
+    LogFormatFrom,
+    MeasureOptions,
+    Name,
+    Results,
+    RunRequest,
+    Trials,
+    measure_options,
+)
 from lab.paths import RESULTS
 from lab.terminal import out, print_json, say
 
@@ -155,14 +166,23 @@ def requests(
     ] = None,
     methods: Annotated[str, typer.Option(help="The methods of the requests that count.")] = "GET,HEAD",
     unit: Annotated[str, typer.Option(help="The unit of durations that are whole numbers: s, ms, us; none.")] = "",
+    format_: LogFormat = "",
+    format_from: LogFormatFrom = None,
+    json_keys: JsonKeys = "",
 ) -> None:
     """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
     from lab.apps.advise.log_classes import describe_log  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
+    from lab.logs.durations import NO_UNIT  # noqa: PLC0415
+    from lab.logs.format_files import choose_formats  # noqa: PLC0415
 
     if not logs:
         raise WrongUse("No access log is named.", hint="lab requests /var/log/nginx/access.log > mine.yaml")
-    log = read_logs(logs, [method.strip().upper() for method in methods.split(",") if method.strip()], unit)
+    counted = [method.strip().upper() for method in methods.split(",") if method.strip()]
+    formats = choose_formats(format_, format_from, json_keys)
+    log = read_logs(logs, counted, unit, formats, need_durations=unit != NO_UNIT)
+    for line in log.recognised:
+        say(line)
     of = ", ".join("standard input" if str(path) == "-" else path.name for path in logs)
     sys.stdout.write(describe_log(log, of, os.cpu_count() or 1))
     if log.warning:

@@ -9,7 +9,7 @@ import typer
 from analysis.records.plural import plural
 from lab.errors import WrongUse
 from lab.measuring import print_measured
-from lab.options import MeasureOptions, Results, measure_options
+from lab.options import JsonKeys, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
 from lab.paths import RESULTS
 from lab.terminal import out, say
 
@@ -46,6 +46,9 @@ def init(
     folder: Annotated[Path | None, typer.Argument(show_default=False, help="The folder of the application.")] = None,
     log: Annotated[Path | None, typer.Option(help="The access log of the service; - is standard input.")] = None,
     to: Annotated[Path, typer.Option(help="The file to write.")] = Path("my-service.yaml"),
+    format_: LogFormat = "",
+    format_from: LogFormatFrom = None,
+    json_keys: JsonKeys = "",
 ) -> None:
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.records.folder import write_whole  # noqa: PLC0415
@@ -53,6 +56,8 @@ def init(
     from lab.apps.service.trying import start_once  # noqa: PLC0415
     from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
+    from lab.logs.durations import NO_UNIT  # noqa: PLC0415
+    from lab.logs.format_files import choose_formats  # noqa: PLC0415
 
     if folder is None:
         raise WrongUse("No folder of an application is named.", hint="lab init path/of/the/application")
@@ -60,7 +65,11 @@ def init(
         raise WrongUse(f"There is no folder {folder}.", hint="lab init path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"lab init {folder} --to another.yaml")
-    text = describe_folder(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None, engine_cores())
+    formats = choose_formats(format_, format_from, json_keys)
+    found = read_logs([log], ["GET", "HEAD"], NO_UNIT, formats) if log else None
+    for line in found.recognised if found else []:
+        say(line)
+    text = describe_folder(folder.resolve(), found, engine_cores())
     write_whole(to, text)
     guesses = text.count("# guessed")
     unread = sum(line.startswith("# ") for line in text.splitlines()) - 1

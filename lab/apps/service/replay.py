@@ -11,7 +11,8 @@ from pathlib import Path
 
 from analysis.records.classes import PATH_PATTERN, OwnRequestClass
 from lab.errors import WrongUse
-from lab.logs.access_log import MOST_CLASSES, LoggedRequest, class_name, read_requests, route_of
+from lab.logs.access_log import MOST_CLASSES, class_name, read_requests, route_of
+from lab.logs.bulk import LoggedRequest
 
 OTHERS = "others"
 MOST_USERS = 2000

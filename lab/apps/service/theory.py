@@ -17,7 +17,8 @@ from lab.apps.service.layer import Layer
 from lab.apps.service.variants import ADVISED, WITH_NEWER, make_way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB, WORKER_MIB
-from lab.logs.access_log import SHORTEST_S, representative_durations
+from lab.logs.access_log import representative_durations
+from lab.logs.bulk import SHORTEST_S
 from lab.serving.offered import OfferedLoad
 from lab.serving.options import ServingOption
 from lab.serving.ranking import rank

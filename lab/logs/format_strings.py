@@ -1,0 +1,299 @@
+"""Formats that somebody declared in the configuration of a server, as formats that the lab reads.
+
+A further dialect is a further entry of DIALECTS, and a further variable a line of its table.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lab.errors import WrongUse
+from lab.logs.formats import UNITS, Clock, Format
+
+_DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
+_ISO = r"\d{4}-\d\d-\d\d[ T][\d:.,]+(?:Z| ?[+-]\d\d:?\d\d)?"
+_CTIME = r"\w{3} \w{3} +\d+ [\d:]{8} \d{4}"
+_REQUEST = r'(?P<method>[A-Z]+) (?P<target>[^\s"]+)[^"\n]*?'
+_SEVERAL = r"(?:[\d.]+|-)?(?:(?:, | : )(?:[\d.]+|-))*"
+_TARGET, _METHOD = r'(?P<target>(?:/|\*|https?:)[^\s"]*)', r"(?P<method>[A-Z]+)"
+_STATUS, _SIZE = r"(?P<status>\d{3})", r"(?P<size>\d+|-)"
+_WORD = r"[^\s\"]*?"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one kind of server writes formats.
+
+    ``variable`` finds the variables of a format; its group ``name``, or ``name`` and ``argument``, is looked up in
+    ``variables``: what the server writes there, with the groups of a Format; empty or absent: any text. The group
+    ``start`` is a time at which requests came. Of variables that mean the same, such as two durations, the first in
+    the table is taken.
+    ``time``, ``request`` and ``duration`` are what to add to a format without them.
+    """
+
+    name: str
+    variable: str
+    variables: Mapping[str, str]
+    clock: Clock
+    time: str
+    request: str
+    duration: str
+
+    @property
+    def durations(self) -> list[str]:
+        """The variables that are durations, the best first."""
+        return [name for name, written in self.variables.items() if any(f"(?P<{unit}>" in written for unit in UNITS)]
+
+
+NGINX = Dialect(
+    "nginx's log_format",
+    r"\$\{?(?P<name>\w+)\}?",
+    {
+        "msec": r"(?P<time>\d+\.\d+)",
+        "time_iso8601": rf"(?P<time>{_ISO})",
+        "time_local": rf"(?P<time>{_DAY} [+-]\d{{4}})",
+        "request": _REQUEST,
+        "request_method": _METHOD,
+        "request_uri": _TARGET,
+        "uri": _TARGET,
+        "document_uri": _TARGET,
+        "status": _STATUS,
+        "body_bytes_sent": _SIZE,
+        "bytes_sent": _SIZE,
+        "request_time": r"(?P<s>\d+\.\d+|-)",
+        "upstream_response_time": rf"(?P<s>{_SEVERAL})",
+        "upstream_connect_time": _SEVERAL,
+        "upstream_header_time": _SEVERAL,
+        "upstream_status": _SEVERAL,
+        "upstream_response_length": _SEVERAL,
+        "upstream_addr": r"(?P<worker>[^\s,\"]*(?:(?:, | : )[^\s,\"]+)*)",
+        **dict.fromkeys(("remote_addr", "host", "server_name", "scheme", "request_length", "request_id", "pid",
+                         "connection", "connection_requests", "pipe", "server_protocol", "server_port"), _WORD),
+    },
+    "balancer", "$time_iso8601", '"$request"', "rt=$request_time",
+)  # fmt: skip
+APACHE = Dialect(
+    "Apache's LogFormat",
+    r"%[<>]?(?:!?\d{3}(?:,\d{3})*)?[<>]?(?:\{(?P<argument>[^}]*)\})?(?P<name>\^..|[a-zA-Z])",
+    {
+        "{usec}t": r"(?P<start>\d+)",
+        "{msec}t": r"(?P<start>\d+)",
+        "{sec}t": r"(?P<start>\d+)",
+        "{end:usec}t": r"(?P<time>\d+)",
+        "{end:msec}t": r"(?P<time>\d+)",
+        "t": rf"(?P<start>\[{_DAY} [+-]\d{{4}}\])",
+        "{%}t": rf"(?P<start>{_DAY}(?: [+-]\d{{4}})?|{_ISO})",  # with a format of strftime
+        "r": _REQUEST,
+        "m": _METHOD,
+        "U": _TARGET,
+        "s": _STATUS,
+        "B": _SIZE,
+        "b": _SIZE,
+        "O": _SIZE,
+        "D": r"(?P<us>\d+)",
+        "{us}T": r"(?P<us>\d+)",
+        "{ms}T": r"(?P<ms>\d+)",
+        "{s}T": r"(?P<s>\d+)",
+        "T": r"(?P<s>\d+)",
+        "P": r"(?P<worker>\d+)",
+        **dict.fromkeys("ahAHlLkpqvVI", _WORD),
+    },
+    "balancer", "%t", r"\"%r\"", "duration_us=%D",
+)  # fmt: skip
+_OF_GUNICORN = {
+    "t": rf"(?P<time>\[{_DAY} [+-]\d{{4}}\])",
+    "r": _REQUEST,
+    "m": _METHOD,
+    "U": _TARGET,
+    "s": _STATUS,
+    "B": _SIZE,
+    "b": _SIZE,
+    "L": r"(?P<s>\d+\.\d+)",
+    "D": r"(?P<us>\d+)",
+    "M": r"(?P<ms>\d+)",
+    "T": r"(?P<s>\d+)",
+    "p": r"(?P<worker><?\d+>?)",
+    **dict.fromkeys("hlHq", _WORD),
+    **dict.fromkeys("ufa", ""),
+}
+PYTHON = Dialect(
+    "gunicorn's access_log_format",
+    r"%\((?P<name>\{[^}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
+    {
+        **_OF_GUNICORN,
+        "asctime": rf"(?P<time>{_ISO})",  # uvicorn's, from here on
+        "time": rf"(?P<time>{_ISO})",  # granian's, from here on
+        "request_line": _REQUEST,
+        "full_path": _TARGET,
+        "method": _METHOD,
+        "path": _TARGET,
+        "status_code": _STATUS + r"(?: \w[\w '-]*)?",
+        "status": _STATUS,
+        "dt_ms": r"(?P<ms>\d+\.?\d*)",
+        "process": r"(?P<worker>\d+)",
+        **dict.fromkeys(("addr", "client_addr", "protocol", "scheme", "levelname"), _WORD),
+        **dict.fromkeys(("query_string", "levelprefix", "name"), ""),
+    },
+    "server", "%(t)s", '"%(r)s"', "rt=%(L)s",
+)  # fmt: skip
+UWSGI = Dialect(
+    "uWSGI's logformat",
+    r"%\((?P<name>[\w.-]+)\)",
+    {
+        "tmicros": r"(?P<start>\d+)",
+        "tmsecs": r"(?P<start>\d+)",
+        "epoch": r"(?P<time>\d+)",
+        "time": r"(?P<start>\d+)",
+        "ltime": rf"(?P<start>{_DAY} [+-]\d{{4}})",
+        "ctime": rf"(?P<start>{_CTIME})",
+        "ftime": rf"(?P<start>{_DAY}(?: [+-]\d{{4}})?|{_ISO}|{_CTIME})",
+        "method": _METHOD,
+        "uri": _TARGET,
+        "status": _STATUS,
+        "rsize": _SIZE,
+        "size": _SIZE,
+        "micros": r"(?P<us>\d+)",
+        "msecs": r"(?P<ms>\d+)",
+        "secs": r"(?P<s>\d+)",
+        "pid": r"(?P<worker>\d+)",
+        "wid": r"(?P<worker>\d+)",
+        **dict.fromkeys(("addr", "host", "proto", "vars", "headers", "core", "switches", "cl", "pktsize"), _WORD),
+    },
+    "server", "[%(ltime)]", "%(method) %(uri)", "duration_ms=%(msecs)",
+)  # fmt: skip
+HAPROXY = Dialect(
+    "HAProxy's log-format",
+    r"%(?:\{(?P<argument>[^}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
+    {
+        "tr": r"(?P<start>\d+/\w+/\d{4}:[\d:.]+)",
+        "t": r"(?P<start>\d+/\w+/\d{4}:[\d:.]+)",
+        "trg": rf"(?P<start>{_DAY} [+-]\d{{4}})",
+        "trl": rf"(?P<start>{_DAY} [+-]\d{{4}})",
+        "T": rf"(?P<start>{_DAY} [+-]\d{{4}})",
+        "Tl": rf"(?P<start>{_DAY} [+-]\d{{4}})",
+        "r": _REQUEST,
+        "HM": _METHOD,
+        "HU": _TARGET,
+        "HP": _TARGET,
+        "HPO": _TARGET,
+        "ST": r"(?P<status>\d{3}|-1)",
+        "B": r"\+?(?P<size>\d+)",
+        "Ta": r"\+?(?P<ms>-?\d+)",
+        "Tt": r"\+?(?P<ms>-?\d+)",
+        "Tr": r"(?P<ms>-?\d+)",
+        "s": r"(?P<worker>[^\s\"]*)",
+        **dict.fromkeys(("ci", "cp", "fi", "fp", "bi", "bp", "si", "sp", "f", "ft", "b", "H", "ID", "HV", "Th", "Ti",
+                         "TR", "Tw", "Tc", "Td", "Tq", "CC", "CS", "tsc", "ac", "fc", "bc", "sc", "rc", "sq", "bq",
+                         "lc", "pid", "rt", "ts", "U"), _WORD),
+    },
+    "balancer", "[%tr]", "%{+Q}r", "duration_ms=%Ta",
+)  # fmt: skip
+DIALECTS = (NGINX, UWSGI, PYTHON, HAPROXY, APACHE)
+
+
+def compile_format(text: str, dialect: Dialect | None = None, name: str = "") -> Format:
+    """Return the format that a string declares, as it stands in the configuration of a server.
+
+    Raise WrongUse if the string has no variable of a dialect, or has neither a time nor a request.
+    """
+    dialect = dialect or dialect_of(text)
+    tokens = list(_tokens(text, dialect))
+    taken = _taken(tokens)
+    said = f"{dialect.name} {name}".strip()
+    for needed, way in (("time", dialect.time), ("method", dialect.request), ("target", dialect.request)):
+        if needed not in taken:
+            raise WrongUse(f"{said} has no {needed} of the requests: {text}", hint=f"Add {way} to it.")
+    line = "".join(_pattern(tokens, place, taken, dialect) for place in range(len(tokens)))
+    duration = tokens[taken["duration"]].variable if "duration" in taken else ""
+    return Format(
+        said, text, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"), duration, dialect.clock,
+        at_start="(?P<start>" in line, add=f"{said}: {_with_duration(text.rstrip(), dialect)}",
+    )  # fmt: skip
+
+
+def _with_duration(text: str, dialect: Dialect) -> str:
+    if not text.endswith("}"):
+        return f"{text} {dialect.duration}"
+    name, _, variable = dialect.duration.partition("=")
+    return f'{text[:-1].rstrip()}, "{name}": "{variable}"}}'
+
+
+def dialect_of(text: str) -> Dialect:
+    """Return the dialect of a format, as its variables tell it. Raise WrongUse if there are none."""
+    if re.search(r"\$\{?[a-z]\w+", text):
+        return NGINX
+    if re.search(r"%\(\S+?\)", text):
+        names = [found["name"] for found in re.finditer(PYTHON.variable, text)]
+        alike = len(names) == len(re.findall(r"%\(", text))
+        return PYTHON if alike and all(name in PYTHON.variables or name[0] == "{" for name in names) else UWSGI
+    if re.search(r"%(?:\{[+-][QXE+,-]+\}|ci\b|ST\b|T[aRtrcw]\b|tr\b|HM\b|HU\b|\[)", text):
+        return HAPROXY
+    if re.search(APACHE.variable, text):
+        return APACHE
+    known = ", ".join(dialect.name for dialect in DIALECTS)
+    raise WrongUse(f"--format has no variables: {text}", hint=f"It takes {known}.")
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A variable of a format, what a log has there, and its place in the table; or a text, with no variable."""
+
+    variable: str
+    written: str
+    rank: int = 0
+
+    @property
+    def means(self) -> list[str]:
+        """The parts of an entry that the variable has. All durations are one part, and both kinds of times."""
+        return [_meaning(str(group)) for group in re.findall(r"\(\?P<(\w+)>", self.written)] if self.variable else []
+
+
+def _meaning(group: str) -> str:
+    return "duration" if group in UNITS else "time" if group == "start" else group
+
+
+def _tokens(text: str, dialect: Dialect) -> Iterator[_Token]:
+    end = 0
+    for found in re.finditer(dialect.variable, text):
+        yield _Token("", _unescaped(text[end : found.start()]))
+        end = found.end()
+        argument = found.groupdict().get("argument") or ""
+        quote = '"' if re.match(r"\+.*Q", argument) else ""
+        yield from (_Token("", quote), _variable(found, argument, dialect), _Token("", quote))
+    yield _Token("", _unescaped(text[end:]))
+
+
+def _variable(found: "re.Match[str]", argument: str, dialect: Dialect) -> _Token:
+    name = found["name"]
+    key = f"{{{argument}}}{name}" if argument and argument[0] not in "+-" else name
+    if key not in dialect.variables and "%" in argument:
+        key = f"{{%}}{name}"
+    rank = [*dialect.variables].index(key) if key in dialect.variables else 0
+    return _Token(found[0], dialect.variables.get(key, ""), rank)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: {"t": "\t"}.get(found[1], found[1]), text).replace("%%", "%")
+
+
+def _taken(tokens: list[_Token]) -> dict[str, int]:
+    """Return which token is taken for each part of an entry: the first in the table of the dialect."""
+    taken: dict[str, int] = {}
+    for place in sorted(range(len(tokens)), key=lambda place: (tokens[place].rank, place)):
+        for meaning in tokens[place].means:
+            taken.setdefault(meaning, place)
+    return taken
+
+
+def _pattern(tokens: list[_Token], place: int, taken: dict[str, int], dialect: Dialect) -> str:
+    """Return the pattern of a token. A part that another token has is no group."""
+    token = tokens[place]
+    if not token.variable:
+        text = re.escape(token.written)
+        return text.replace(r"\ ", " *") if dialect is HAPROXY else text  # it writes no space beside what is empty
+    if token.written:
+        groups = re.compile(r"\(\?P<(\w+)>")
+        return groups.sub(lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:", token.written)
+    before = "".join(each.written for each in tokens[max(place - 2, 0) : place] if not each.variable)
+    after = "".join(each.written for each in tokens[place + 1 : place + 3] if not each.variable)
+    return r'(?:[^"\\\n]|\\.)*?' if before.endswith('"') and after.startswith('"') else ".*?"
