@@ -11,6 +11,8 @@ import typer
 
 from lab import cli
 from lab.cli.help import GROUPS
+from lab.logs.format_strings import DIALECTS
+from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Format
 from lab.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -41,6 +43,21 @@ def _command(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401  # typer
         yield from _command(f"{name} {part}", its)
 
 
+def log_formats() -> Iterator[str]:
+    """Yield the table of the formats of access logs that the lab recognises."""
+    yield "| format | durations | measured by |\n| --- | --- | --- |"
+    for known in (*FORMATS, *JSON_FORMATS, LOGFMT):
+        duration = known.duration if isinstance(known, Format) else (known.duration or ("",))[0]
+        yield f"| {known.name} | {(duration and f'`{duration}`') or 'by their name or unit'} | {known.clock or '–'} |"
+
+
+def log_strings() -> Iterator[str]:
+    """Yield the table of the configurations whose formats the lab reads."""
+    yield "| format | durations, the best first | measured by |\n| --- | --- | --- |"
+    for dialect in DIALECTS:
+        yield f"| {dialect.name} | {', '.join(f'`{name}`' for name in dialect.durations)} | {dialect.clock} |"
+
+
 def _name(parameter: Any) -> str:  # noqa: ANN401
     if parameter.param_type_name == "argument":
         return f"`{parameter.name}`"
@@ -54,7 +71,11 @@ def _default(parameter: Any) -> str:  # noqa: ANN401
     return f"`{parameter.default}`" if parameter.default not in (None, "", 0, False) else "–"
 
 
-PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {"commands": ("commands.md", commands)}
+PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
+    "commands": ("commands.md", commands),
+    "log formats": ("advice.md", log_formats),
+    "log strings": ("advice.md", log_strings),
+}
 """The generated parts by name: the document of docs/, and the function that yields its lines."""
 
 
