@@ -104,7 +104,7 @@ hooked = []
 
 @app.post("/buy")
 def buy():
-    assert hooked
+    assert hooked or request.environ["SERVER_SOFTWARE"] == "Granian"  # which has no hooks
     assert request.headers["Authorization"] == f"Bearer {os.environ['TOKEN']}" == f"Bearer {request.args['token']}"
     assert request.get_json() == {"it's": '50 % \\ "é"'}
     return {"bought": 1}
@@ -441,7 +441,7 @@ def test_a_way_says_how_to_serve_like_that_and_which_server_its_image_lacks(
 
     factors = variant.factors()
     assert (variant.server, factors.get("LAB_FURTHER")) == (server, further)
-    assert factors["LAB_USER_SERVICE"] == ("-own-abc" if further is None else f"-own-abc-{server.partition('-')[0]}")
+    assert factors["LAB_USER_SERVICE"] == f"-own-abc{'-' if further else ''}{(further or '').replace('==', '-')}"
     assert says in variant.deployment()
     assert variant.record(way).queueing == variant.queueing
 

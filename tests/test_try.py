@@ -67,11 +67,14 @@ def written(tmp_path: Path, further: str = "") -> Path:
 
 
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
-    """With its settings and its secrets; much output is told. A class that fails stops the run, unless it should."""
+    """With its settings and its secrets; much output is told. A class that fails stops the run, unless it should.
+
+    The wrapper knows the worker and the thread of each request on granian, too.
+    """
     file = written(tmp_path, CHATTER)
     stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
     file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
-    done = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
+    done = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
 
     assert stopped.returncode == 1
     assert "error: GET /items/1, the class broken, is answered with status 500" in stopped.stderr
@@ -82,11 +85,15 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
     assert max(map(len, done.stdout.splitlines())) <= 80
     run = (lab.results / "my-service-tried" / "latest").resolve()
+    on_granian = duckdb.read_parquet(f"{trial_folder(run, 'granian-2x2', 'own', 1)}/requests.parquet")
+    workers = "SELECT count(DISTINCT worker), count(DISTINCT thread) > 2, count(*) > 50 FROM requests"
+    assert rows_of(on_granian, workers) == [(2, True, True)]
     folder = trial_folder(run, "today", "own", 1)
     requests = duckdb.read_parquet(f"{folder}/requests.parquet")
     of_class = "SELECT request_class, count(*) = count(ended), count(error) > 0 FROM requests GROUP BY 1"
-    by_class = {name: found for name, *found in rows_of(requests, of_class)}
-    assert by_class == {name: [True, False] for name in (*FINE, "broken")}
+    for measured in (requests, on_granian):
+        by_class = {name: found for name, *found in rows_of(measured, of_class)}
+        assert by_class == {name: [True, False] for name in (*FINE, "broken")}
     [(least, most)] = rows_of(
         requests, "SELECT min(service_time_ms), max(service_time_ms) FROM requests WHERE request_class = 'report'"
     )
@@ -206,7 +213,17 @@ nowhere = 1
 """
 THREAD = "served: {gunicorn: 27.0.1, workers: 2, threads: 2}"
 OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
-    "httpbin": ("httpbin:app", "httpbin==0.10.2", THREAD, "", {"get": "/get", "late": "/delay/1"}),
+    "granian-wsgi": (
+        "httpbin:app", "httpbin==0.10.2", "served: {granian: 2.7.9, interface: wsgi, workers: 2, threads: 2}", "",
+        {"get": "/get", "late": "/delay/1"},
+    ),
+    "granian": (
+        "site_of_shop:app", "fastapi", "served: {granian: 2.8.7, interface: asgi, workers: 2, backpressure: 16}",
+        FASTAPI, {"home": "/", "parts": "/parts"},
+    ),
+    "daphne": (
+        "site_of_shop:app", "fastapi", "served: {daphne: 4.2.3}", FASTAPI, {"home": "/", "parts": "/parts"}
+    ),
     "django": (
         "site_of_shop:application", "django==5.2.8", THREAD, DJANGO, {"login": "/admin/login/", "admin": "/admin/"}
     ),
@@ -235,7 +252,7 @@ OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
         "served: {gunicorn: 23.0.0, worker_class: uvicorn_worker.UvicornWorker, workers: 2}", FASTAPI, {"home": "/"},
     ),
     "datasette": (
-        "site_of_shop:app", "datasette", "served: {uvicorn: 0.38.0, workers: 2}",
+        "site_of_shop:app", "datasette", "served: {hypercorn: 0.18.0, workers: 2}",
         "from datasette.app import Datasette\n\napp = Datasette(memory=True).app()\n",
         {"home": "/", "query": "/_memory.json?sql=select+1"},
     ),

@@ -1,7 +1,7 @@
 """daphne, the server of Django Channels."""
 
 from abc import ABC
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from lab.servers.asgi import AsgiApplication
 
@@ -16,7 +16,6 @@ class Daphne(AsgiApplication, ABC):
     packages: ClassVar[tuple[str, ...]] = ("python/daphne",)
     passed_on: ClassVar[tuple[str, ...]] = ("server",)
     listens_with: ClassVar[str] = "--bind 127.0.0.1 --port "
-    example: ClassVar[dict[str, Any]] = {}
 
     def configuration(self) -> list[str]:
         """Return the command of daphne."""

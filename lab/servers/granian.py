@@ -4,7 +4,7 @@ The lab's own workload is served by granian, too, as lab/servers/asgi.py and lab
 """
 
 from abc import ABC
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -48,7 +48,6 @@ class GranianWsgi(Granian, ABC):
     threads: int = Field(ge=1, description="Blocking threads in each process.")
 
     interface: ClassVar[Literal["wsgi", "asgi"]] = "wsgi"
-    example: ClassVar[dict[str, Any]] = {"workers": 2, "threads": 2, "backpressure": 512}
 
     @property
     def queueing(self) -> Queueing:
@@ -62,7 +61,6 @@ class GranianAsgi(Granian, AsgiApplication, ABC):
     server: Literal["granian"]
 
     interface: ClassVar[Literal["wsgi", "asgi"]] = "asgi"
-    example: ClassVar[dict[str, Any]] = {"workers": 2, "backpressure": 512}
 
     @property
     def queueing(self) -> Queueing:

@@ -98,8 +98,9 @@ class _UserApplication(Variant, ABC):
         if program == "uwsgi":
             return super().factors() | image
         if self.layer.server[0] not in ("", program):  # the layer has the server of today
-            image["LAB_USER_SERVICE"] += f"-{program}"
-            image["LAB_FURTHER"] = f"{program}=={getattr(self, 'release', '')}"
+            release = getattr(self, "release", "")
+            image["LAB_USER_SERVICE"] += f"-{program}-{release}"
+            image["LAB_FURTHER"] = f"{program}=={release}"
         return super().factors() | image | {"LAB_RELEASE": ""}  # the layer has its own release of the server
 
 
