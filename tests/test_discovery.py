@@ -7,6 +7,7 @@ import yaml
 
 from lab.apps.service.description import UserService
 from lab.apps.service.discovery import describe_folder
+from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.settings import ini_settings, settings_of
 from lab.apps.service.discovery.shell import Shell
 from lab.apps.service.packages import pinned_release, required_lines
@@ -194,6 +195,13 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "bind = f\"{os.getenv('HOST', '0.0.0.0')}:80\"\n",
         },
         {"folder": "app", "callable": "main:app", "workers": 4, "worker_class": "uvicorn.workers.UvicornWorker"},
+    ),
+    # github.com/tiangolo/uvicorn-gunicorn-docker, the command of the image
+    "a base image that has the command": (
+        {"api/Dockerfile": "FROM tiangolo/uvicorn-gunicorn-fastapi:python3.11-slim\nENV WORKERS_PER_CORE 3\n"
+                           "COPY ./app /app/app\n", "api/app/main.py": FASTAPI, "api/app/__init__.py": "",
+         "api/requirements.txt": "fastapi\n"},
+        {"folder": "api", "callable": "app.main:app", "workers": 6, "worker_class": "uvicorn.workers.UvicornWorker"},
     ),
     # supervisord.org, configuration; a usual file beside nginx in one container
     "supervisord": (
@@ -484,6 +492,15 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
           "uvicorn.run('shop:app', workers=n.WORKERS)\n"}, "Procfile:1: --workers n.WORKERS: the value"),
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n"
           "    environment: ['KEY=https://${HOST:?none}']\n"}, "compose.yaml: KEY is https://${HOST:?none}: the value"),
+        ({"a/Dockerfile": "FROM python\nCOPY app.py /a/\nCMD gunicorn app:app\n", "a/app.py": FLASK,
+          "b/Dockerfile": "FROM python\nCOPY api.py /b/\nCMD uvicorn api:app\n", "b/api.py": FASTAPI},
+         "b/Dockerfile:3 starts another service, which was not taken; lab init b describes it"),
+        ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'}, "Dockerfile:2: there is no "
+                                                                                   "settings file"),
+        ({"Procfile": "web: uvicorn shop:app --reload\n"}, "Procfile:1: the command is for development"),
+        ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n"},
+         "compose.yaml: the env_file a.env is not in the repository"),
+        ({"shop.py": FLASK}, "no command that starts a server was found"),
         ({"compose.yaml": "services: [\n"}, "compose.yaml: this Compose file cannot be read"),
     ],
 )  # fmt: skip
@@ -560,3 +577,97 @@ def test_requirements_come_from_whichever_file_says_them(
 def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:
     assert pinned_release("gunicorn", ["flask==3.0", "Gunicorn[gevent]==22.0.0 ; python_version > '3'"]) == "22.0.0"
     assert pinned_release("gunicorn", ["gunicorn>=22"]) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "routes"),
+    [
+        # flask.palletsprojects.com/en/stable/blueprints and …/views
+        ({"shop/__init__.py": "from flask import Flask\ndef create_app():\n    app = Flask(__name__)\n"
+          "    from shop.items import bp\n    app.register_blueprint(bp)\n"
+          "    from shop.admin import bp\n    app.register_blueprint(bp, url_prefix='/staff')\n"
+          "    from . import api\n    app.register_blueprint(api.v1, url_prefix='/api')\n"
+          "    app.add_url_rule('/tags', view_func=api.Tags.as_view('tags'))\n"
+          "    app.add_url_rule('/ping', 'ping', lambda: 'x', methods=['POST'])\n    return app\n",
+          "shop/items.py": "bp = Blueprint('items', __name__, url_prefix='/items')\n"
+          "@bp.route('/', methods=['GET', 'POST'])\ndef index(): ...\n",
+          "shop/admin.py": "bp = Blueprint('admin', __name__, url_prefix='/admin')\n@bp.get('/log')\ndef log(): ...\n",
+          "shop/api.py": "from flask.views import MethodView\nfrom shop.cart import cart\nv1 = Blueprint('v1', "
+                         "__name__)\n"
+          "v1.register_blueprint(cart, url_prefix='/cart')\n"
+          "class Tags(MethodView):\n    def get(self): ...\n    def delete(self): ...\n",
+          "shop/cart.py": "cart = Blueprint('cart', __name__)\n@cart.route('/sum')\ndef total(): ...\n"},
+         ["get /tags", "delete /tags", "post /ping", "get /staff/log", "get /api/cart/sum", "get /items/"]),
+        # flask-restful.readthedocs.io and flask-restx.readthedocs.io
+        ({"app.py": "bp = Blueprint('api', __name__, url_prefix='/api')\napi = Api(bp)\n"
+          "class Todo(Resource):\n    def get(self): ...\n    def put(self): ...\napi.add_resource(Todo, '/todo', "
+          "'/t/<id>')\n"
+          "ns = api.namespace('cats')\n@ns.route('/')\nclass Cats(Resource):\n    def get(self): ...\n"},
+         ["get /api/todo", "put /api/todo", "get /api/t/<id>", "put /api/t/<id>", "get /api/cats/"]),
+        # fastapi.tiangolo.com/tutorial/bigger-applications, and the full-stack template
+        ({"app/main.py": "from fastapi import FastAPI\nfrom app.api.main import api_router\nfrom app.core import "
+                         "settings\n"
+          "app = FastAPI(root_path='/behind')\napp.include_router(api_router, prefix=settings.API_V1_STR)\n"
+          "app.mount('/static', StaticFiles(directory='x'), name='s')\nother = FastAPI()\n"
+          "@other.get('/status')\ndef status(): ...\napp.mount('/other', other)\nclient.get('/no-route')\n",
+          "app/core.py": "class Settings(BaseSettings):\n    API_V1_STR: str = '/api/v1'\nsettings = Settings()\n",
+          "app/api/__init__.py": "", "app/api/routes/__init__.py": "",
+          "app/api/main.py": "from app.api.routes import items, users\nfrom .routes.login import router as "
+                             "login_router\n"
+          "api_router = APIRouter()\napi_router.include_router(login_router)\n"
+          "api_router.include_router(users.router, prefix='/users', tags=['u'])\n"
+          "api_router.include_router(items.router, prefix=f'/{items.NAME}')\n",
+          "app/api/routes/items.py": "NAME = 'items'\nrouter = APIRouter()\n@router.get('')\n@router.post('/{id}')\n"
+          "def read(): ...\n",
+          "app/api/routes/users.py": "router = APIRouter(prefix='/all')\n@router.get('/me')\ndef me(): ...\n"
+          "router.add_api_route('/new', me, methods=['POST'])\n",
+          "app/api/routes/login.py": "router = APIRouter()\n@router.get('/login')\ndef login(): ...\n"},
+         ["get /other/status", "get /api/v1/items", "post /api/v1/items/{id}", "get /api/v1/login",
+          "get /api/v1/users/all/me", "post /api/v1/users/all/new"]),
+        # www.starlette.io/routing
+        ({"app.py": "from users import routes as user_routes\nroutes = [Route('/', home), Route('/new', new, "
+                    "methods=['POST']),\n"
+          "  Mount('/users', routes=user_routes), Mount('/a', routes=[Route('/{x:int}', f), Mount('/b', "
+          "routes=[Route('/c', g)])]),\n"
+          "  Mount('/static', app=StaticFiles()), WebSocketRoute('/ws', ws)]\napp = Starlette(debug=True, "
+          "routes=routes)\n"
+          "app.add_route('/late', late)\n",
+          "users.py": "routes = [Route('/', endpoint=all), Route('/{name}', endpoint=user)]\n"},
+         ["get /", "post /new", "get /a/{x:int}", "get /a/b/c", "get /late", "get /users/", "get /users/{name}"]),
+        # docs.litestar.dev/2/usage/routing
+        ({"app.py": "from litestar import Controller, Litestar, Router, get, post\nfrom unittest.mock import patch\n"
+          "from orders import OrderController\n@get('/')\ndef home(): ...\n@get(['/a', '/b'])\ndef both(): ...\n"
+          "@patch('/x')\ndef no(): ...\nclass Users(Controller):\n    path = '/users'\n    @get()\n    def all(self): "
+          "...\n"
+          "    @post('/{name:str}/')\n    def add(self): ...\n"
+          "v1 = Router(path='/v1', route_handlers=[Users, OrderController])\napp = Litestar([home, both, v1])\n"
+          "app2 = Litestar(route_handlers=[home, both, v1])\n",
+          "orders.py": "from litestar import Controller, get\nclass OrderController(Controller):\n    path = "
+                       "'/orders'\n"
+          "    @get('/open')\n    async def open(self): ...\n"},
+         ["get /", "get /a", "get /b", "get /v1/users", "post /v1/users/{name:str}", "get /v1/orders/open"]),
+        # docs.djangoproject.com/en/5.2/topics/http/urls and www.django-rest-framework.org/api-guide/routers
+        ({"shop/urls.py": "from django.urls import include, path, re_path\nfrom . import views\nfrom cart import urls "
+                          "as cart_urls\n"
+          "router = routers.DefaultRouter()\nrouter.register(r'users', views.UserViewSet)\n"
+          "extra = [path('x/', views.x)]\nurlpatterns = [path('', views.home), path('admin/', admin.site.urls),\n"
+          "  path('blog/', include('blog.urls')), path('p/', include(('polls.urls', 'polls'), namespace='p')),\n"
+          "  path('api/', include(router.urls)), re_path(r'^old/$', views.old), re_path(r'^(?P<y>[0-9]{4})/$', "
+          "views.y),\n"
+          "  path('e/', include(extra)), path('cart/', include(cart_urls)), path('accounts/', "
+          "include('django.contrib.auth.urls'))]\n"
+          "urlpatterns += [path('late/', views.late)] + static('/media/', document_root='m')\n",
+          "blog/urls.py": "app_name = 'blog'\nurlpatterns = [path('<int:year>/', v), path('new', v)]\n",
+          "polls/urls.py": "urlpatterns = [path('', v)]\n", "cart/urls.py": "urlpatterns = [path('sum/', v)]\n"},
+         ["get /api/users/", "get /api/users/<pk>/", "get /e/x/", "get /", "get /old/", "get <^(?P<y>[0-9]{4})/$>",
+          "get /late/", "get /cart/sum/", "get /blog/<int:year>/", "get /blog/new", "get /p/"]),
+    ],
+)  # fmt: skip
+def test_routes_are_found_with_what_stands_before_them(
+    tmp_path: Path, files: dict[str, str], routes: list[str]
+) -> None:
+    """Prefixes are followed over files; a call such as client.get, and what is only mocked, is no route."""
+    written(tmp_path, files)
+    sources = sorted(tmp_path.rglob("*.py"), key=lambda path: (len(path.parts), path))
+
+    assert sorted([f"{method} {path}" for method, path in routes_of(sources, tmp_path)]) == sorted(routes)

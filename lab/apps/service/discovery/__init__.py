@@ -7,12 +7,12 @@ could not be read is said at its place, and never replaced by a guess that looks
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
-from lab.apps.service.discovery.repository import Repository
+from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.servers import (
     Discovery,
@@ -55,9 +55,13 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     starts = starts_of(repository)
     if starts:
         read_start(found, starts[0], repository)
-        others = [other for other in starts[1:] if other.words != starts[0].words]
-        found.problems += [f"{other.place} starts the service in another way, which was not taken" for other in others]
+        found.problems += _others(starts, repository)
+        for other in starts:
+            if other.beside and other.folder == starts[0].folder:
+                found.note("beside", [*other.beside], other.compose)
     found.problems += repository.problems
+    if not starts and not found.problems:
+        found.problems.append("no command that starts a server was found, so the lab guesses how the service is served")
     _note_settings_files(found, repository)
     _from_nginx(found, repository)
     _note_source(found, repository)
@@ -69,9 +73,27 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
         found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
-    routes = routes_of(_sources(repository), found.folder if found.folder.is_relative_to(folder) else folder)
+    routes = routes_of([*_with_routes(repository, found.folder)], found.folder)
     requests = classes_of_log(log) if log else [*_guessed(dict.fromkeys(routes))]
     return _yaml(found, requirements, requests)
+
+
+def _others(starts: Sequence[Start], repository: Repository) -> Iterator[str]:
+    """Yield what else the repository starts, and that it was not taken."""
+    for other in starts[1:]:
+        is_service = any(other.folder.glob("*.py"))
+        if other.folder != starts[0].folder and other.words != starts[0].words and is_service:
+            folder = other.folder.relative_to(repository.folder)
+            yield f"{other.place} starts another service, which was not taken; lab init {folder} describes it"
+        elif other.words != starts[0].words:
+            yield f"{other.place} starts the service in another way, which was not taken"
+
+
+def _with_routes(repository: Repository, folder: Path) -> Iterator[Path]:
+    """Yield the sources in the folder of the service, without what only shows how something is used."""
+    for path in _sources(repository):
+        if path.is_relative_to(folder) and not {"docs", "examples", "scripts"} & {*path.relative_to(folder).parts}:
+            yield path
 
 
 def _note_settings_files(found: Discovery, repository: Repository) -> None:

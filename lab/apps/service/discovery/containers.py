@@ -94,7 +94,25 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     )  # fmt: skip
     given = {key: value for key, value in stage.given.items() if not NOT_OF_THE_SERVICE.match(key)}
     folder = repository.in_folder(stage.folder, image)
-    return Start(stage.words, folder, stage.place or name, stage.environment, given, image=image)
+    start = Start(stage.words, folder, stage.place or name, stage.environment, given, image=image)
+    return start if start.words else _of_base_image(start, stage.base, repository)
+
+
+def _of_base_image(start: Start, base: str, repository: Repository) -> Start:
+    """Return what an image starts whose command is that of a well-known base image, which the Dockerfile names."""
+    if not base.startswith("tiangolo/uvicorn-gunicorn"):
+        return start
+    said = start.environment
+    is_package = repository.program_path("/app/app/main.py", start)
+    module = said.get("MODULE_NAME") or ("app.main" if is_package else "main")
+    app = said.get("APP_MODULE") or f"{module}:{said.get('VARIABLE_NAME', 'app')}"
+    workers = said.get("WEB_CONCURRENCY") or f"$((${{WORKERS_PER_CORE:-1}} * {repository.cores}))"
+    workers = "".join(Shell(said, cores=repository.cores).words(f"x {workers}")[1:])
+    workers = workers if "WEB_CONCURRENCY" in said or not workers.isdecimal() else str(max(int(workers), 2))
+    worker_class = said.get("WORKER_CLASS", "uvicorn.workers.UvicornWorker")
+    folder = repository.in_folder("/app", start.image)
+    words = ["gunicorn", "--worker-class", worker_class, "--workers", workers, app]
+    return replace(start, words=words, folder=folder, place=f"{start.place}, its base image {base.partition(':')[0]}")
 
 
 def _context(repository: Repository, path: Path, stage: "_Stage") -> Path:
@@ -227,7 +245,8 @@ def compose_starts(repository: Repository) -> list[Start]:
     """Return what the Compose files of a repository start, those for production first."""
     paths = repository.files("compose*.y*ml", "docker-compose*.y*ml", "docker_compose*.y*ml")
     paths = [path for path in paths if "override" not in path.name]
-    paths = [path for path in paths if not _FOR_DEVELOPMENT.search(path.name)] or paths
+    within = {path: str(path.relative_to(repository.folder)) for path in paths}
+    paths = [path for path in paths if not _FOR_DEVELOPMENT.search(within[path])] or paths
     said = {path: _services(repository, path) for path in paths}
     found: list[Start] = []
     for path in sorted(_by_purpose(paths, repository), key=lambda path: not _FOR_PRODUCTION.search(path.name)):
@@ -266,10 +285,16 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         )
         words = [*entrypoint, *_listed(said.get("command"), shell)]
         stated = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
-    for variable in [name for name, value in environment.items() if re.search(r"\$\{?\w", value)]:
-        repository.problems.append(
-            f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository"
-        )
+    unknown = {
+        variable: environment.pop(variable)
+        for variable in [*environment]
+        if re.search(r"\$\{?\w", environment[variable])
+    }
+    problems = [
+        f"{place}: {variable} is {value}: the value is not in the repository" for variable, value in unknown.items()
+    ]
+    problems += [f"{place}: the env_file {each} is not in the repository" for each in _env_file_names(said)
+                 if not (path.parent / each).is_file()]  # fmt: skip
     if not words:
         return []
     if said.get("working_dir"):
@@ -284,6 +309,7 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         start, words=words, place=stated, replicas=replicas if isinstance(replicas, int) else None,
         environment={**start.environment, **_env_files(repository, path, said), **environment},
         given={**start.given, **given}, beside=beside, compose=place,
+        problems=tuple(problems),
     ), repository)  # fmt: skip
     return [each for each in found if each.server or said.get("build")]
 
@@ -303,10 +329,14 @@ def _built(repository: Repository, path: Path, said: Mapping[str, Any], shell: S
 
 
 def _env_files(repository: Repository, path: Path, said: Mapping[str, Any]) -> dict[str, str]:
+    texts = [repository.text(path.parent / name) for name in _env_file_names(said)]
+    return {name: value for text in texts for name, value in env_file(text).items()}
+
+
+def _env_file_names(said: Mapping[str, Any]) -> list[str]:
     listed = said.get("env_file") or []
-    names = [each.get("path", "") if isinstance(each, dict) else each
-             for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
-    return {name: value for each in names for name, value in env_file(repository.text(path.parent / str(each))).items()}
+    return [str(each.get("path", "") if isinstance(each, dict) else each)
+            for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
 
 
 def env_file(text: str) -> dict[str, str]:

@@ -15,6 +15,8 @@ from lab.apps.service.discovery.settings import Setting, setting_of, settings_of
 _RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "poe", "task", "make")
 _UVICORN = ("uvicorn.run", "uvicorn.Config", "run", "Config")
 _WAITRESS = ("waitress.serve", "serve")
+_ENTRY_POINT = re.compile(r"""["'\s]([\w-]+)\s*=\s*([A-Za-z_][\w.]*):([A-Za-z_]\w*)\s*["'\n]""")
+"""A script of setup.py or setup.cfg: ``serve = shop.cli:main``."""
 _RUNS = ("os.system", "system", "run", "call", "check_call", "Popen", "execvp", "execv", "execlp")
 
 
@@ -38,6 +40,8 @@ def command_of_project(words: Sequence[str], repository: Repository, folder: Pat
 def _scripts(repository: Repository, base: Path) -> dict[str, str | list[str]]:
     """Return the scripts of pyproject.toml and Pipfile by name."""
     found: dict[str, str | list[str]] = {}
+    for text in (repository.text(base / "setup.py"), repository.text(base / "setup.cfg")):
+        found |= {name: [module, function] for name, module, function in _ENTRY_POINT.findall(text)}
     with suppress(tomllib.TOMLDecodeError, AttributeError):
         said = tomllib.loads(repository.text(base / "pyproject.toml"))
         tool = said.get("tool", {})

@@ -55,6 +55,8 @@ class Start:
     beside: tuple[str, ...] = ()
     compose: str = ""
     image: Image = field(default_factory=Image)
+    problems: tuple[str, ...] = ()
+    """What the file says of the service and the lab cannot read, each with its place."""
 
     @property
     def server(self) -> tuple[str, list[str]] | None:

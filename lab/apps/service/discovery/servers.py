@@ -129,6 +129,9 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
     """Note what the command of a server says."""
     server, arguments = start.server or ("", [])
     found.folder = start.folder
+    found.problems += start.problems
+    if "--reload" in arguments or (server == "fastapi" and "dev" in arguments):
+        found.problems.append(f"{start.place}: the command is for development; make try serves without reloading")
     reader = _READERS[server]
     reader(found, arguments, start, repository)
     for name, value in start.given.items():
@@ -273,6 +276,8 @@ def _uwsgi(found: Discovery, arguments: Sequence[str], start: Start, repository:
             found.note("settings of uwsgi", os.path.relpath(path, found.folder), place)
             for key, value in ini_settings(repository.text(path), repository.cores):
                 said.setdefault(key, (value, place))
+        else:
+            found.problems.append(f"{start.place}: there is no settings file {name}")
     note_uwsgi(found, said, start.place, repository)
 
 
@@ -439,7 +444,10 @@ def _file(repository: Repository, at: Path, said: str) -> Path | None:
     if said.startswith("/"):
         parts = [part for part in said.split("/") if part]
         candidates = [repository.folder.joinpath(*parts[start:]) for start in range(len(parts))]
-    found = next((path for path in candidates if path.is_file()), None)
+    elsewhere = [
+        path for path in repository.files(name) if str(path).endswith(f"/{said.removeprefix('./').lstrip('/')}")
+    ]
+    found = next((path for path in (*candidates, *elsewhere) if path.is_file()), None)
     return found.resolve() if found else None
 
 

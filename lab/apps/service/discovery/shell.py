@@ -328,6 +328,7 @@ class Shell:
 
     def _computed(self, text: str) -> str | None:
         plain = _CORES.sub(str(self._cores), text)
+        plain = re.sub(r"\$\{[^{}]*\}", lambda found: self.expand(found[0]), plain)
         plain = re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda name: self.environment.get(name[1], "?"), plain)
         try:
             return str(int(_arithmetic(ast.parse(plain.strip(), mode="eval").body)))
