@@ -366,8 +366,10 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"deploy/docker-compose.yml": "services:\n  api:\n    build: {context: .., dockerfile: docker/api/Dockerfile}\n"
                                       "    env_file: [./api.env]\n",
          "deploy/api.env": "export WEB_CONCURRENCY=6 # all cores\n",
+         "pyproject.toml": "[project]\ndependencies = ['fastapi[standard]']\n",
+         "uv.lock": "[[package]]\nname = 'uvicorn'\nversion = '0.41.0'\n",
          "docker/api/Dockerfile": "FROM python\nCOPY . /app\nWORKDIR /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI},
-        {"folder": ".", "callable": "shop:app", "workers": 6},
+        {"folder": ".", "callable": "shop:app", "workers": 6, "uvicorn": "0.41.0", "env_file": "deploy/api.env"},
     ),
     # docs.docker.com/reference/dockerfile: here-documents, ARG and ENV
     "a here-document as the script": (
@@ -465,6 +467,7 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
     found = yaml.safe_load(describe_folder(written(tmp_path, files), cores=2))
 
     said = found["application"] | found["served"] | ({"beside": found["beside"]} if "beside" in found else {})
+    said["env_file"] = str(Path(said["env_file"]).relative_to(tmp_path.resolve())) if "env_file" in said else None
     expected = finds | ({"folder": str((tmp_path / str(finds["folder"])).resolve())} if "folder" in finds else {})
     assert {name: said.get(name) for name in expected} == expected
     UserService.model_validate(found)

@@ -45,6 +45,11 @@ def pinned_release(name: str, lines: Iterable[str]) -> str | None:
     return next((found[1] for line in lines if (found := pinned.match(line))), None)
 
 
+def locked_release(name: str, folders: Iterable[Path]) -> tuple[str, Path] | None:
+    """Return the release of a package that a lock file has, and its folder, though no file of requirements names it."""
+    return next(((releases[name], folder) for folder in folders if name in (releases := dict(_of_lock(folder)))), None)
+
+
 def _of_pip(path: Path) -> Iterator[str]:
     """Yield the lines of a file of requirements, and of the files that it includes. Raise WrongUse if there is none."""
     for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():

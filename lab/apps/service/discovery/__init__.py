@@ -26,7 +26,7 @@ from lab.apps.service.discovery.servers import (
 from lab.apps.service.discovery.settings import ini_settings
 from lab.apps.service.discovery.starts import starts_of
 from lab.apps.service.image import LEFT_OUT
-from lab.apps.service.packages import FILES, pinned_release, required_lines
+from lab.apps.service.packages import FILES, locked_release, pinned_release, required_lines
 from lab.errors import WrongUse
 from lab.logs.access_log import MOST_CLASSES, AccessLog
 
@@ -69,6 +69,9 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     found.note("server", "gunicorn", "")
     server = found.values["server"]
     found.note(server, pinned_release(server, lines), requirements)
+    inside = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
+    if server not in found.values and (locked := locked_release(server, inside)):
+        found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], found.folder)}")
     if server == "gunicorn" and "worker_class" not in found.values:
         found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
@@ -214,6 +217,7 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
         f"  folder: {json_text(str(found.folder))}",
         line("callable", "app:app"),
         *([f"  requirements: {requirements}"] if requirements else []),
+        *known("env_file"),
         *(["  environment:", *(f"    {name}: {json_text(value)}" for name, value in given.items())] if given else []),
         "served:",
         line(server, OTHERWISE[server]),

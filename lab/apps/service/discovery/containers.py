@@ -293,6 +293,8 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     problems = [
         f"{place}: {variable} is {value}: the value is not in the repository" for variable, value in unknown.items()
     ]
+    files = [(path.parent / each).resolve() for each in _env_file_names(said) if (path.parent / each).is_file()]
+    problems += [f"{place}: only the first env_file is taken, not {file.name}" for file in files[1:]]
     problems += [f"{place}: the env_file {each} is not in the repository" for each in _env_file_names(said)
                  if not (path.parent / each).is_file()]  # fmt: skip
     if not words:
@@ -309,7 +311,7 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         start, words=words, place=stated, replicas=replicas if isinstance(replicas, int) else None,
         environment={**start.environment, **_env_files(repository, path, said), **environment},
         given={**start.given, **given}, beside=beside, compose=place,
-        problems=tuple(problems),
+        problems=tuple(problems), env_files=tuple(files),
     ), repository)  # fmt: skip
     return [each for each in found if each.server or said.get("build")]
 

@@ -54,6 +54,7 @@ class Start:
     replicas: int | None = None
     beside: tuple[str, ...] = ()
     compose: str = ""
+    env_files: tuple[Path, ...] = ()
     image: Image = field(default_factory=Image)
     problems: tuple[str, ...] = ()
     """What the file says of the service and the lab cannot read, each with its place."""

@@ -136,6 +136,8 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
     reader(found, arguments, start, repository)
     for name, value in start.given.items():
         found.note(f"environment {name}", value, start.place)
+    if start.env_files:
+        found.note("env_file", str(start.env_files[0]), start.compose)
     if start.replicas:
         found.note("replicas", start.replicas, start.compose)
     if start.beside:
