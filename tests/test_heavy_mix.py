@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
