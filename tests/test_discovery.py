@@ -501,8 +501,9 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
         ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'}, "Dockerfile:2: there is no "
                                                                                    "settings file"),
         ({"Procfile": "web: uvicorn shop:app --reload\n"}, "Procfile:1: the command is for development"),
-        ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n"},
-         "compose.yaml: the env_file a.env is not in the repository"),
+        ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
+          "a.env.example": "A=1\n"},
+         "compose.yaml: the env_file a.env is not in the repository; a.env.example may show what is in it"),
         ({"shop.py": FLASK}, "no command that starts a server was found"),
         ({"compose.yaml": "services: [\n"}, "compose.yaml: this Compose file cannot be read"),
     ],
@@ -661,7 +662,8 @@ def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:
           "include('django.contrib.auth.urls'))]\n"
           "urlpatterns += [path('late/', views.late)] + static('/media/', document_root='m')\n",
           "blog/urls.py": "app_name = 'blog'\nurlpatterns = [path('<int:year>/', v), path('new', v)]\n",
-          "polls/urls.py": "urlpatterns = [path('', v)]\n", "cart/urls.py": "urlpatterns = [path('sum/', v)]\n"},
+          "polls/urls.py": "urlpatterns = [path('', view=v)]\nif settings.DEBUG:\n"
+          "    urlpatterns += [path('404/', v)]\n", "cart/urls.py": "urlpatterns = [path('sum/', v)]\n"},
          ["get /api/users/", "get /api/users/<pk>/", "get /e/x/", "get /", "get /old/", "get <^(?P<y>[0-9]{4})/$>",
           "get /late/", "get /cart/sum/", "get /blog/<int:year>/", "get /blog/new", "get /p/"]),
     ],
@@ -674,3 +676,10 @@ def test_routes_are_found_with_what_stands_before_them(
     sources = sorted(tmp_path.rglob("*.py"), key=lambda path: (len(path.parts), path))
 
     assert sorted([f"{method} {path}" for method, path in routes_of(sources, tmp_path)]) == sorted(routes)
+
+
+def test_the_name_of_a_guessed_class_begins_with_a_letter(tmp_path: Path) -> None:
+    """YAML would take 404 for a number."""
+    written(tmp_path, {"app.py": FLASK.replace("/healthz", "/404")})
+
+    assert list(yaml.safe_load(describe_folder(tmp_path))["requests"]) == ["page-404"]

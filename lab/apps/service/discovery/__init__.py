@@ -169,7 +169,7 @@ def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
     for place, (method, path) in enumerate(routes):
         if place == MOST_ROUTES:
             return
-        names[name := name_from(path, "home")] += 1
+        names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
         plain = re.fullmatch(PATH_PATTERN, path) and not re.search(r"[<>{}]|/:", path)
         verb = "" if method == "get" else f", method: {method.upper()}"

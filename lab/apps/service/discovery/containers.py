@@ -295,8 +295,11 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     ]
     files = [(path.parent / each).resolve() for each in _env_file_names(said) if (path.parent / each).is_file()]
     problems += [f"{place}: only the first env_file is taken, not {file.name}" for file in files[1:]]
-    problems += [f"{place}: the env_file {each} is not in the repository" for each in _env_file_names(said)
-                 if not (path.parent / each).is_file()]  # fmt: skip
+    for each in _env_file_names(said):
+        if not (path.parent / each).is_file():
+            examples = sorted(file.name for file in (path.parent / each).parent.glob(f"{PurePosixPath(each).name}*"))
+            shown = f"; {examples[0]} may show what is in it" if examples else ""
+            problems.append(f"{place}: the env_file {each} is not in the repository{shown}")
     if not words:
         return []
     if said.get("working_dir"):

@@ -18,7 +18,7 @@ NO_SERVERS = re.compile(
 """Programs whose arguments may have the name of a server, which they do not start."""
 _MOST_WORDS = 40
 NOT_OF_THE_SERVICE = re.compile(
-    r"^(PATH|PORT|HOME|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
+    r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
     r"WEB_CONCURRENCY|UVICORN_.*|GRANIAN_.*|UWSGI_.*)$"
 )
 """Variables that are for the tools of an image, or that say what the description says in its own keys."""

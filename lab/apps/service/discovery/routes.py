@@ -118,7 +118,10 @@ class _Routes:
 
     def read(self, module: _Module) -> None:
         """Take what a module says of routes."""
-        nodes = [node for node in ast.walk(module.tree) if hasattr(node, "lineno")]
+        branches = [node for node in ast.walk(module.tree) if isinstance(node, ast.If)]
+        debugs = [node for node in branches if "DEBUG" in ast.unparse(node.test)]
+        left_out = {id(inner) for node in debugs for each in node.body for inner in ast.walk(each)}
+        nodes = [node for node in ast.walk(module.tree) if hasattr(node, "lineno") and id(node) not in left_out]
         for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):  # type: ignore[attr-defined]
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._decorated(module, node)
@@ -278,8 +281,8 @@ class _Routes:
             handlers = _argument(node, "route_handlers") or next(iter(node.args[1:]), None)
             if handlers:
                 self._list(module, handlers, owner, before + text.rstrip("/"))
-        elif name in _URLS and len(node.args) > 1:
-            self._url(module, node.args[1], owner, before + (text if name == "path" else _plain_of(text)))
+        elif name in _URLS and (view := _argument(node, "view") or next(iter(node.args[1:]), None)):
+            self._url(module, view, owner, before + (text if name == "path" else _plain_of(text)))
         elif name == "include" and first:
             self._included(module, first, owner, before)
 
