@@ -434,6 +434,35 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"Procfile": "web: uvicorn --ws websockets --loop uvloop --proxy-headers --workers 2 shop:app\n"},
         {"callable": "shop:app", "workers": 2},
     ),
+    # docs.djangoproject.com/en/5.2/howto/deployment/wsgi/uwsgi
+    "uWSGI's long options": (
+        {"shop.service": "[Service]\nExecStart=/venv/bin/uwsgi --chdir=/srv/shop --module=shop.wsgi:application \\\n"
+                         " --env DJANGO_SETTINGS_MODULE=shop.settings --env SHOP=tea --processes=5 --uid=1000 "
+                         "--harakiri=20\n",
+         "shop/wsgi.py": "application = 1\n"},
+        {"callable": "shop.wsgi:application", "workers": 5, "left_out": ["--harakiri 20"],
+         "environment": {"DJANGO_SETTINGS_MODULE": "shop.settings", "SHOP": "tea"}},
+    ),
+    # uwsgi-docs.readthedocs.io/en/latest/Configuration.html
+    "uWSGI's settings as YAML": (
+        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . /app\nCMD ["uwsgi", "--yaml", "/app/conf/uwsgi.yaml"]\n',
+         "conf/uwsgi.yaml": "uwsgi:\n  wsgi-file: /app/site/serve.py\n  callable: app\n  processes: 3\n  master: "
+                            "true\n",
+         "site/serve.py": FLASK},
+        {"folder": ".", "callable": "site.serve:app", "workers": 3, "settings": "conf/uwsgi.yaml"},
+    ),
+    # www.uvicorn.org/deployment, processes that share a socket of supervisord
+    "a socket of supervisord": (
+        {"supervisord.conf": "[supervisord]\n[fcgi-program:uvicorn]\nsocket=tcp://localhost:8000\nnumprocs=3\n"
+                             "command=venv/bin/uvicorn --fd 0 main:App\nprocess_name=uvicorn-%(process_num)d\n"},
+        {"callable": "main:App", "workers": 3},
+    ),
+    # honcho.readthedocs.io
+    "another Procfile": (
+        {"Dockerfile": 'FROM python\nCMD ["honcho", "start", "-f", "Procfile.prod", "api"]\n',
+         "Procfile.prod": "worker: celery worker\napi: gunicorn -w 3 shop:app\n"},
+        {"callable": "shop:app", "workers": 3},
+    ),
     # docs.litestar.dev/2/usage/cli.html
     "litestar run": (
         {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n'
@@ -489,8 +518,7 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
         ({"Dockerfile": "FROM shop/base\nCOPY . /app\n"}, "Dockerfile: states no command"),
         ({"Dockerfile": "FROM python\nARG N=4\nCMD gunicorn -w $N shop:app\n"}, "Dockerfile:3: --workers $N: the "
                                                                                 "value"),
-        ({"Procfile": "web: gunicorn -c conf/other.py shop:app\n"}, "Procfile:1: there is no settings file "
-                                                                    "conf/other.py"),
+        ({"Procfile": "web: gunicorn -c conf/other.py shop:app\n"}, "Procfile:1: the settings file conf/other.py"),
         ({"Procfile": "web: python serve.py\n", "serve.py": "import uvicorn\nfrom conf import n\n"
           "uvicorn.run('shop:app', workers=n.WORKERS)\n"}, "Procfile:1: --workers n.WORKERS: the value"),
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n"
@@ -498,8 +526,8 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
         ({"a/Dockerfile": "FROM python\nCOPY app.py /a/\nCMD gunicorn app:app\n", "a/app.py": FLASK,
           "b/Dockerfile": "FROM python\nCOPY api.py /b/\nCMD uvicorn api:app\n", "b/api.py": FASTAPI},
          "b/Dockerfile:3 starts another service, which was not taken; lab init b describes it"),
-        ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'}, "Dockerfile:2: there is no "
-                                                                                   "settings file"),
+        ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'}, "Dockerfile:2: the settings file "
+                                                                                   "/etc/shop.ini"),
         ({"Procfile": "web: uvicorn shop:app --reload\n"}, "Procfile:1: the command is for development"),
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
           "a.env.example": "A=1\n"},

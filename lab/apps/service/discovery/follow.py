@@ -4,12 +4,15 @@ import configparser
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from lab.apps.service.discovery.programs import command_of_project, start_of_module, start_of_program
 from lab.apps.service.discovery.repository import NO_SERVERS, NOT_OF_THE_SERVICE, SERVERS, Repository, Start
 from lab.apps.service.discovery.shell import Shell
 
 _SHELLS = ("sh", "bash", "ash", "dash", "zsh")
+_MANAGERS = ("honcho", "foreman", "overmind", "hivemind", "goreman")
+"""Programs that start the commands of a Procfile."""
 _DEEPEST = 6
 """How many scripts may call each other."""
 _FURTHEST = 12
@@ -20,37 +23,39 @@ def follow(start: Start, repository: Repository, depth: int = 0) -> list[Start]:
     """Return the commands that a command starts in the end: those of its script, or the command itself."""
     if not start.words:
         return []
-    found = [*_inner(start, repository, depth)] if depth < _DEEPEST else []
+    found = _inner(start, repository, depth) if depth < _DEEPEST else []
     servers = [each for each in found if each.server]
     return servers or ([start] if start.server else found[-1:] or [start])
 
 
-def _inner(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
-    """Yield the commands that a command hands on to."""
+def _inner(start: Start, repository: Repository, depth: int) -> list[Start]:
+    """Return the commands that a command hands on to; none: it is a server, or hands on to nothing that is known."""
     if NO_SERVERS.match(start.words[0].rpartition("/")[2]):
-        return
+        return []
     for place in range(min(len(start.words), _FURTHEST)):
-        words = start.words[place:]
-        program = words[0].rpartition("/")[2]
-        if program in SERVERS or program.startswith("-"):
-            if program in SERVERS:
-                return
-            continue
-        inner = replace(start, words=words)
-        script = _script_of(inner, repository)
-        if script is not None:
-            yield from _run(inner, *script, repository, depth)
-            return
-        if started := start_of_program(inner, repository):
-            yield from follow(started, repository, depth + 1)
-            return
-        if program in ("supervisord", "supervisord.py"):
-            yield from supervised(inner, repository)
-            return
-        if place == 0 or start.words[place - 1] in ("--", "run"):
-            yield from (further := [*_of_project(inner, repository, depth)])
-            if further:
-                return
+        program = start.words[place].rpartition("/")[2]
+        if program in SERVERS:
+            return []
+        is_script = place == 0 or start.words[place - 1] in ("--", "run")
+        inner = replace(start, words=start.words[place:])
+        if not program.startswith("-") and (found := [*_handed_on(inner, repository, depth, may_be_script=is_script)]):
+            return found
+    return []
+
+
+def _handed_on(start: Start, repository: Repository, depth: int, *, may_be_script: bool) -> Iterator[Start]:
+    """Yield what a script, a Python program, a manager of processes, or a script that the project names starts."""
+    words, program = start.words, start.words[0].rpartition("/")[2]
+    if script := _script_of(start, repository):
+        yield from _run(start, *script, repository, depth)
+    elif started := start_of_program(start, repository):
+        yield from follow(started, repository, depth + 1)
+    elif program in _MANAGERS and words[1:2] == ["start"]:
+        yield from _managed(start, repository, depth)
+    elif program in ("supervisord", "supervisord.py"):
+        yield from supervised(start, repository)
+    elif may_be_script:
+        yield from _of_project(start, repository, depth)
 
 
 def _script_of(start: Start, repository: Repository) -> tuple[str, list[str], str] | None:
@@ -96,11 +101,19 @@ def _of_project(start: Start, repository: Repository, depth: int) -> Iterator[St
             yield from _run(start, text, [], "", repository, depth)
 
 
+def _managed(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
+    """Yield what honcho or a program like it starts of a Procfile."""
+    words = start.words[2:]
+    file = next((after for before, after in pairwise(words) if before in ("-f", "--procfile")), "")
+    for line in repository.program(file or "Procfile", start).splitlines():
+        name, colon, command = line.partition(":")
+        if colon and (name.strip() == "web" or name.strip() in words):
+            yield from _run(start, command, [], "", repository, depth)
+
+
 def supervised(start: Start, repository: Repository) -> Iterator[Start]:
     """Yield the servers that supervisord's file starts."""
-    said = [
-        word for before, word in zip(start.words, start.words[1:], strict=False) if before in ("-c", "--configuration")
-    ]
+    said = [word for before, word in pairwise(start.words) if before in ("-c", "--configuration")]
     named = [path for word in said if (path := repository.program_path(word, start))]
     for path in named or repository.files("supervisor*.conf", "supervisor*.ini"):
         place = path.relative_to(repository.folder)
@@ -111,8 +124,8 @@ def supervised(start: Start, repository: Repository) -> Iterator[Start]:
             repository.problems.append(f"{place}: this file of supervisord cannot be read")
             continue
         for section in parser.sections():
-            if section.startswith("program:") and parser.has_option(section, "command"):
-                yield from _program(start, dict(parser[section]), str(place), repository)
+            if section.startswith(("program:", "fcgi-program:")) and parser.has_option(section, "command"):
+                yield from _program(start, dict(parser[section], section=section), str(place), repository)
 
 
 def _program(start: Start, said: dict[str, str], place: str, repository: Repository) -> Iterator[Start]:
@@ -125,7 +138,12 @@ def _program(start: Start, said: dict[str, str], place: str, repository: Reposit
     line = _line_of(repository.text(place), said["command"].splitlines()[0])
     begun = replace(start, words=["sh", "-c", command], folder=folder, place=f"{place}:{line}",
                     environment={**start.environment, **given}, given={**start.given, **own})  # fmt: skip
-    yield from (each for each in follow(begun, repository, 1) if each.server)
+    processes = int(count) if (count := said.get("numprocs", "1")).isdecimal() else 1
+    for each in follow(begun, repository, 1):
+        if each.server and processes > 1 and said["section"].startswith("fcgi-"):  # they share a socket, as workers do
+            yield replace(each, words=[*each.words, "--workers", str(processes)])
+        elif each.server:
+            yield replace(each, replicas=processes if processes > 1 else each.replicas)
 
 
 def _line_of(text: str, part: str) -> int:

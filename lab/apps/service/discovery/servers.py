@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.apps.service.description import CALLABLE_PATTERN, GRANIAN_BACKLOG, GUNICORN_CLASSES, MOST_THREADS
 from lab.apps.service.discovery.repository import Repository, Start
-from lab.apps.service.discovery.settings import Setting, ini_settings, settings_of
+from lab.apps.service.discovery.settings import Setting, settings_of, uwsgi_settings
 
 LEFT_OUT = {
     "--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
@@ -165,7 +165,7 @@ def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, reposito
     if path := _file(repository, start.folder, config) or _file(repository, found.folder, config):
         note_settings(found, path, start.environment, repository)
     elif "--config" in further | options:
-        found.problems.append(f"{start.place}: there is no settings file {config}")
+        found.problems.append(f"{start.place}: the settings file {config} is not in the repository")
     _note_left_out(found, further | options, start.place)
     found.note_callable(others[0] if others else None, start.place, otherwise="application")
     found.note_count("workers", start.environment.get("WEB_CONCURRENCY"), f"{start.place}, WEB_CONCURRENCY", "workers")
@@ -267,19 +267,23 @@ def _variable(text: str, kind: str) -> str:
 
 
 def _uwsgi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
-    options, others = options_of(arguments, "uwsgi")
-    files = [value for name, value in options.items() if name == "--ini"] + [
-        word for word in others if word.endswith(".ini")
-    ]
+    pairs, others = pairs_of(arguments, "uwsgi")
+    options = dict(pairs)
+    files = [value for name, value in pairs if name in ("--ini", "--yaml", "--yml", "--json", "--xml")]
     said = {name.lstrip("-"): (value, start.place) for name, value in options.items()}
-    for name in files:
-        if path := _file(repository, start.folder, name.partition(":")[0]):
+    for name in (*files, *(word for word in others if word.endswith((".ini", ".yaml", ".yml", ".json", ".xml")))):
+        path = _file(repository, start.folder, name.partition(":")[0])
+        if path and path.suffix != ".xml":
             place = os.path.relpath(path, repository.folder)
             found.note("settings of uwsgi", os.path.relpath(path, found.folder), place)
-            for key, value in ini_settings(repository.text(path), repository.cores):
+            for key, value in uwsgi_settings(repository.text(path), path.suffix, repository.cores):
                 said.setdefault(key, (value, place))
         else:
-            found.problems.append(f"{start.place}: there is no settings file {name}")
+            why = "cannot be read" if path else "is not in the repository"
+            found.problems.append(f"{start.place}: the settings file {name} {why}")
+    for name, _, value in (value.partition("=") for option, value in pairs if option == "--env"):
+        found.note(f"environment {name}", value, start.place)
+    _note_left_out(found, options, start.place, ("--max-requests", "--listen", "--http-timeout"))
     note_uwsgi(found, said, start.place, repository)
 
 
@@ -300,12 +304,12 @@ def note_uwsgi(found: Discovery, said: Mapping[str, tuple[str, str]], place: str
             found.note_callable(said[key][0], said[key][1], otherwise=otherwise)
     for key in ("wsgi-file", "file"):
         if key in said:
-            module = (
-                re.sub(r"\.py$", "", said[key][0].lstrip("/")).replace("/", ".").split("app.", 1)[-1]
-                if said[key][0].startswith("/")
-                else re.sub(r"\.py$", "", said[key][0]).replace("/", ".")
-            )
-            found.note_callable(f"{module}:{otherwise}", said[key][1])
+            path = _file(repository, found.folder, said[key][0])
+            inside = path and path.is_relative_to(found.folder.resolve())
+            if path and not inside:
+                found.folder = path.parent
+            module = os.path.relpath(path, found.folder.resolve()) if path else said[key][0].lstrip("/")
+            found.note_callable(f"{module.removesuffix('.py').replace('/', '.')}:{otherwise}", said[key][1])
     if "mount" in said:
         found.note_callable(
             said["mount"][0].partition("=")[2].removesuffix(".py"), said["mount"][1], otherwise=otherwise

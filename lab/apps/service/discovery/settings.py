@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import yaml
+
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
@@ -134,6 +136,16 @@ def setting_of(
         return Setting(value(node), of_cores)
     except (ValueError, TypeError, KeyError, ZeroDivisionError, ArithmeticError):
         return None
+
+
+def uwsgi_settings(text: str, suffix: str, cores: int) -> Iterator[tuple[str, str]]:
+    """Yield the options of uWSGI's settings file, whose suffix says whether it is an ini file, YAML or JSON."""
+    if suffix == ".ini":
+        yield from ini_settings(text, cores)
+        return
+    with suppress(yaml.YAMLError, AttributeError):  # JSON is YAML
+        for name, value in (yaml.safe_load(text) or {}).get("uwsgi", {}).items():
+            yield str(name), str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def ini_settings(text: str, cores: int) -> Iterator[tuple[str, str]]:
