@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from lab.plan.timing import expected_s
 from lab.terminal import print_plan, time_in_words
 from tests.archives import unpack
 from tests.conftest import Lab
-from tests.synthetic import Request, make_run
+from tests.synthetic import Request, make_run, make_trial
 
 REPLY = """\
 error: {message}
@@ -586,3 +587,23 @@ def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -
     assert done.stdout.startswith(f"Usage: lab {command}")
     assert f"Example: lab {command}" in " ".join(done.stdout.split())
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_what_people_pipe_is_json(lab: Lab) -> None:
+    """list, plan, report and compare; messages go to standard error."""
+    requests = {name: [Request(overhead_ms=n) for n in range(1, 101)] for name in ("one", "two")}
+    run = make_run(lab.results / "made-up" / "one", requests, trials=2)
+    for name, number in product(requests, (1, 2)):
+        make_trial(run, name, number, requests[name])
+
+    plan = json.loads(lab.call("plan", "ten-at-once", "--trials", "1", "--json").stdout)
+    report = json.loads(lab.call("report", str(run), "--json").stdout)
+    compared = json.loads(lab.call("compare", f"{run}:one", f"{run}:two", "--json").stdout)
+
+    assert plan["experiment"] == "ten-at-once"
+    assert {trial["variant"] for batch in plan["batches"] for trial in batch} == set(
+        load_experiment("ten-at-once").variants
+    )
+    assert plan["expected_s"] > 0
+    assert report["experiment"] == json.loads((run / "summary.json").read_text())["experiment"]
+    assert {change["verdict"] for change in compared["changes"]} == {"~"}
