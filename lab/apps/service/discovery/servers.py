@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -145,12 +146,10 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
 
 
 def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
-    from shlex import split  # noqa: PLC0415
-
     pairs, others = pairs_of(arguments, "gunicorn")
     options, further = dict(pairs), dict[str, str]()
     with suppress(ValueError):
-        further, apps = options_of(split(start.environment.get("GUNICORN_CMD_ARGS", "")), "gunicorn")
+        further, apps = options_of(shlex.split(start.environment.get("GUNICORN_CMD_ARGS", "")), "gunicorn")
         others += apps
     for name, _, value in (value.partition("=") for option, value in pairs if option == "--env"):
         found.note(f"environment {name}", value, start.place)
