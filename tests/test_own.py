@@ -863,7 +863,15 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
     assert found.sentences[1] == (
         "While they waited, these requests held the threads of their worker: heavy for 100.0% of the time."
     )
-    assert found.sentences[2].startswith("The cause is how workers accept connections: ")
+    assert found.sentences[2].startswith("The cause is how workers accept connections: a busy worker takes ")
+    own_sockets = run.model_copy(update={"variants": [run.variants[0].model_copy(update={"accept": "per-worker"})]})
+    assert (
+        diagnosed(summary, own_sockets, tmp_path)
+        .sentences[2]
+        .startswith(
+            "The cause is how workers accept connections: each worker has its own listening socket, and the kernel "
+        )
+    )
     found = diagnosed(summary, behind_a_balancer, tmp_path / "replicas")
     assert found.sentences[2].startswith("The cause is the balancer: ")
 
@@ -1418,6 +1426,25 @@ def test_ways_follow_from_what_a_first_trial_finds(
     said = capsys.readouterr().err
     assert ("So far, after one trial of today's way:" in said) == (asked[0] == ([TODAY], 1))
     assert (f"- {first.sentences[0]}" in said) == (asked[0] == ([TODAY], 1))
+
+
+def test_what_cannot_be_measured_is_named_before_anything_is_built(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(_: RunRequest) -> None:
+        raise WrongUse("something is built")
+
+    served = "gunicorn: 23.0.0, workers: 3, threads: 2, memory_mib: 80"
+    service.write_text(service.read_text().replace("gunicorn: 27.0.1, workers: 2, threads: 2", served))
+    monkeypatch.setattr("lab.apps.service.trying.engine_cores", lambda: 2)
+    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", build)
+
+    with pytest.raises(WrongUse, match="something is built"):
+        app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False)
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Not tried: limit needs gunicorn 24 or later. Not tried: idle-thread needs gunicorn 24 or later." in said
+    assert "Not tried: more-workers: 6 workers need about " in said
 
 
 def test_an_invalid_first_trial_changes_nothing(

@@ -74,7 +74,7 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     file = written(tmp_path, CHATTER)
     stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
     file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
-    done = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
+    done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
 
     assert stopped.returncode == 1
     assert "error: GET /items/1, the class broken, is answered with status 500" in stopped.stderr

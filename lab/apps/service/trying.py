@@ -85,7 +85,7 @@ def try_service(
         if ADVISED in named_kinds(ways):
             possible.append(advise_way(service, layer, results / name / "latest"))
         _say_each("Not tried", untried_reasons(service))
-        asked = named_kinds(ways) or default_kinds(service.served)
+        asked = named_kinds(ways) or [*default_kinds(service.served), *LIFTING]
         _say_each("Not tried", too_large_ways(service, layer, asked, cores))
         tried = choose_ways(possible, ways)
         _say_each("Left out", settings_not_in_force(service, layer))
@@ -97,7 +97,6 @@ def try_service(
         if not reached_load(folder, summary):
             return folder, summary, tried
         kinds = kinds_that_lift(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
-        _say_each("Not tried", too_large_ways(service, layer, kinds, cores))
         tried = choose_ways(possible, ways, kinds)
         if len(tried) == 1 and options.trials == 1:
             return folder, summary, tried
