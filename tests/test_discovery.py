@@ -463,6 +463,18 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          "Procfile.prod": "worker: celery worker\napi: gunicorn -w 3 shop:app\n"},
         {"callable": "shop:app", "workers": 3},
     ),
+    # an entrypoint that the platform gives its arguments
+    "a script whose arguments nobody knows": (
+        {"Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/entrypoint.sh"]\n',
+         "entrypoint.sh": "#!/bin/bash\nset -eu\ncase \"$@\" in\n  web) exec gunicorn -w 3 shop ;;\n  work) exec "
+                          "celery ;;\n"
+                          "  *) exit 1 ;;\nesac\n"},
+        {"callable": "shop:application", "workers": 3},
+    ),
+    "a package in src that no command names": (
+        {"src/shop/__init__.py": "", "src/shop/web/__init__.py": "", "src/shop/web/app.py": FASTAPI},
+        {"folder": "src", "callable": "shop.web.app:app"},
+    ),
     # docs.litestar.dev/2/usage/cli.html
     "litestar run": (
         {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n'
@@ -528,6 +540,11 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
          "b/Dockerfile:3 starts another service, which was not taken; lab init b describes it"),
         ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'}, "Dockerfile:2: the settings file "
                                                                                    "/etc/shop.ini"),
+        ({"Procfile": "web: shop server start\n", "pyproject.toml": "[project.scripts]\nshop = 'cli:main'\n",
+          "cli.py": "import uvicorn\ndef develop():\n    uvicorn.run('shop:app', reload=True)\ndef main(): ...\n"},
+         "Procfile:1: command not understood: shop server start"),
+        ({"Procfile": f"web: python -c 'import shop; {'shop.a(); ' * 40}'\n"}, "Procfile:1: command not understood: "
+                                                                               "python"),
         ({"Procfile": "web: uvicorn shop:app --reload\n"}, "Procfile:1: the command is for development"),
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
           "a.env.example": "A=1\n"},
@@ -562,6 +579,7 @@ def test_a_shell_is_read_and_not_run() -> None:
         ('[ "$KNOWN" = 5 ] || exec run a\n[[ $KNOWN == 5* ]] && exec run b\nrun c', ["run b"]),
         ("if [ -x y ]; then exec run a; fi\nrun b", ["run a", "run b"]),
         ("for f in *; do run $f; done\nwhile true; do shift; done\nrun $1", ["run $f", "run x"]),
+        ("exit_code=1\nfalse\n[ $KNOWN = 5 ] && exit 0\nrun a", []),
         ("case $UNKNOWN in a) run a ;; *) run b ;; esac", ["run a", "run b"]),
         (". ./more.sh\nrun ${MORE} $(python -c 'import os; print(os.cpu_count() * 2 + 1)')", ["run y 9"]),
         ('f() { run "$2"; }\nf a b\nf() { f; }\nf', ["run b", "f"]),

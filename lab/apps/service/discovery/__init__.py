@@ -121,7 +121,8 @@ def _note_source(found: Discovery, repository: Repository) -> None:
         named, factory = _APPLICATION.search(text), _FACTORY.search(text)
         if not named and not factory:
             continue
-        module = ".".join(path.relative_to(repository.folder).with_suffix("").parts).removesuffix(".__init__")
+        root = _root(path, repository.folder)
+        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         place = f"guessed from {path.relative_to(repository.folder)}"
         is_asgi = bool(named and named[2] in _ASGI.split("|"))
         if (
@@ -141,6 +142,14 @@ def _note_source(found: Discovery, repository: Repository) -> None:
             return
     if not found.folder.is_relative_to(repository.folder):
         found.folder = repository.folder
+
+
+def _root(path: Path, folder: Path) -> Path:
+    """Return the folder from which a source is imported: the one that has its package, or the repository."""
+    root = path.parent
+    while (root / "__init__.py").is_file() and root != folder:
+        root = root.parent
+    return root if root != path.parent else folder
 
 
 def _requirements(found: Discovery, repository: Repository) -> tuple[str, list[str]]:

@@ -17,8 +17,8 @@ from lab.apps.service.discovery.follow import follow
 from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Image, Repository, Start
 from lab.apps.service.discovery.shell import Shell
 
-_FOR_DEVELOPMENT = re.compile(
-    r"(^|[._/-])(override|dev|devel|development|local|debug|tests?|ci|e2e|docs?|devcontainer)([._/-]|$)"
+FOR_DEVELOPMENT = re.compile(
+    r"(^|[._/-])(override|dev|devel|development|local|debug|tests?|ci|e2e|docs?|examples?|devcontainer)([._/-]|$)"
 )
 _FOR_PRODUCTION = re.compile(r"(^|[._/-])(prod|production|deploy|release)([._/-]|$)")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
@@ -56,7 +56,7 @@ def _by_purpose(paths: Sequence[Path], repository: Repository) -> list[Path]:
 
     def key(path: Path) -> tuple[bool, int, bool]:
         name = str(path.relative_to(repository.folder)).lower()
-        return bool(_FOR_DEVELOPMENT.search(name)), name.count("/"), not _FOR_PRODUCTION.search(name)
+        return bool(FOR_DEVELOPMENT.search(name)), name.count("/"), not _FOR_PRODUCTION.search(name)
 
     return sorted(paths, key=key)
 
@@ -190,7 +190,8 @@ class _Stage:
             case "ENV":
                 pairs = _pairs(value, shell)
                 self.environment |= pairs
-                self.given = {**self.given, **pairs}
+                known = {name: each for name, each in pairs.items() if not re.search(r"\$\{?\w", each)}
+                self.given = {**self.given, **known}
             case "ARG":
                 said = _pairs(value, shell) | {
                     name: arguments[name] for name in [value.partition("=")[0]] if name in arguments
@@ -246,7 +247,7 @@ def compose_starts(repository: Repository) -> list[Start]:
     paths = repository.files("compose*.y*ml", "docker-compose*.y*ml", "docker_compose*.y*ml")
     paths = [path for path in paths if "override" not in path.name]
     within = {path: str(path.relative_to(repository.folder)) for path in paths}
-    paths = [path for path in paths if not _FOR_DEVELOPMENT.search(within[path])] or paths
+    paths = [path for path in paths if not FOR_DEVELOPMENT.search(within[path])] or paths
     said = {path: _services(repository, path) for path in paths}
     found: list[Start] = []
     for path in sorted(_by_purpose(paths, repository), key=lambda path: not _FOR_PRODUCTION.search(path.name)):

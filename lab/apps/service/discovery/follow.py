@@ -75,8 +75,19 @@ def _script_of(start: Start, repository: Repository) -> tuple[str, list[str], st
 def _run(
     start: Start, text: str, arguments: list[str], name: str, repository: Repository, depth: int
 ) -> Iterator[Start]:
-    """Yield what a script starts. ``name`` is that of its file; empty: it is part of the command."""
+    """Yield what a script starts. ``name`` is that of its file; empty: it is part of the command.
 
+    If a script gets no arguments and starts no server, it may be one that looks at arguments that others give to it.
+    """
+    found = [*_begun(start, text, arguments, name, repository, depth)]
+    if not arguments and name and not any(each.server for each in found):
+        found = [*_begun(start, text, None, name, repository, depth)] or found
+    yield from found
+
+
+def _begun(
+    start: Start, text: str, arguments: list[str] | None, name: str, repository: Repository, depth: int
+) -> Iterator[Start]:
     def read(name: str) -> str:
         return repository.program(name, start)
 
@@ -94,11 +105,11 @@ def _run(
 def _of_project(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
     """Yield what a script that the project names starts."""
     match command_of_project(start.words, repository, start.folder):
-        case [module, function]:
-            if started := start_of_module(start, module, function, repository):
+        case [module, function], arguments:
+            if started := start_of_module(start, module, function, repository, arguments):
                 yield from follow(started, repository, depth + 1)
-        case str(text):
-            yield from _run(start, text, [], "", repository, depth)
+        case str(text), arguments:
+            yield from _run(start, text, arguments, "", repository, depth)
 
 
 def _managed(start: Start, repository: Repository, depth: int) -> Iterator[Start]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from lab.apps.service.discovery.containers import docker_images
+from lab.apps.service.discovery.containers import FOR_DEVELOPMENT, docker_images
 from lab.apps.service.discovery.follow import follow, supervised
 from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Repository, Start
 from lab.apps.service.discovery.shell import variables_of
@@ -173,7 +173,9 @@ def _beanstalk(repository: Repository) -> Iterator[Start]:
 def _kubernetes(repository: Repository) -> Iterator[Start]:
     for path in repository.files("*.yaml", "*.yml"):
         text = repository.text(path)
-        if not re.search(r"^kind:\s*(Deployment|StatefulSet)\b", text, re.MULTILINE):
+        if FOR_DEVELOPMENT.search(str(path.relative_to(repository.folder))) or not re.search(
+            r"^kind:\s*(Deployment|StatefulSet)\b", text, re.MULTILINE
+        ):
             continue
         with suppress(yaml.YAMLError, AttributeError):
             for said in yaml.safe_load_all(text):

@@ -20,8 +20,12 @@ _ENTRY_POINT = re.compile(r"""["'\s]([\w-]+)\s*=\s*([A-Za-z_][\w.]*):([A-Za-z_]\
 _RUNS = ("os.system", "system", "run", "call", "check_call", "Popen", "execvp", "execv", "execlp")
 
 
-def command_of_project(words: Sequence[str], repository: Repository, folder: Path) -> str | list[str] | None:
-    """Return what a script that the project names starts: a text for a shell, or the function ``[module, name]``.
+def command_of_project(
+    words: Sequence[str], repository: Repository, folder: Path
+) -> tuple[str | list[str], list[str]] | None:
+    """Return what a script that the project names starts, and its arguments.
+
+    It is a text for a shell, or the function ``[module, name]``.
 
     ``words`` are those of the command, such as ``poetry run serve``. None: the project names no such script.
     """
@@ -31,9 +35,9 @@ def command_of_project(words: Sequence[str], repository: Repository, folder: Pat
     for base in dict.fromkeys((folder, *folder.parents)):
         if name and base.is_relative_to(repository.folder):
             if runner == "make" and (recipe := _recipe(repository.text(base / "Makefile"), name)):
-                return recipe
+                return recipe, []
             if found := _scripts(repository, base).get(name.rpartition(":")[2] if runner == "hatch" else name):
-                return found
+                return found, rest[1:] if runner in _RUNNERS else [*words[1:]]
     return None
 
 
@@ -78,35 +82,48 @@ def start_of_program(start: Start, repository: Repository) -> Start | None:
     if not re.fullmatch(r"(?:.*/)?python[\d.]*", words[0]) or len(words) == 1:
         return None
     if words[1] == "-m" and len(words) > 2:
-        return start_of_module(replace(start, words=words), words[2], "", repository)
+        return start_of_module(start, words[2], "", repository, words[3:])
     path = repository.program_path(words[1], start)
     if not path:
         return None
     in_package = (path.parent / "__init__.py").is_file() or not path.is_relative_to(start.folder)
     parts = path.relative_to(start.folder if path.is_relative_to(start.folder) else repository.folder).parts
     folder, module = (start.folder, ".".join(parts)) if in_package else (path.parent, path.name)
-    return _start(replace(start, folder=folder), repository.text(path), module.removesuffix(".py"), "", repository)
+    module = module.removesuffix(".py")
+    return _start(replace(start, folder=folder), repository.text(path), module, "", repository, words[2:])
 
 
-def start_of_module(start: Start, module: str, function: str, repository: Repository) -> Start | None:
-    """Return the server that a module starts, or a function of it; None: not known."""
+def start_of_module(
+    start: Start, module: str, function: str, repository: Repository, arguments: Sequence[str]
+) -> Start | None:
+    """Return the server that a module starts, or a function of it, with arguments; None: not known."""
     parts = module.split(".")
     for base in dict.fromkeys((start.folder, repository.folder, start.folder / "src", repository.folder / "src")):
         for path in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__main__.py"),
                      base.joinpath(*parts, "__init__.py")):  # fmt: skip
-            if path.is_file() and (found := _start(start, repository.text(path), module, function, repository)):
+            if path.is_file() and (
+                found := _start(start, repository.text(path), module, function, repository, arguments)
+            ):
                 return found
     return None
 
 
-def _start(start: Start, text: str, module: str, function: str, repository: Repository) -> Start | None:
+def _start(
+    start: Start, text: str, module: str, function: str, repository: Repository, arguments: Sequence[str]
+) -> Start | None:
+    """Return the server that a program starts: in the function, in one that an argument names, or anywhere.
+
+    If there are arguments such as ``server start``, a server elsewhere in the program is perhaps another one.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
     program = _Program(tree, text, module, start.environment, repository.cores)
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    for node in (*functions, tree):
+    plain = [word for word in arguments if not word.startswith("-")]
+    names = {function, *(word.replace("-", "_") for word in plain)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names]
+    for node in (*functions, *([] if plain else [tree])):
         if words := next(program.commands(node), None):
             return replace(start, words=words)
     return None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +17,8 @@ NO_SERVERS = re.compile(
     r"supervisorctl|systemctl|service|celery|rq|huey|\[|\[\[)$"
 )
 """Programs whose arguments may have the name of a server, which they do not start."""
+_MODULES = {"waitress": "waitress-serve", "gunicorn.app.wsgiapp": "gunicorn"}
+"""Modules that start a server whose command has another name."""
 _MOST_WORDS = 40
 NOT_OF_THE_SERVICE = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
@@ -72,8 +75,8 @@ class Start:
                 return ("runserver", rest) if rest[:1] == ["runserver"] else None
             if name in _VERBS:
                 return (name, rest) if any(verb in rest for verb in _VERBS[name]) else None
-            if name == "waitress" and before == "-m":
-                return "waitress-serve", rest
+            if before == "-m" and word in _MODULES:
+                return _MODULES[word], rest
             if name in SERVERS and (before in ("", "-m", "--") or not before.startswith("-")):
                 return name, rest
         return None
@@ -147,7 +150,7 @@ class Repository:
         named = self.files(PurePosixPath(name).name) if "/" in name or name.endswith(".sh") else []
         candidates = [*plain[: not name.startswith("/")], *self._sources_of(there, start.image), *plain, *named]
         inside = (
-            path for path in candidates if path.is_file() and path.resolve().is_relative_to(self.folder.resolve())
+            path for path in candidates if _is_file(path) and path.resolve().is_relative_to(self.folder.resolve())
         )
         return next(inside, None)
 
@@ -161,3 +164,10 @@ class Repository:
                 yield ours
             if whole.is_relative_to(target):
                 yield ours / whole.relative_to(target)
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is a file; what is part of a command may be too long for the name of a file."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False

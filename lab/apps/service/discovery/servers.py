@@ -139,8 +139,8 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
         found.note(f"environment {name}", value, start.place)
     if start.env_files:
         found.note("env_file", str(start.env_files[0]), start.compose)
-    if start.replicas:
-        found.note("replicas", start.replicas, start.compose)
+    if start.replicas and start.replicas > 1:
+        found.note("replicas", start.replicas, start.compose or start.place)
     if start.beside:
         found.note("beside", [*start.beside], start.compose)
 

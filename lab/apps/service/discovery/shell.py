@@ -52,15 +52,16 @@ class Shell:
     """A shell with variables and arguments. A word that only a running shell knows stays as it is written."""
 
     def __init__(
-        self, environment: Mapping[str, str], arguments: Sequence[str] = (), cores: int = 1,
+        self, environment: Mapping[str, str], arguments: Sequence[str] | None = (), cores: int = 1,
         read: Callable[[str], str] = lambda _: "",
     ) -> None:  # fmt: skip
         """Take the environment, the arguments of the script (``$1``, …), and how many cores ``nproc`` prints.
 
+        If ``arguments`` are None, nobody knows them.
         ``read`` returns the text of a file that the script includes.
         """
         self.environment = dict(environment)
-        self._arguments = [*arguments]
+        self._arguments, self._has_arguments = [*(arguments or ())], arguments is not None
         self._cores, self._read, self._folder = cores, read, ""
         self._arrays: dict[str, list[str]] = {}
         self._functions: dict[str, Node] = {}
@@ -131,7 +132,8 @@ class Shell:
         inner = [
             [part for part in item.named_children if part not in item.children_by_field_name("value")] for item in items
         ]
-        if "$" in said or "`" in said:
+        is_unknown = not self._has_arguments and value is not None and "@" in _text(value)
+        if "$" in said or "`" in said or is_unknown:
             return self._either([*inner, []])
         for item, statements in zip(items, inner, strict=True):
             if any(fnmatchcase(said, "".join(self._expanded(each))) for each in item.children_by_field_name("value")):
@@ -242,6 +244,8 @@ class Shell:
                 return [*self.run(text)]
             case [name, *arguments] if name in self._functions and self._calls < MOST_CALLS:
                 return self._called(name, arguments)
+            case ["exit" | "return" | "break" | "continue" | ":" | "true" | "false", *_]:
+                return []
             case [_, *_]:
                 return [Started(words, self.environment | environment, self._folder, line)]
         return []
@@ -251,6 +255,7 @@ class Shell:
         self._calls += 1
         begun = self._statement(self._functions[name])
         self._arguments = before
+        self._calls -= 1
         return begun
 
     def _expanded(self, node: Node) -> list[str]:  # noqa: PLR0911  # a case for each kind of node
@@ -288,12 +293,14 @@ class Shell:
             case _:
                 return re.sub(r'\\([$"\\`])', r"\1", text)
 
-    def expand(self, text: str) -> str:
+    def expand(self, text: str) -> str:  # noqa: PLR0911  # a case for each kind of variable
         """Return a text with the values of its variables: ``$X``, ``${X}``, ``${X:-otherwise}``."""
         found = _EXPANSION.fullmatch(text)
         if not found:
             return text
         name, operator_, otherwise = found[1] or found[2], found[3] or "", found[4] or ""
+        if (name in "@*#" or name.isdecimal()) and not self._has_arguments and not self._calls:
+            return text
         if name in "@*":
             return " ".join(self._arguments)
         if name == "#":
