@@ -203,6 +203,19 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          "api/requirements.txt": "fastapi\n"},
         {"folder": "api", "callable": "app.main:app", "workers": 6, "worker_class": "uvicorn.workers.UvicornWorker"},
     ),
+    # the start.sh of tiangolo/uvicorn-gunicorn-docker, which many repositories copy
+    "a script that looks which files there are": (
+        {"Dockerfile": 'FROM python\nCOPY docker/start.sh /start.sh\nCOPY . /app\nWORKDIR /app\nCMD ["/start.sh"]\n',
+         "docker/start.sh": "#! /usr/bin/env sh\nset -e\nif [ -f /app/app/main.py ]; then\n    DEFAULT=app.main\n"
+                            "elif [ -f /app/main.py ]; then\n    DEFAULT=main\nfi\nMODULE=${MODULE:-$DEFAULT}\n"
+                            'export APP=${APP:-"$MODULE:${NAME:-api}"}\n'
+                            "if [ -f /app/gunicorn_conf.py ]; then\n  CONF=/app/gunicorn_conf.py\n"
+                            "else\n  CONF=/gunicorn_conf.py\nfi\nif [ -f /app/prestart.sh ] ; then . /app/prestart.sh "
+                            "; fi\n"
+                            'exec gunicorn -k uvicorn.workers.UvicornWorker -c "$CONF" "$APP"\n',
+         "main.py": FASTAPI, "gunicorn_conf.py": "workers = 3\n", "prestart.sh": "alembic upgrade head\n"},
+        {"callable": "main:api", "workers": 3, "settings": "gunicorn_conf.py"},
+    ),
     # supervisord.org, configuration; a usual file beside nginx in one container
     "supervisord": (
         {

@@ -91,7 +91,10 @@ def _begun(
     def read(name: str) -> str:
         return repository.program(name, start)
 
-    for begun in Shell(start.environment, arguments, repository.cores, read).run(text):
+    def has(name: str) -> bool | None:
+        return repository.has(name, start)
+
+    for begun in Shell(start.environment, arguments, repository.cores, read, has).run(text):
         folder = (start.folder / begun.folder).resolve() if begun.folder else start.folder
         if begun.folder and (begun.folder.startswith("/") or not folder.is_dir()):
             folder = repository.in_folder(begun.folder, start.image)

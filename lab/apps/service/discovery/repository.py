@@ -154,6 +154,15 @@ class Repository:
         )
         return next(inside, None)
 
+    def has(self, name: str, start: Start) -> bool | None:
+        """Return whether the image has a file or folder; None: it may have one that is not from the repository."""
+        there = str(PurePosixPath(start.image.folder) / name)
+        if there in start.image.written or any(path.exists() for path in self._sources_of(there, start.image)):
+            return True
+        base = start.image.context or self.folder
+        copied = [target for source, target in start.image.copies if (base / source.lstrip("/")).is_dir()]
+        return False if any(PurePosixPath(there).is_relative_to(target) for target in copied) else None
+
     def _sources_of(self, path: str, image: Image) -> Iterator[Path]:
         """Yield what a path of the image may have been copied from, the last COPY first."""
         base = image.context or self.folder

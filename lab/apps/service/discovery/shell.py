@@ -53,16 +53,16 @@ class Shell:
 
     def __init__(
         self, environment: Mapping[str, str], arguments: Sequence[str] | None = (), cores: int = 1,
-        read: Callable[[str], str] = lambda _: "",
+        read: Callable[[str], str] = lambda _: "", has: Callable[[str], bool | None] = lambda _: None,
     ) -> None:  # fmt: skip
         """Take the environment, the arguments of the script (``$1``, …), and how many cores ``nproc`` prints.
 
         If ``arguments`` are None, nobody knows them.
-        ``read`` returns the text of a file that the script includes.
+        ``read`` returns the text of a file that the script includes; ``has`` says whether there is a file or folder.
         """
         self.environment = dict(environment)
         self._arguments, self._has_arguments = [*(arguments or ())], arguments is not None
-        self._cores, self._read, self._folder = cores, read, ""
+        self._cores, self._read, self._has, self._folder = cores, read, has, ""
         self._arrays: dict[str, list[str]] = {}
         self._functions: dict[str, Node] = {}
         self._has_ended = False
@@ -194,6 +194,8 @@ class Shell:
         said = ["".join(self._expanded(part)) for part in inner]
         if any("$" in each or "`" in each for each in said):
             return None
+        if sign in ("-f", "-e", "-d", "-r", "-x", "-s"):
+            return self._has(said[0])
         with suppress(ValueError, IndexError, KeyError):
             return (
                 {"-z": not said[0], "-n": bool(said[0])}[sign] if sign in ("-z", "-n") else _COMPARED[sign](*said[:2])
