@@ -477,6 +477,12 @@ def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
     assert "more-workers" not in "".join(way.name for way in candidates(found, layer, 2))
     [said] = too_large_ways(found, layer, kinds_that_lift(found, ["inside"], 2), 2)
     assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
+    many = Served.model_validate({"granian": "2.8.7", "interface": "wsgi", "workers": 4, "threads": 512})
+    [said] = too_large_ways(found.model_copy(update={"served": many}), layer, ["one-process"], 2)
+    assert (
+        said == "one-process: 1 x (1 + 2,048) = 2,049 processes and threads are more than the 2,048 that a "
+        "container may have."
+    )
 
 
 def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None:

@@ -255,13 +255,14 @@ def _needs_newer(served: Served, kind: str) -> bool:
 
 
 def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
-    """Yield why ways of these kinds cannot be tried: their workers do not fit into the memory."""
+    """Yield why ways of these kinds cannot be tried: a container cannot hold their workers or threads."""
     for kind in KINDS:
         if kind.name in kinds and _is_possible(service, kind.name):
             try:
                 make_way(kind, service, layer, cores)
             except ValidationError as error:
-                yield f"{kind.name}: {reason_of(error)}. Give more memory_mib."
+                reason = reason_of(error)
+                yield f"{kind.name}: {reason}.{' Give more memory_mib.' if 'memory_mib' in reason else ''}"
 
 
 def default_kinds(served: Served) -> tuple[str, ...]:
