@@ -16,6 +16,7 @@ from lab.logs.access_log import AccessLog, read_logs, read_requests
 from lab.logs.format_files import choose_formats
 from lab.logs.format_strings import DIALECTS, compile_format
 from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
+from lab.logs.formats import KNOWN as KNOWN_FORMATS
 from tests.conftest import Lab
 from tests.test_access_log import AGAIN, KNOWN, NAMED, TOOK_S, log_of, written
 
@@ -360,21 +361,50 @@ def test_whole_seconds_are_too_coarse(lab: Lab, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("line", [*(line for line, *_ in KNOWN.values()), *(f"{AGAIN} {further}" for further in NAMED)])
-def test_many_lines_at_once_say_what_each_line_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+LINES = {
+    **{name: (KNOWN_FORMATS, written(line)) for name, (line, *_) in KNOWN.items()},
+    **{further: (KNOWN_FORMATS, written(f"{AGAIN} {further}")) for further in NAMED},
+    **{name: (choose_formats(text), rendered(line)) for name, (text, line, *_) in STRINGS.items()},
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_many_lines_at_once_say_what_each_line_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """After a sample, with pieces that end within lines, and among lines of other formats or of none."""
-    lines = written(line)
-    lines[13:13] = ["", "Booting worker", '203.0.113.9 - - [x] "\\x16\\x03" 400 0', written(AGAIN + ' "cut')[3]]
-    lines[20:20] = [written(AGAIN + " 0.001 {s}")[20], '{"half', "\x1b[32mINFO\x1b[0m"]
+    formats, lines = LINES[name]
+    no_request = [re.sub(r"GET /a(?:\?b=1)?(?: HTTP/1.1)?", "-", line) for line in lines[14:16]]
+    cut, long = lines[3][:-9], 'some words - of [an] "application" 200 GET / ' * 99
+    lines = [
+        *lines[:13],
+        "",
+        "Booting worker",
+        *no_request,
+        cut,
+        long,
+        *lines[13:20],
+        '{"half',
+        "\x1b[32mINFO",
+        *lines[20:],
+    ]
+    lines[20:20] = [written(AGAIN + " 0.001 {s}")[20]]
     monkeypatch.setattr(access_log, "SAMPLE", 12)
     monkeypatch.setattr(bulk, "CHUNK", 300)
-    pieces = read_logs([log_of(tmp_path, lines)], ["GET"])
+    pieces = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
 
     monkeypatch.setattr(access_log, "requests_in", lambda texts, _: texts)
-    alone = read_logs([tmp_path / "access.log"], ["GET"])
+    alone = read_logs([tmp_path / "access.log"], ["GET"], formats=formats)
 
+    assert pieces.requests >= len(TOOK_S)
     assert pieces.routes == alone.routes
     assert (pieces.first, pieces.last, pieces.unreadable) == (alone.first, alone.last, alone.unreadable)
+
+
+def test_a_long_line_of_something_else_is_told_apart_at_once() -> None:
+    """Even from a format of which six texts may go on; otherwise this test would last for hours."""
+    text = "$http_a $http_b $http_c $http_d $time_iso8601 $request_method $request_uri $http_e $http_f $status $msec"
+    line = "2026-11-03T14:00:00+00:00 GET / ERROR " + 'some words - of [an] "application" 200 ' * 99
+
+    assert parse_entry(line, choose_formats(text)) is None
 
 
 @pytest.mark.parametrize("further", ["{s}", '"-" rt={s} urt=0.001', "{s} <11>"])

@@ -51,8 +51,8 @@ def _in_chunk(
         if row[other] or not row[time]:
             yield row[other]
             continue
-        if (at := epoch_seconds(row[time])) is None:
-            yield " ".join(row)
+        if not row[method] or not row[target] or (at := epoch_seconds(row[time])) is None:
+            yield row[time]  # somebody sent what is no request
             continue
         took_s = None
         for index, seconds in durations:

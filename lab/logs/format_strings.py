@@ -13,9 +13,9 @@ from lab.logs.formats import UNITS, Clock, Format
 _DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
 _ISO = r"\d{4}-\d\d-\d\d[ T][\d:.,]+(?:Z| ?[+-]\d\d:?\d\d)?"
 _CTIME = r"\w{3} \w{3} +\d+ [\d:]{8} \d{4}"
-_REQUEST = r'(?P<method>[A-Z]+) (?P<target>[^\s"]+)[^"\n]*?'
+_REQUEST = r'(?:(?P<method>[A-Z]+) (?P<target>[^\s"]+)[^"\n]*?|[^"\n]*?)'
 _SEVERAL = r"(?:[\d.]+|-)?(?:(?:, | : )(?:[\d.]+|-))*"
-_TARGET, _METHOD = r'(?P<target>(?:/|\*|https?:)[^\s"]*)', r"(?P<method>[A-Z]+)"
+_TARGET, _METHOD = r'(?:(?P<target>(?:/|\*|https?:)[^\s"]*)|-?)', r"(?:(?P<method>[A-Z]+)|-?)"
 _STATUS, _SIZE = r"(?P<status>\d{3})", r"(?P<size>\d+|-)"
 _WORD = r"[^\s\"]*?"
 
@@ -182,12 +182,14 @@ HAPROXY = Dialect(
         "Tt": r"\+?(?P<ms>-?\d+)",
         "Tr": r"(?P<ms>-?\d+)",
         "s": r"(?P<worker>[^\s\"]*)",
-        **dict.fromkeys(("ci", "cp", "fi", "fp", "bi", "bp", "si", "sp", "f", "ft", "b", "H", "ID", "HV", "Th", "Ti",
-                         "TR", "Tw", "Tc", "Td", "Tq", "CC", "CS", "tsc", "ac", "fc", "bc", "sc", "rc", "sq", "bq",
-                         "lc", "pid", "rt", "ts", "U"), _WORD),
+        **dict.fromkeys(("cp", "fp", "bp", "sp", "Th", "Ti", "TR", "Tw", "Tc", "Td", "Tq", "ac", "fc", "bc", "sc", "rc",
+                         "sq", "bq", "lc", "pid", "rt", "ts", "U"), r"[-+]?\d*"),
+        **dict.fromkeys(("ci", "fi", "bi", "si", "f", "ft", "b", "H", "ID", "HV", "CC", "CS", "tsc"), _WORD),
     },
     "balancer", "[%tr]", "%{+Q}r", "duration_ms=%Ta",
 )  # fmt: skip
+_WITH_SPACES = re.compile(r"agent|forwarded|cookie|%\(a\)|capture|%h[rs]\b|\[", re.IGNORECASE)
+"""Variables whose text often has spaces. Between spaces, the text of any other variable has none."""
 DIALECTS = (NGINX, UWSGI, PYTHON, HAPROXY, APACHE)
 
 
@@ -296,4 +298,16 @@ def _pattern(tokens: list[_Token], place: int, taken: dict[str, int], dialect: D
         return groups.sub(lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:", token.written)
     before = "".join(each.written for each in tokens[max(place - 2, 0) : place] if not each.variable)
     after = "".join(each.written for each in tokens[place + 1 : place + 3] if not each.variable)
-    return r'(?:[^"\\\n]|\\.)*?' if before.endswith('"') and after.startswith('"') else ".*?"
+    return _any_text(token.variable, before[-1:], after[:1])
+
+
+def _any_text(variable: str, before: str, after: str) -> str:
+    """Return the pattern of any text between two characters.
+
+    It ends at the second of them, because several texts that may go on would take for ever to tell apart.
+    """
+    if before == after == '"':
+        return r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'
+    if after and after in "\t|;^~])}>'\"":
+        return rf"[^{re.escape(after)}\n]*+"
+    return ".*?" if _WITH_SPACES.search(variable) else r"\S*?"

@@ -6,7 +6,7 @@ No pattern goes on in the next line, so that a pattern can be applied to many li
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -195,7 +195,7 @@ _NUMBER = re.compile(rf"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)\s*(?P<unit>{_UNIT})
 _FIELD = re.compile(rf"(?P<name>[A-Za-z_][\w.-]*)[=:](?P<value>{TEXT}|[^\s\"]+)|(?P<text>{TEXT}|\[[^\]]*\]|\S+)")
 _NAMED = rf'(?: [A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
 _OTHER = rf'(?: (?:{TEXT}|\[[^\]\n]*\]|[^\sA-Za-z_"\[:,][^\s",]*+|(?!(?:{_UNIT})(?:\s|$))[A-Za-z_][^\s"=:,]*+(?=\s|$)))'
-_VALUE = rf'"?(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)"?(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
+_VALUE = rf'(?P<quote>"?)(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)(?P=quote)(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
 _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
 _ISO_TIME = re.compile(r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S+)")
@@ -257,7 +257,7 @@ def parse_value(text: str) -> Value | None:
     None: the text is no number.
     """
     head, _, tail = text.partition(".")
-    if head.isdecimal() and tail.isdecimal():
+    if head.isdecimal() and (tail.isdecimal() or head == text):
         return Value(float(text), "", len(tail))
     parts = [part.strip() for part in re.split(r",| : ", text)]
     if len(parts) > 1:
@@ -286,6 +286,9 @@ def duration_name(name: str) -> tuple[str, str] | None:
 def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     text = text.strip("[]")
+    if text[4:5] == "-":
+        with suppress(ValueError):
+            return _utc(datetime.fromisoformat(text))
     if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}|\d{16}", text):
         return float(text) / {13: 1e3, 16: 1e6}.get(len(text) * text.isdecimal(), 1)
     with suppress(ValueError):
@@ -303,7 +306,7 @@ def _utc(found: datetime) -> float:
 
 def _entry(found: re.Match[str], known: Format) -> Entry | None:
     groups = found.groupdict("")
-    if (at := epoch_seconds(groups["time"])) is None:
+    if not groups["method"] or not groups["target"] or (at := epoch_seconds(groups["time"])) is None:
         return None
     took_s = next((seconds_of(groups[unit], unit) for unit in UNITS if groups.get(unit)), None)
     named, fields = _fields(groups.get("rest", ""))
@@ -359,7 +362,10 @@ def _keys(line: str) -> dict[str, str]:
         values = json.loads(line)
     except ValueError:
         return {}
-    return dict(_flat(values)) if isinstance(values, dict) else {}
+    keys: dict[str, str] = {}
+    if isinstance(values, dict):
+        _flatten(values, "", keys)
+    return keys
 
 
 def _of_logfmt(text: str, known: JsonFormat) -> Entry | None:
@@ -372,17 +378,25 @@ def _of_logfmt(text: str, known: JsonFormat) -> Entry | None:
     return _of_keys(keys, known)
 
 
-def _flat(values: dict[str, Any], of: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(values: dict[str, Any], of: str, into: dict[str, str]) -> None:
     for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{of}{key}.")
+        if isinstance(value, str):
+            into[of + key] = value
+        elif isinstance(value, dict):
+            _flatten(value, f"{of}{key}.", into)
         elif value is not None and not isinstance(value, list | bool):
-            yield f"{of}{key}", str(value)
+            into[of + key] = str(value)
 
 
 def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
+    if known.duration and known.duration[0] not in keys and not known.is_own:
+        return None
+
     def first(names: tuple[str, ...]) -> str:
-        return next((keys[name] for name in names if name in keys), "")
+        for name in names:
+            if name in keys:
+                return keys[name]
+        return ""
 
     method, target = first(known.method), first(known.target)
     if len(request := keys.get(known.request, "").split()) > 1:
@@ -392,8 +406,6 @@ def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
         return None
     if known.duration:
         key, unit = known.duration
-        if key not in keys and not known.is_own:
-            return None
         took_s = seconds_of(keys.get(key, ""), unit)
     ends = at + (took_s or 0.0) if known.at_start else at
     named = {} if known.duration else keys
