@@ -216,6 +216,24 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          "main.py": FASTAPI, "gunicorn_conf.py": "workers = 3\n", "prestart.sh": "alembic upgrade head\n"},
         {"callable": "main:api", "workers": 3, "settings": "gunicorn_conf.py"},
     ),
+    # docs.docker.com/build/building/multi-stage, a last stage for development
+    "a stage for production before that for development": (
+        {"Dockerfile": "FROM python AS base\nFROM base AS production\nCMD gunicorn -w 4 a:b\n"
+                       "FROM base AS development\nCMD flask run\n"},
+        {"callable": "a:b", "workers": 4},
+    ),
+    "variables that the command itself gives": (
+        {"Procfile": "web: export SHOP=tea; HOST=$UNKNOWN DJANGO_SETTINGS_MODULE=shop.live env RATE=3 gunicorn "
+                     "shop.wsgi\n"},
+        {"environment": {"SHOP": "tea", "DJANGO_SETTINGS_MODULE": "shop.live", "RATE": "3"}},
+    ),
+    "an application that a program imports from beside it": (
+        {"Procfile": "web: python -m shop.run\n", "shop/__init__.py": "",
+         "shop/run.py": "import uvicorn\nfrom .web import api\nconfig = uvicorn.Config(api, port=5000)\n"
+                        "uvicorn.Server(config).run()\n",
+         "shop/web.py": FASTAPI.replace("app", "api")},
+        {"callable": "shop.web:api", "workers": 1},
+    ),
     # supervisord.org, configuration; a usual file beside nginx in one container
     "supervisord": (
         {
@@ -253,7 +271,7 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
                          "python -m alembic upgrade head\nexec gunicorn shop:app -k $KIND --threads ${THREADS:-3}\n",
          "api/shop.py": FLASK},
         {"folder": "api", "callable": "shop:app", "workers": 4, "threads": 3, "replicas": 2,
-         "environment": {"SHOP": "tea"}},
+         "environment": {"SHOP": "tea", "KIND": "gthread"}},
     ),
     # fly.io/docs/reference/configuration
     "Fly's processes": (
@@ -687,6 +705,9 @@ def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:
           "app/api/routes/login.py": "router = APIRouter()\n@router.get('/login')\ndef login(): ...\n"},
          ["get /other/status", "get /api/v1/items", "post /api/v1/items/{id}", "get /api/v1/login",
           "get /api/v1/users/all/me", "post /api/v1/users/all/new"]),
+        # docs.pylonsproject.org/projects/pyramid, URL dispatch
+        ({"app.py": "config.add_route('items', '/items/{id}')\nconfig.add_route(name, pattern)\n"}, ["get "
+                                                                                                     "/items/{id}"]),
         # www.starlette.io/routing
         ({"app.py": "from users import routes as user_routes\nroutes = [Route('/', home), Route('/new', new, "
                     "methods=['POST']),\n"

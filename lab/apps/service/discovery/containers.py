@@ -87,7 +87,9 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             stage.copy(value, stages, written)
         else:
             stage.take(step["instruction"], value, f"{name}:{step['startline'] + 1}", arguments or {}, repository.cores)
-    stage = stages.get(target, stage)
+    names = [name for name, each in stages.items() if each is stage and FOR_DEVELOPMENT.search(name.lower())]
+    served = [name for name in stages if names and _FOR_PRODUCTION.search(name.lower())]
+    stage = stages.get(target or (served[-1] if served else ""), stage)
     image = Image(
         context=context or _context(repository, path, stage), file=path, folder=stage.folder,
         copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),

@@ -98,9 +98,11 @@ def _begun(
         folder = (start.folder / begun.folder).resolve() if begun.folder else start.folder
         if begun.folder and (begun.folder.startswith("/") or not folder.is_dir()):
             folder = repository.in_folder(begun.folder, start.image)
-        further = follow(
-            replace(start, words=begun.words, environment=begun.environment, folder=folder), repository, depth + 1
-        )
+        given = {name: value for name, value in begun.given.items()
+                 if not NOT_OF_THE_SERVICE.match(name) and not re.search(r"[$`]", value)}  # fmt: skip
+        inner = replace(start, words=begun.words, environment=begun.environment, folder=folder,
+                        given={**start.given, **given})  # fmt: skip
+        further = follow(inner, repository, depth + 1)
         at = f"{start.place}, {name}:{begun.line}" if name else start.place
         yield from (each if each.server or depth else replace(each, place=at) for each in further)
 

@@ -101,15 +101,21 @@ def start_of_module(
     for base in dict.fromkeys((start.folder, repository.folder, start.folder / "src", repository.folder / "src")):
         for path in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__main__.py"),
                      base.joinpath(*parts, "__init__.py")):  # fmt: skip
-            if path.is_file() and (
-                found := _start(start, repository.text(path), module, function, repository, arguments)
-            ):
+            package = module if path.stem in ("__main__", "__init__") else module.rpartition(".")[0]
+            text = repository.text(path) if path.is_file() else ""
+            if found := _start(start, text, module, function, repository, arguments, package):
                 return found
     return None
 
 
 def _start(
-    start: Start, text: str, module: str, function: str, repository: Repository, arguments: Sequence[str]
+    start: Start,
+    text: str,
+    module: str,
+    function: str,
+    repository: Repository,
+    arguments: Sequence[str],
+    package: str = "",
 ) -> Start | None:
     """Return the server that a program starts: in the function, in one that an argument names, or anywhere.
 
@@ -119,7 +125,7 @@ def _start(
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
-    program = _Program(tree, text, module, start.environment, repository.cores)
+    program = _Program(tree, text, module, start.environment, repository.cores, package)
     plain = [word for word in arguments if not word.startswith("-")]
     names = {function, *(word.replace("-", "_") for word in plain)}
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names]
@@ -132,16 +138,21 @@ def _start(
 class _Program:
     """A Python program that was parsed, and is not run."""
 
-    def __init__(self, tree: ast.Module, text: str, module: str, environment: Mapping[str, str], cores: int) -> None:
+    def __init__(
+        self, tree: ast.Module, text: str, module: str, environment: Mapping[str, str], cores: int, package: str
+    ) -> None:
         self._tree, self._module, self._environment, self._cores = tree, module, environment, cores
         self._known = settings_of(text, environment, cores)
         self._uses = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import)
                       for alias in node.names}  # fmt: skip
         self._imported: dict[str, str] = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                self._uses.add(node.module.partition(".")[0])
-                self._imported |= {each.asname or each.name: f"{node.module}:{each.name}" for each in node.names}
+            if isinstance(node, ast.ImportFrom) and (node.module or node.level):
+                parts = package.split(".") if package else []
+                base = [*parts[: len(parts) - node.level + 1], node.module or ""] if node.level else [node.module or ""]
+                source = ".".join(part for part in base if part)
+                self._uses.add(source.partition(".")[0])
+                self._imported |= {each.asname or each.name: f"{source}:{each.name}" for each in node.names}
 
     def commands(self, within: ast.AST) -> Iterator[list[str]]:
         """Yield the words of the commands that the calls of a program stand for."""

@@ -1,9 +1,12 @@
 """The folder of an application, and a command that starts a server there."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from lab.apps.service.image import LEFT_OUT
@@ -19,6 +22,8 @@ NO_SERVERS = re.compile(
 """Programs whose arguments may have the name of a server, which they do not start."""
 _MODULES = {"waitress": "waitress-serve", "gunicorn.app.wsgiapp": "gunicorn"}
 """Modules that start a server whose command has another name."""
+_DEEPEST = 4
+"""How deep in a repository the files are that say how it starts."""
 _MOST_WORDS = 40
 NOT_OF_THE_SERVICE = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
@@ -105,12 +110,21 @@ class Repository:
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def files(self, *patterns: str, deepest: int = 4) -> list[Path]:
+    def files(self, *patterns: str) -> list[Path]:
         """Return the files with names such as these, those at the top first; folders of tools are left out."""
-        found = {path for pattern in patterns for path in self.folder.rglob(pattern) if path.is_file()}
-        within = {path: path.relative_to(self.folder).parts for path in found}
-        kept = [path for path, parts in within.items() if len(parts) <= deepest and not {*LEFT_OUT} & {*parts}]
-        return sorted(kept, key=lambda path: (len(within[path]), path))
+        named = [path for path in self._all if any(fnmatchcase(path.name, pattern) for pattern in patterns)]
+        return sorted(named, key=lambda path: (len(path.parts), path))
+
+    @cached_property
+    def _all(self) -> list[Path]:
+        """The files of the repository that are not too deep in it."""
+        found: list[Path] = []
+        for folder, inner, names in os.walk(self.folder):
+            here = Path(folder)
+            depth = len(here.relative_to(self.folder).parts)
+            inner[:] = [name for name in inner if name not in LEFT_OUT and depth + 1 < _DEEPEST]
+            found += [path for name in names if (path := here / name).is_file()]
+        return found
 
     def in_folder(self, folder: str, image: Image | None = None) -> Path:
         """Return the folder of the repository that a folder of the image was copied from.

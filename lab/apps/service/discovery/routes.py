@@ -214,14 +214,13 @@ class _Routes:
             return
         elif name == "mount" and len(node.args) > 1 and not isinstance(node.args[1], ast.Call):
             self._within[self._id(module, node.args[1])].append((owner, self._text(module, first).rstrip("/"), False))
-        elif name in _ADDS and self._text(module, first).startswith(("/", "{")):
-            self._routes += [
-                (owner, method, self._text(module, first)) for method in self._methods_of_view(module, node)
-            ]
+        elif name in _ADDS:
+            texts = [self._text(module, each) for each in (first, *node.args[1:2])]  # Pyramid's has a name before it
+            paths = [text for text in texts if text.startswith("/")]
+            self._routes += [(owner, method, paths[0]) for method in self._methods_of_view(module, node) if paths]
         elif name == "add_resource":
-            paths = [self._text(module, each) for each in node.args[1:]]
             methods = self._methods_of_class(module, node.args[0])
-            self._routes += [(owner, method, each) for each in paths for method in methods]
+            self._routes += [(owner, method, self._text(module, each)) for each in node.args[1:] for method in methods]
         elif name == "register" and len(node.args) > 1 and self._is_router(module, node.func.value):
             text = self._text(module, first).strip("/^$")
             self._routes += [(owner, "get", f"{text}/"), (owner, "get", f"{text}/<pk>/")]

@@ -46,6 +46,8 @@ class Started(NamedTuple):
     environment: dict[str, str]
     folder: str
     line: int
+    given: dict[str, str]
+    """The variables that the script itself gives to the command, or exports."""
 
 
 class Shell:
@@ -65,6 +67,7 @@ class Shell:
         self._cores, self._read, self._has, self._folder = cores, read, has, ""
         self._arrays: dict[str, list[str]] = {}
         self._functions: dict[str, Node] = {}
+        self._exported: set[str] = set()
         self._has_ended = False
         self._calls = 0
 
@@ -85,6 +88,8 @@ class Shell:
             case "variable_assignment":
                 return self._assign(node, self.environment)
             case "declaration_command":
+                if _text(node).startswith("export"):
+                    self._exported |= {re.split(r"[+=]", _text(part))[0] for part in node.named_children}
                 return [each for part in node.named_children if part.type == "variable_assignment"
                         for each in self._assign(part, self.environment)]  # fmt: skip
             case "if_statement":
@@ -249,7 +254,8 @@ class Shell:
             case ["exit" | "return" | "break" | "continue" | ":" | "true" | "false", *_]:
                 return []
             case [_, *_]:
-                return [Started(words, self.environment | environment, self._folder, line)]
+                exported = {name: self.environment[name] for name in self._exported if name in self.environment}
+                return [Started(words, self.environment | environment, self._folder, line, exported | environment)]
         return []
 
     def _called(self, name: str, arguments: list[str]) -> list[Started]:
