@@ -179,6 +179,18 @@ KNOWN = {
         "target_processing_time of JSON of an AWS load balancer, in seconds",
         "balancer",
     ),
+    "Envoy's JSON": (
+        'web-1  | {{"start_time": "2026-11-03T14:00:{n:02}.487Z", "method": "GET", "path": "/a", "response_code": 200, '
+        '"duration_ms": {ms}}}',
+        "duration_ms=…, in milliseconds",
+        None,
+    ),
+    "a container of Kubernetes": (
+        '2026-11-03T14:00:01.1Z stdout F {{"ts": "2026/11/03 14:00:{n:02}.487", "request": {{"method": "GET", "uri": '
+        '"/a"}}, "duration": "{ms}ms", "status": 200}}',
+        "duration of Caddy's JSON",
+        "balancer",
+    ),
     "a unit": (
         '{{"time": "2026-11-03T14:00:{n:02}Z", "method": "GET", "path": "/a", "status": 200, "bytes": 9, '
         '"latency_human": "{ms}ms"}}',

@@ -57,6 +57,16 @@ STRINGS = {
         "203.0.113.9|03/Nov/2026:14:00:{n:02} +0000|GET /a HTTP/1.1|200|{s}s",
         "${request_time}", "balancer", None,
     ),
+    "nginx's, all in quotes": (
+        '"$time_iso8601" "$request" "$status" "$request_time"',
+        '"2026-11-03T14:00:{n:02}+00:00" "GET /a HTTP/1.1" "200" "{s}"',
+        "$request_time", "balancer", None,
+    ),
+    "Apache's, with the quotes of httpd.conf": (
+        r'''"%t \"%r\" %>s %D"''',
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {us}',
+        "%D", "balancer", None,
+    ),
     "Apache's": (
         r"%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\" %T %D %P",
         f'203.0.113.9 - - [03/Nov/2026:14:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 - "-" "{AGENT}" 0 {{us}} 4711',

@@ -312,6 +312,22 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
     assert {name: one.path for name, one in found.requests.items()} == {"get": "/", "get-report": "/report"}
 
 
+def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Path, tmp_path: Path) -> None:
+    """Also without durations, because the load needs only rates."""
+    config = tmp_path / "nginx.conf"
+    config.write_text("log_format short '$msec $host $request_method $request_uri';")
+    (tmp_path / "access.log").write_text("".join(f"1793714{n}00.000 shop GET /\n" for n in (4, 5)))
+    log, to = str(tmp_path / "access.log"), str(tmp_path / "found.yaml")
+
+    done = lab.call("init", str(service.parent / "shop"), "--log", log, "--format-from", str(config), "--to", to)
+
+    assert done.returncode == 0, done.stderr
+    assert "access.log: nginx's log_format short; durations: none." in done.stderr
+    assert {name: each.path for name, each in read_user_service(tmp_path / "found.yaml").requests.items()} == {
+        "get": "/"
+    }
+
+
 def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     def changed(**served: object) -> UserService:
         return read_user_service(service).model_copy(update={"served": Served.model_validate(served)})

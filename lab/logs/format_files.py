@@ -60,7 +60,8 @@ def choose_formats(written: str = "", written_in: Path | None = None, json_keys:
 def _of_text(written: str) -> Format:
     """Return the format of a string, which may have the quotes of nginx.conf, and stand in several parts."""
     text = re.sub(r"^\s*escape=\w+\s+", "", written.strip())
-    if re.fullmatch(rf"(?:{_QUOTED}\s*)+;?", text):
+    has_parts = text.startswith("'") or (text.startswith('"') and '\\"' in text)  # else the log has these quotes
+    if has_parts and re.fullmatch(rf"(?:{_QUOTED}\s*)+;?", text):
         text = "".join(_unquoted(part[0]) for part in _PARTS.finditer(text))
     return compile_format(text)
 
@@ -129,7 +130,10 @@ def _of_python(text: str) -> Iterator[str]:
         return
     for statement in statements:
         match statement:
-            case ast.Assign(targets=[ast.Name(id="access_log_format")], value=value):
+            case (
+                ast.Assign(targets=[ast.Name(id="access_log_format")], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(id="access_log_format"), value=ast.expr() as value)
+            ):
                 yield "".join(_strings(value))
 
 

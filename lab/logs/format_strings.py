@@ -233,7 +233,7 @@ def dialect_of(text: str) -> Dialect:
     if re.search(APACHE.variable, text):
         return APACHE
     known = ", ".join(dialect.name for dialect in DIALECTS)
-    raise WrongUse(f"--format has no variables: {text}", hint=f"It takes {known}.")
+    raise WrongUse(f"--format has no variables: {text}", hint=f"It takes {known}. In a shell, it needs single quotes.")
 
 
 @dataclass(frozen=True)

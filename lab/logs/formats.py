@@ -149,10 +149,13 @@ JSON_FORMATS = (
                ("url.path", "url.original"), ("http.response.status_code",), ("event.duration", "ns")),
     JsonFormat("JSON of a Google Cloud load balancer", ("timestamp",), ("httpRequest.requestMethod",),
                ("httpRequest.requestUrl",), ("httpRequest.status",), ("httpRequest.latency", "s"), "balancer"),
-    JsonFormat("JSON", ("time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts", "asctime"),
-               ("request_method", "method", "request.method", "http.method"),
-               ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url", "http.url"),
-               ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code"),
+    JsonFormat("JSON", ("time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts", "asctime",
+                        "start_time", "datetime"),
+               ("request_method", "method", "request.method", "http.method", "req.method", "http_method", "verb"),
+               ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url", "http.url",
+                "http.target", "req.url", "request_path", "http_path"),
+               ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code",
+                "res.statusCode", "response_code", "statusCode", "http_status"),
                worker=("worker", "pid", "process", "upstream_addr"), request="request"),
 )  # fmt: skip
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
@@ -199,6 +202,8 @@ _VALUE = rf'(?P<quote>"?)(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)(?P=quote)(?= (?!
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
 _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
 _ISO_TIME = re.compile(r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S+)")
+_OBJECT = re.compile(r"(?:[^{\"]*\s)?(?P<json>\{\s*\".*\})\s*$")
+"""An object of JSON, also behind what docker compose or a cluster writes before each line."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
 
@@ -233,11 +238,11 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if text.lstrip().startswith("{") and (keys := _keys(text)):
+    if (found := _OBJECT.match(text)) and (keys := _keys(found["json"])):
         if "log" in keys and "stream" in keys:  # as Docker writes what a container printed
             return parse_entry(keys["log"], formats) or parse_entry(f"{keys.get('time')} {keys['log']}", formats)
-        if found := next(filter(None, (_of_keys(keys, known) for known in formats.keys)), None):
-            return found
+        if entry := next(filter(None, (_of_keys(keys, known) for known in formats.keys)), None):
+            return entry
     for known in formats.lines:
         if match := known.line.search(text):
             return _entry(match, known)
@@ -286,9 +291,9 @@ def duration_name(name: str) -> tuple[str, str] | None:
 def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     text = text.strip("[]")
-    if text[4:5] == "-":
+    if text[4:5] in ("-", "/"):
         with suppress(ValueError):
-            return _utc(datetime.fromisoformat(text))
+            return _utc(datetime.fromisoformat(text.replace("/", "-")))
     if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}|\d{16}", text):
         return float(text) / {13: 1e3, 16: 1e6}.get(len(text) * text.isdecimal(), 1)
     with suppress(ValueError):
