@@ -55,7 +55,7 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     starts = starts_of(repository)
     if starts:
         read_start(found, starts[0], repository)
-        found.problems += _others(starts, repository)
+        found.problems += _other_services(starts, repository)
         for other in starts:
             if other.beside and other.folder == starts[0].folder:
                 found.note("beside", [*other.beside], other.compose)
@@ -76,12 +76,12 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
         found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
-    routes = routes_of([*_with_routes(repository, found.folder)], found.folder)
+    routes = routes_of([*_route_sources(repository, found.folder)], found.folder)
     requests = classes_of_log(log) if log else [*_guessed(dict.fromkeys(routes))]
     return _yaml(found, requirements, requests)
 
 
-def _others(starts: Sequence[Start], repository: Repository) -> Iterator[str]:
+def _other_services(starts: Sequence[Start], repository: Repository) -> Iterator[str]:
     """Yield what else the repository starts, and that it was not taken."""
     for other in starts[1:]:
         is_service = any(other.folder.glob("*.py"))
@@ -92,7 +92,7 @@ def _others(starts: Sequence[Start], repository: Repository) -> Iterator[str]:
             yield f"{other.place} starts the service in another way, which was not taken"
 
 
-def _with_routes(repository: Repository, folder: Path) -> Iterator[Path]:
+def _route_sources(repository: Repository, folder: Path) -> Iterator[Path]:
     """Yield the sources in the folder of the service, without what only shows how something is used."""
     for path in _sources(repository):
         if path.is_relative_to(folder) and not {"docs", "examples", "scripts"} & {*path.relative_to(folder).parts}:

@@ -28,7 +28,7 @@ class _Loader(yaml.SafeLoader):
     """A loader that takes Compose's tags, such as ``!reset``, for what they stand before."""
 
 
-def _untagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything
+def _construct_tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything
     if suffix == "reset":
         return None
     if isinstance(node, yaml.MappingNode):
@@ -36,7 +36,7 @@ def _untagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:  # 
     return loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else node.value
 
 
-_Loader.add_multi_constructor("!", _untagged)
+_Loader.add_multi_constructor("!", _construct_tagged)
 
 
 def docker_images(repository: Repository) -> list[Start]:
@@ -68,7 +68,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     ``context`` is the folder that it is built from, and ``arguments`` are those of the build.
     """
     name = str(path.relative_to(repository.folder))
-    text, written = _without_heredocs(repository.text(path))
+    text, written = _split_heredocs(repository.text(path))
     stages: dict[str, _Stage] = {}
     stage = _Stage()
     common: dict[str, str] = {}
@@ -87,20 +87,24 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             stage.copy(value, stages, written)
         else:
             stage.take(step["instruction"], value, f"{name}:{step['startline'] + 1}", arguments or {}, repository.cores)
-    names = [name for name, each in stages.items() if each is stage and FOR_DEVELOPMENT.search(name.lower())]
-    served = [name for name in stages if names and _FOR_PRODUCTION.search(name.lower())]
-    stage = stages.get(target or (served[-1] if served else ""), stage)
+    stage = stages.get(target or _for_production(stages, stage), stage)
     image = Image(
         context=context or _context(repository, path, stage), file=path, folder=stage.folder,
         copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),
     )  # fmt: skip
     given = {key: value for key, value in stage.given.items() if not NOT_OF_THE_SERVICE.match(key)}
-    folder = repository.in_folder(stage.folder, image)
+    folder = repository.folder_of(stage.folder, image)
     start = Start(stage.words, folder, stage.place or name, stage.environment, given, image=image)
-    return start if start.words else _of_base_image(start, stage.base, repository)
+    return start if start.words else _base_image_start(start, stage.base, repository)
 
 
-def _of_base_image(start: Start, base: str, repository: Repository) -> Start:
+def _for_production(stages: Mapping[str, "_Stage"], last: "_Stage") -> str:
+    """Return the stage for production if the last one is for development; else nothing."""
+    is_last = any(stage is last and FOR_DEVELOPMENT.search(name.lower()) for name, stage in stages.items())
+    return next((name for name in reversed([*stages]) if is_last and _FOR_PRODUCTION.search(name.lower())), "")
+
+
+def _base_image_start(start: Start, base: str, repository: Repository) -> Start:
     """Return what an image starts whose command is that of a well-known base image, which the Dockerfile names."""
     if not base.startswith("tiangolo/uvicorn-gunicorn"):
         return start
@@ -112,7 +116,7 @@ def _of_base_image(start: Start, base: str, repository: Repository) -> Start:
     workers = "".join(Shell(said, cores=repository.cores).words(f"x {workers}")[1:])
     workers = workers if "WEB_CONCURRENCY" in said or not workers.isdecimal() else str(max(int(workers), 2))
     worker_class = said.get("WORKER_CLASS", "uvicorn.workers.UvicornWorker")
-    folder = repository.in_folder("/app", start.image)
+    folder = repository.folder_of("/app", start.image)
     words = ["gunicorn", "--worker-class", worker_class, "--workers", workers, app]
     return replace(start, words=words, folder=folder, place=f"{start.place}, its base image {base.partition(':')[0]}")
 
@@ -126,7 +130,7 @@ def _context(repository: Repository, path: Path, stage: "_Stage") -> Path:
     return max(inside, key=lambda folder: sum((folder / source).exists() for source in sources))
 
 
-def _without_heredocs(text: str) -> tuple[str, dict[str, str]]:
+def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
     """Return a Dockerfile without its here-documents, and their texts by the words that open them."""
     kept: list[str] = []
     written: dict[str, str] = {}
@@ -181,7 +185,7 @@ class _Stage:
             elif not source:
                 self.copies += [(path, there) for path in paths]
             elif source in stages:
-                self.copies += [(ours, _within(where, path, there)) for path in paths
+                self.copies += [(ours, _place_within(where, path, there)) for path in paths
                                 for ours, where in stages[source].copies
                                 if PurePosixPath(where).is_relative_to(path)]  # fmt: skip
 
@@ -207,7 +211,7 @@ class _Stage:
                 self.command, self.place = _form(value), self.place if self.entrypoint and self.place else place
 
 
-def _within(where: str, path: str, there: str) -> str:
+def _place_within(where: str, path: str, there: str) -> str:
     """Return where a part of a folder lies in the image that copies the whole folder."""
     return str(PurePosixPath(there) / PurePosixPath(where).relative_to(path))
 
@@ -279,50 +283,57 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     """Return what a service of a Compose file starts."""
     said, place = services[name], str(path.relative_to(repository.folder))
     shell = Shell(env_file(repository.text(path.parent / ".env")), cores=repository.cores)
-    start = _built(repository, path, said, shell)
+    start = _image_of_service(repository, path, said, shell)
     environment = {name: _interpolated(value, shell) for name, value in _variables(said.get("environment")).items()}
-    words, stated = start.words, start.place
-    if said.get("command") is not None or said.get("entrypoint") is not None:
-        entrypoint = (
-            _listed(said.get("entrypoint"), shell) if said.get("entrypoint") is not None else [*start.image.entrypoint]
-        )
-        words = [*entrypoint, *_listed(said.get("command"), shell)]
-        stated = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
-    unknown = {
-        variable: environment.pop(variable)
-        for variable in [*environment]
-        if re.search(r"\$\{?\w", environment[variable])
-    }
-    problems = [
-        f"{place}: {variable} is {value}: the value is not in the repository" for variable, value in unknown.items()
-    ]
-    files = [(path.parent / each).resolve() for each in _env_file_names(said) if (path.parent / each).is_file()]
-    problems += [f"{place}: only the first env_file is taken, not {file.name}" for file in files[1:]]
-    for each in _env_file_names(said):
-        if not (path.parent / each).is_file():
-            examples = sorted(file.name for file in (path.parent / each).parent.glob(f"{PurePosixPath(each).name}*"))
-            shown = f"; {examples[0]} may show what is in it" if examples else ""
-            problems.append(f"{place}: the env_file {each} is not in the repository{shown}")
-    if not words:
-        return []
+    files, problems = _files_of_variables(path, place, said)
+    for variable in [variable for variable, value in environment.items() if re.search(r"\$\{?\w", value)]:
+        problems.append(f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository")
     if said.get("working_dir"):
-        start = replace(start, folder=repository.in_folder(str(said["working_dir"]), start.image))
-    needed = said.get("depends_on") or []
-    beside = tuple(
-        other for other in needed if not services.get(other, {}).get("build") and services.get(other, {}).get("image")
-    )
+        start = replace(start, folder=repository.folder_of(str(said["working_dir"]), start.image))
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     given = {key: value for key, value in environment.items() if not NOT_OF_THE_SERVICE.match(key)}
+    variables = {name: value for file in files for name, value in env_file(repository.text(file)).items()}
+    words = _words_of(said, start, shell)
+    key = next((key for key in ("command", "entrypoint") if said.get(key) is not None), "")
     found = follow(replace(
-        start, words=words, place=stated, replicas=replicas if isinstance(replicas, int) else None,
-        environment={**start.environment, **_env_files(repository, path, said), **environment},
-        given={**start.given, **given}, beside=beside, compose=place,
+        start, words=words, place=f"{place}:{_line(repository.text(path), name, key)}" if key else start.place,
+        environment={**start.environment, **variables, **environment}, given={**start.given, **given},
+        replicas=replicas if isinstance(replicas, int) else None, beside=_beside(said, services), compose=place,
         problems=tuple(problems), env_files=tuple(files),
     ), repository)  # fmt: skip
     return [each for each in found if each.server or said.get("build")]
 
 
-def _built(repository: Repository, path: Path, said: Mapping[str, Any], shell: Shell) -> Start:
+def _words_of(said: Mapping[str, Any], start: Start, shell: Shell) -> list[str]:
+    """Return the words of a service's command, which takes the place of that of its image."""
+    if said.get("command") is None and said.get("entrypoint") is None:
+        return start.words
+    entrypoint = [*start.image.entrypoint] if said.get("entrypoint") is None else _listed(said["entrypoint"], shell)
+    return [*entrypoint, *_listed(said.get("command"), shell)]
+
+
+def _beside(said: Mapping[str, Any], services: Mapping[str, dict[str, Any]]) -> tuple[str, ...]:
+    """Return the services that a service needs and that are images, such as a database."""
+    needed = {name: services.get(name, {}) for name in said.get("depends_on") or []}
+    return tuple(name for name, other in needed.items() if other.get("image") and not other.get("build"))
+
+
+def _files_of_variables(path: Path, place: str, said: Mapping[str, Any]) -> tuple[list[Path], list[str]]:
+    """Return the env files of a service that the repository has, and what is to be said of the others."""
+    listed = said.get("env_file") or []
+    names = [str(each.get("path", "") if isinstance(each, dict) else each)
+             for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
+    files = [(path.parent / name).resolve() for name in names if (path.parent / name).is_file()]
+    problems = [f"{place}: only the first env_file is taken, not {file.name}" for file in files[1:]]
+    for name in names:
+        if not (path.parent / name).is_file():
+            examples = sorted(file.name for file in (path.parent / name).parent.glob(f"{PurePosixPath(name).name}*"))
+            shown = f"; {examples[0]} may show what is in it" if examples else ""
+            problems.append(f"{place}: the env_file {name} is not in the repository{shown}")
+    return files, problems
+
+
+def _image_of_service(repository: Repository, path: Path, said: Mapping[str, Any], shell: Shell) -> Start:
     """Return what the image that a service is built from starts."""
     build = said.get("build")
     build = {"context": build} if isinstance(build, str) else build or {}
@@ -334,17 +345,6 @@ def _built(repository: Repository, path: Path, said: Mapping[str, Any], shell: S
         return Start([], context if is_inside else repository.folder, place)
     arguments = {name: _interpolated(value, shell) for name, value in _variables(build.get("args")).items()}
     return image_of(repository, file, context, str(build.get("target", "")), arguments)
-
-
-def _env_files(repository: Repository, path: Path, said: Mapping[str, Any]) -> dict[str, str]:
-    texts = [repository.text(path.parent / name) for name in _env_file_names(said)]
-    return {name: value for text in texts for name, value in env_file(text).items()}
-
-
-def _env_file_names(said: Mapping[str, Any]) -> list[str]:
-    listed = said.get("env_file") or []
-    return [str(each.get("path", "") if isinstance(each, dict) else each)
-            for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
 
 
 def env_file(text: str) -> dict[str, str]:

@@ -23,12 +23,12 @@ def follow(start: Start, repository: Repository, depth: int = 0) -> list[Start]:
     """Return the commands that a command starts in the end: those of its script, or the command itself."""
     if not start.words:
         return []
-    found = _inner(start, repository, depth) if depth < _DEEPEST else []
+    found = _further_commands(start, repository, depth) if depth < _DEEPEST else []
     servers = [each for each in found if each.server]
     return servers or ([start] if start.server else found[-1:] or [start])
 
 
-def _inner(start: Start, repository: Repository, depth: int) -> list[Start]:
+def _further_commands(start: Start, repository: Repository, depth: int) -> list[Start]:
     """Return the commands that a command hands on to; none: it is a server, or hands on to nothing that is known."""
     if NO_SERVERS.match(start.words[0].rpartition("/")[2]):
         return []
@@ -38,24 +38,26 @@ def _inner(start: Start, repository: Repository, depth: int) -> list[Start]:
             return []
         is_script = place == 0 or start.words[place - 1] in ("--", "run")
         inner = replace(start, words=start.words[place:])
-        if not program.startswith("-") and (found := [*_handed_on(inner, repository, depth, may_be_script=is_script)]):
+        if not program.startswith("-") and (
+            found := [*_next_commands(inner, repository, depth, may_be_script=is_script)]
+        ):
             return found
     return []
 
 
-def _handed_on(start: Start, repository: Repository, depth: int, *, may_be_script: bool) -> Iterator[Start]:
+def _next_commands(start: Start, repository: Repository, depth: int, *, may_be_script: bool) -> Iterator[Start]:
     """Yield what a script, a Python program, a manager of processes, or a script that the project names starts."""
     words, program = start.words, start.words[0].rpartition("/")[2]
     if script := _script_of(start, repository):
-        yield from _run(start, *script, repository, depth)
+        yield from _script_commands(start, *script, repository, depth)
     elif started := start_of_program(start, repository):
         yield from follow(started, repository, depth + 1)
     elif program in _MANAGERS and words[1:2] == ["start"]:
-        yield from _managed(start, repository, depth)
+        yield from _procfile_commands(start, repository, depth)
     elif program in ("supervisord", "supervisord.py"):
-        yield from supervised(start, repository)
+        yield from supervisor_starts(start, repository)
     elif may_be_script:
-        yield from _of_project(start, repository, depth)
+        yield from _project_commands(start, repository, depth)
 
 
 def _script_of(start: Start, repository: Repository) -> tuple[str, list[str], str] | None:
@@ -72,20 +74,20 @@ def _script_of(start: Start, repository: Repository) -> tuple[str, list[str], st
     return (text, words[1:], words[0]) if text else None
 
 
-def _run(
+def _script_commands(
     start: Start, text: str, arguments: list[str], name: str, repository: Repository, depth: int
 ) -> Iterator[Start]:
     """Yield what a script starts. ``name`` is that of its file; empty: it is part of the command.
 
     If a script gets no arguments and starts no server, it may be one that looks at arguments that others give to it.
     """
-    found = [*_begun(start, text, arguments, name, repository, depth)]
+    found = [*_commands_of(start, text, arguments, name, repository, depth)]
     if not arguments and name and not any(each.server for each in found):
-        found = [*_begun(start, text, None, name, repository, depth)] or found
+        found = [*_commands_of(start, text, None, name, repository, depth)] or found
     yield from found
 
 
-def _begun(
+def _commands_of(
     start: Start, text: str, arguments: list[str] | None, name: str, repository: Repository, depth: int
 ) -> Iterator[Start]:
     def read(name: str) -> str:
@@ -97,7 +99,7 @@ def _begun(
     for begun in Shell(start.environment, arguments, repository.cores, read, has).run(text):
         folder = (start.folder / begun.folder).resolve() if begun.folder else start.folder
         if begun.folder and (begun.folder.startswith("/") or not folder.is_dir()):
-            folder = repository.in_folder(begun.folder, start.image)
+            folder = repository.folder_of(begun.folder, start.image)
         given = {name: value for name, value in begun.given.items()
                  if not NOT_OF_THE_SERVICE.match(name) and not re.search(r"[$`]", value)}  # fmt: skip
         inner = replace(start, words=begun.words, environment=begun.environment, folder=folder,
@@ -107,27 +109,27 @@ def _begun(
         yield from (each if each.server or depth else replace(each, place=at) for each in further)
 
 
-def _of_project(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
+def _project_commands(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
     """Yield what a script that the project names starts."""
     match command_of_project(start.words, repository, start.folder):
         case [module, function], arguments:
             if started := start_of_module(start, module, function, repository, arguments):
                 yield from follow(started, repository, depth + 1)
         case str(text), arguments:
-            yield from _run(start, text, arguments, "", repository, depth)
+            yield from _script_commands(start, text, arguments, "", repository, depth)
 
 
-def _managed(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
+def _procfile_commands(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
     """Yield what honcho or a program like it starts of a Procfile."""
     words = start.words[2:]
     file = next((after for before, after in pairwise(words) if before in ("-f", "--procfile")), "")
     for line in repository.program(file or "Procfile", start).splitlines():
         name, colon, command = line.partition(":")
         if colon and (name.strip() == "web" or name.strip() in words):
-            yield from _run(start, command, [], "", repository, depth)
+            yield from _script_commands(start, command, [], "", repository, depth)
 
 
-def supervised(start: Start, repository: Repository) -> Iterator[Start]:
+def supervisor_starts(start: Start, repository: Repository) -> Iterator[Start]:
     """Yield the servers that supervisord's file starts."""
     said = [word for before, word in pairwise(start.words) if before in ("-c", "--configuration")]
     named = [path for word in said if (path := repository.program_path(word, start))]
@@ -149,7 +151,7 @@ def _program(start: Start, said: dict[str, str], place: str, repository: Reposit
     command = re.sub(r"%\(ENV_(\w+)\)[sd]", r"${\1}", command)
     pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", said.get("environment", ""))
     given = {name: value.strip("\"' ").replace("%%", "%") for name, value in pairs}
-    folder = repository.in_folder(said["directory"], start.image) if said.get("directory") else start.folder
+    folder = repository.folder_of(said["directory"], start.image) if said.get("directory") else start.folder
     own = {name: value for name, value in given.items() if not NOT_OF_THE_SERVICE.match(name)}
     line = _line_of(repository.text(place), said["command"].splitlines()[0])
     begun = replace(start, words=["sh", "-c", command], folder=folder, place=f"{place}:{line}",

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from lab.apps.service.discovery.containers import FOR_DEVELOPMENT, docker_images
-from lab.apps.service.discovery.follow import follow, supervised
+from lab.apps.service.discovery.follow import follow, supervisor_starts
 from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Repository, Start
 from lab.apps.service.discovery.shell import variables_of
 
@@ -29,7 +29,7 @@ def platform_starts(repository: Repository) -> list[Start]:
 def machine_starts(repository: Repository) -> list[Start]:
     """Return what the units of systemd and the programs of supervisord start."""
     units = [each for start in _systemd(repository) for each in follow(start, repository) if each.server]
-    return [*supervised(Start(["supervisord"], repository.folder, ""), repository), *units]
+    return [*supervisor_starts(Start(["supervisord"], repository.folder, ""), repository), *units]
 
 
 def _start(
@@ -43,8 +43,8 @@ def _start(
 ) -> Start:
     """Return the start that a command of a platform stands for, in the image of the repository if it has one."""
     image = next(iter(docker_images(repository)), None)
-    at = repository.in_folder(folder) if folder and folder != "." else image.folder if image else repository.folder
-    said = _given(given)
+    at = repository.folder_of(folder) if folder and folder != "." else image.folder if image else repository.folder
+    said = _variables(given)
     own = {name: value for name, value in said.items() if not NOT_OF_THE_SERVICE.match(name)}
     words = [str(word) for word in command] if isinstance(command, list) else ["sh", "-c", str(command)]
     start = image or Start([], at, place)
@@ -52,7 +52,7 @@ def _start(
                    given={**start.given, **own}, replicas=replicas if isinstance(replicas, int) else None)  # fmt: skip
 
 
-def _given(said: object) -> dict[str, str]:
+def _variables(said: object) -> dict[str, str]:
     """Return variables that a platform gives: a mapping, or a list of names with values."""
     if isinstance(said, list):
         named = ((each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict))
@@ -83,7 +83,7 @@ def _json(repository: Repository, name: str) -> Mapping[str, Any]:
     return {}
 
 
-def _at(repository: Repository, name: str, command: object) -> str:
+def _place_of(repository: Repository, name: str, command: object) -> str:
     """Return the place of a command in a file."""
     part = str(command[0] if isinstance(command, list) and command else command).splitlines()[:1]
     lines = enumerate(repository.text(name).splitlines(), start=1)
@@ -104,14 +104,14 @@ def _heroku(repository: Repository) -> Iterator[Start]:
     command = (_yaml(repository, "heroku.yml").get("run") or {}).get("web")
     command = command.get("command") if isinstance(command, dict) else command
     if command:
-        yield _start(repository, _at(repository, "heroku.yml", command), command)
+        yield _start(repository, _place_of(repository, "heroku.yml", command), command)
 
 
 def _render(repository: Repository) -> Iterator[Start]:
     for service in _yaml(repository, "render.yaml").get("services") or []:
         command = service.get("startCommand") or service.get("dockerCommand")
         if service.get("type") in ("web", "pserv") and command:
-            yield _start(repository, _at(repository, "render.yaml", command), command, service.get("envVars"),
+            yield _start(repository, _place_of(repository, "render.yaml", command), command, service.get("envVars"),
                          folder=str(service.get("rootDir", "")), replicas=service.get("numInstances"))  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _fly(repository: Repository) -> Iterator[Start]:
     names = (said.get("http_service") or {}).get("processes") or [name for name in _SERVES if name in processes]
     for name in names:
         if command := processes.get(name):
-            yield _start(repository, _at(repository, "fly.toml", command), command, said.get("env"))
+            yield _start(repository, _place_of(repository, "fly.toml", command), command, said.get("env"))
 
 
 def _railway(repository: Repository) -> Iterator[Start]:
@@ -130,22 +130,22 @@ def _railway(repository: Repository) -> Iterator[Start]:
         ("railway.toml", _toml(repository, "railway.toml")),
     ):
         if command := (said.get("deploy") or {}).get("startCommand"):
-            yield _start(repository, _at(repository, name, command), command)
+            yield _start(repository, _place_of(repository, name, command), command)
     if command := (_toml(repository, "nixpacks.toml").get("start") or {}).get("cmd"):
-        yield _start(repository, _at(repository, "nixpacks.toml", command), command)
+        yield _start(repository, _place_of(repository, "nixpacks.toml", command), command)
 
 
 def _app_engine(repository: Repository) -> Iterator[Start]:
     for name in ("app.yaml", "app.yml"):
         said = _yaml(repository, name)
         if isinstance(command := said.get("entrypoint"), str):
-            yield _start(repository, _at(repository, name, command), command, said.get("env_variables"))
+            yield _start(repository, _place_of(repository, name, command), command, said.get("env_variables"))
 
 
 def _app_platform(repository: Repository) -> Iterator[Start]:
     for service in _yaml(repository, ".do/app.yaml").get("services") or []:
         if command := service.get("run_command"):
-            yield _start(repository, _at(repository, ".do/app.yaml", command), command, service.get("envs"),
+            yield _start(repository, _place_of(repository, ".do/app.yaml", command), command, service.get("envs"),
                          folder=str(service.get("source_dir", "")).strip("/"),
                          replicas=service.get("instance_count"))  # fmt: skip
 
@@ -167,7 +167,7 @@ def _beanstalk(repository: Repository) -> Iterator[Start]:
             ]
             place = str(path.relative_to(repository.folder))
             given = options.get("aws:elasticbeanstalk:application:environment")
-            yield _start(repository, _at(repository, place, "WSGIPath"), words, given)
+            yield _start(repository, _place_of(repository, place, "WSGIPath"), words, given)
 
 
 def _kubernetes(repository: Repository) -> Iterator[Start]:
@@ -189,10 +189,16 @@ def _containers(repository: Repository, name: str, spec: Mapping[str, Any]) -> I
     for container in pods.get("containers") or []:
         command = [*(container.get("command") or []), *(container.get("args") or [])]
         start = _start(
-            repository, _at(repository, name, "command:"), command, container.get("env"), replicas=spec.get("replicas")
+            repository,
+            _place_of(repository, name, "command:"),
+            command,
+            container.get("env"),
+            replicas=spec.get("replicas"),
         )
         if not container.get("command"):
-            start = replace(start, words=[*start.image.entrypoint, *command], place=_at(repository, name, "args:"))
+            start = replace(
+                start, words=[*start.image.entrypoint, *command], place=_place_of(repository, name, "args:")
+            )
         if command and any(each.server for each in follow(start, repository)):
             yield start
 
@@ -207,5 +213,5 @@ def _systemd(repository: Repository) -> Iterator[Start]:
         }
         folder = next((value for key, value in said if key == "WorkingDirectory"), "")
         if command:
-            start = _start(repository, _at(repository, name, "ExecStart"), command, given, folder=folder)
+            start = _start(repository, _place_of(repository, name, "ExecStart"), command, given, folder=folder)
             yield start if folder else replace(start, folder=repository.folder)

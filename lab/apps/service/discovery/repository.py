@@ -126,7 +126,7 @@ class Repository:
             found += [path for name in names if (path := here / name).is_file()]
         return found
 
-    def in_folder(self, folder: str, image: Image | None = None) -> Path:
+    def folder_of(self, folder: str, image: Image | None = None) -> Path:
         """Return the folder of the repository that a folder of the image was copied from.
 
         If no COPY tells, it is the folder with the same name: that of /app/src is src.

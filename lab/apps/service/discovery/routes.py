@@ -124,15 +124,15 @@ class _Routes:
         nodes = [node for node in ast.walk(module.tree) if hasattr(node, "lineno") and id(node) not in left_out]
         for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):  # type: ignore[attr-defined]
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                self._decorated(module, node)
+                self._take_decorators(module, node)
             elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
                 if isinstance(target, ast.Name):
-                    self._assigned(module, f"{module.name}:{target.id}", node.value)
+                    self._take_assignment(module, f"{module.name}:{target.id}", node.value)
             elif isinstance(node, ast.Call):
-                self._called(module, node)
+                self._take_call(module, node)
 
-    def _decorated(self, module: _Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+    def _take_decorators(self, module: _Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         """Take the decorators of a function or a class, such as ``@router.get("/items")``."""
         if isinstance(node, ast.ClassDef):
             owner = f"{module.name}:{node.name}"
@@ -141,14 +141,14 @@ class _Routes:
                     self._own[owner] = self._text(module, inner.value)
                 if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                     for each in inner.decorator_list:
-                        self._plain(module, each, owner)
+                        self._take_plain(module, each, owner)
         for each in node.decorator_list:
             if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                self._of_router(module, each, each.func, node)
+                self._take_router(module, each, each.func, node)
             elif not any(node in other.body for other in module.classes.values()):
-                self._plain(module, each, f"{module.name}:{node.name}")
+                self._take_plain(module, each, f"{module.name}:{node.name}")
 
-    def _of_router(self, module: _Module, call: ast.Call, called: ast.Attribute, node: ast.AST) -> None:
+    def _take_router(self, module: _Module, call: ast.Call, called: ast.Attribute, node: ast.AST) -> None:
         if called.attr not in ("route", "api_route", *_METHODS):
             return
         path = call.args[0] if call.args else _argument(call, "path") or _argument(call, "rule")
@@ -161,10 +161,10 @@ class _Routes:
         for method in methods:
             self._routes.append((self._id(module, called.value), method, text))
 
-    def _plain(self, module: _Module, node: ast.expr, owner: str) -> None:
+    def _take_plain(self, module: _Module, node: ast.expr, owner: str) -> None:
         """Take a decorator without a router, such as Litestar's ``@get("/items")``."""
         name = _name(node.func) if isinstance(node, ast.Call) else ""
-        target = self._imported(module, name, getattr(node, "lineno", 0))
+        target = self._import_of(module, name, getattr(node, "lineno", 0))
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or name not in ("route", *_METHODS):
             return
         if target and target.partition(".")[0] in _FUNCTIONS_FROM:
@@ -175,7 +175,7 @@ class _Routes:
                     (owner, _methods(node)[0] if name == "route" else name, f"/{text.strip('/')}".rstrip("/"))
                 )
 
-    def _assigned(self, module: _Module, owner: str, value: ast.expr) -> None:
+    def _take_assignment(self, module: _Module, owner: str, value: ast.expr) -> None:
         if isinstance(value, ast.Call) and (kind := _name(value.func)) in _OWN:
             path = _argument(value, _OWN[kind])
             if path is not None:
@@ -191,15 +191,15 @@ class _Routes:
         if isinstance(value, ast.Call):
             for name in ("routes", "route_handlers"):
                 if listed := _argument(value, name):
-                    self._list(module, listed, owner, "")
+                    self._take_list(module, listed, owner, "")
         else:
-            self._list(module, value, owner, "")
+            self._take_list(module, value, owner, "")
         if owner.endswith(":urlpatterns") and isinstance(value, ast.Call):
             before = "<language>/" if _name(value.func) == "i18n_patterns" else ""
             for each in value.args:
-                self._list(module, each, owner, before)
+                self._take_list(module, each, owner, before)
 
-    def _called(self, module: _Module, node: ast.Call) -> None:
+    def _take_call(self, module: _Module, node: ast.Call) -> None:
         """Take a call such as ``app.include_router(items.router, prefix="/items")``."""
         name = _name(node.func)
         if not isinstance(node.func, ast.Attribute):
@@ -245,24 +245,24 @@ class _Routes:
         found = self._modules[where].classes.get(name) if where in self._modules else None
         return _methods_of(found) if found else ["get"]
 
-    def _list(self, module: _Module, node: ast.expr, owner: str, before: str) -> None:
+    def _take_list(self, module: _Module, node: ast.expr, owner: str, before: str) -> None:
         """Take a list of routes, of handlers or of URLs, whose paths begin with ``before``."""
         match node:
             case ast.List() | ast.Tuple():
                 for each in node.elts:
-                    self._list(module, each, owner, before)
+                    self._take_list(module, each, owner, before)
             case ast.Starred():
-                self._list(module, node.value, owner, before)
+                self._take_list(module, node.value, owner, before)
             case ast.BinOp():
-                self._list(module, node.left, owner, before)
-                self._list(module, node.right, owner, before)
+                self._take_list(module, node.left, owner, before)
+                self._take_list(module, node.right, owner, before)
             case ast.Name() | ast.Attribute():
                 if (child := self._id(module, node)) != owner:
                     self._within[child].append((owner, before, False))
             case ast.Call():
-                self._item(module, node, owner, before)
+                self._take_item(module, node, owner, before)
 
-    def _item(self, module: _Module, node: ast.Call, owner: str, before: str) -> None:
+    def _take_item(self, module: _Module, node: ast.Call, owner: str, before: str) -> None:
         """Take an item of a list: Starlette's Route or Mount, Django's path or include, Litestar's Router."""
         name = _name(node.func)
         first = node.args[0] if node.args else _argument(node, "path")
@@ -273,48 +273,48 @@ class _Routes:
             inner = _argument(node, "routes")
             app = _argument(node, "app") or next(iter(node.args[1:]), None)
             if inner:
-                self._list(module, inner, owner, before + text.rstrip("/"))
+                self._take_list(module, inner, owner, before + text.rstrip("/"))
             elif isinstance(app, ast.Name | ast.Attribute):
                 self._within[self._id(module, app)].append((owner, before + text.rstrip("/"), False))
         elif name == "Router":
             handlers = _argument(node, "route_handlers") or next(iter(node.args[1:]), None)
             if handlers:
-                self._list(module, handlers, owner, before + text.rstrip("/"))
+                self._take_list(module, handlers, owner, before + text.rstrip("/"))
         elif name in _URLS and (view := _argument(node, "view") or next(iter(node.args[1:]), None)):
-            self._url(module, view, owner, before + (text if name == "path" else _plain_of(text)))
+            self._take_url(module, view, owner, before + (text if name == "path" else _path_of_pattern(text)))
         elif name == "include" and first:
-            self._included(module, first, owner, before)
+            self._take_include(module, first, owner, before)
 
-    def _url(self, module: _Module, view: ast.expr, owner: str, path: str) -> None:
+    def _take_url(self, module: _Module, view: ast.expr, owner: str, path: str) -> None:
         if isinstance(view, ast.Call) and _name(view.func) == "include" and view.args:
-            self._included(module, view.args[0], owner, path)
+            self._take_include(module, view.args[0], owner, path)
         elif not ast.unparse(view).endswith((".site.urls", ".urls")):
             self._routes.append((owner, "get", path))
         elif not ast.unparse(view).endswith(".site.urls"):
             self._within[self._id(module, view)].append((owner, path, False))
 
-    def _included(self, module: _Module, target: ast.expr, owner: str, path: str) -> None:
+    def _take_include(self, module: _Module, target: ast.expr, owner: str, path: str) -> None:
         """Take what Django's ``include`` names: a module, a list, or a tuple of either with a namespace."""
         if isinstance(target, ast.Tuple) and target.elts:
             target = target.elts[0]
         if isinstance(target, ast.Constant):
-            self._within[f"{self._known(str(target.value))}:urlpatterns"].append((owner, path, False))
+            self._within[f"{self._module_name(str(target.value))}:urlpatterns"].append((owner, path, False))
         elif isinstance(target, ast.Name | ast.Attribute) and self._known_module(module, target):
             self._within[f"{self._known_module(module, target)}:urlpatterns"].append((owner, path, False))
         else:
-            self._list(module, target, owner, path)
+            self._take_list(module, target, owner, path)
 
     def _known_module(self, module: _Module, node: ast.expr) -> str:
         """Return the module that a name stands for; empty: it stands for something else."""
-        target = self._imported(module, ast.unparse(node), node.lineno)
-        return self._known(target) if target and self._known(target) in self._modules else ""
+        target = self._import_of(module, ast.unparse(node), node.lineno)
+        return self._module_name(target) if target and self._module_name(target) in self._modules else ""
 
-    def _known(self, name: str) -> str:
+    def _module_name(self, name: str) -> str:
         """Return the name of a module as the sources have it, which may lie in a further folder."""
         ends = (each for each in self._modules if each.endswith(f".{name}") or name.endswith(f".{each}"))
         return name if name in self._modules else next(ends, name)
 
-    def _imported(self, module: _Module, name: str, line: int) -> str | None:
+    def _import_of(self, module: _Module, name: str, line: int) -> str | None:
         head, dot, rest = name.partition(".")
         found = module.imports.get(head)
         before = [target for at, target in found or [] if at <= line] or [target for _, target in found or []]
@@ -325,12 +325,12 @@ class _Routes:
         if isinstance(node, ast.Call):
             node = node.func
         name = ast.unparse(node)
-        target = self._imported(module, name, node.lineno)
+        target = self._import_of(module, name, node.lineno)
         if target is None or depth == _DEEPEST:
             return f"{module.name}:{name.partition('.')[0]}"
         parts = target.split(".")
         for end in range(len(parts), 0, -1):
-            known = self._known(".".join(parts[:end]))
+            known = self._module_name(".".join(parts[:end]))
             if known in self._modules and parts[end:]:
                 other = self._modules[known]
                 if parts[end] in other.imports and parts[end] not in other.assigned and other is not module:
@@ -371,7 +371,7 @@ def _expression(text: str) -> ast.expr:
     return found
 
 
-def _plain_of(pattern: str) -> str:
+def _path_of_pattern(pattern: str) -> str:
     """Return the path that a regular expression of Django stands for; if it has groups, the expression in ``<>``."""
     plain = pattern.removeprefix("^").removesuffix("$").replace("\\.", ".").replace("\\-", "-").removesuffix("/?")
     return f"<{pattern}>" if set(plain) & set("()[]{}*+?|\\^$") else plain

@@ -64,17 +64,17 @@ def _note_all(
             if is_true is not None:
                 _note_all(node.body if is_true.value else node.orelse, found, environment, cores)
             else:
-                found |= dict.fromkeys(_assigned([*node.body, *node.orelse]))
+                found |= dict.fromkeys(_names_in([*node.body, *node.orelse]))
         elif isinstance(node, ast.Try):
             _note_all(node.body, found, environment, cores)
-            if any(found.get(name) is None for name in _assigned(node.body)):
+            if any(found.get(name) is None for name in _names_in(node.body)):
                 for handler in node.handlers[:1]:
                     _note_all(handler.body, found, environment, cores)
         elif isinstance(node, ast.AugAssign | ast.For | ast.While | ast.With):
-            found |= dict.fromkeys(_assigned([node]))
+            found |= dict.fromkeys(_names_in([node]))
 
 
-def _assigned(nodes: Iterable[ast.stmt]) -> list[str]:
+def _names_in(nodes: Iterable[ast.stmt]) -> list[str]:
     """Return the names that statements assign."""
     return [each.id for node in nodes for each in ast.walk(node)
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]  # fmt: skip

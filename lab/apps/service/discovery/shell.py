@@ -182,11 +182,11 @@ class Shell:
             case "command":
                 return {"true": True, "false": False}.get(_text(node))
             case "list" | "binary_expression" | "unary_expression":
-                return self._compared(node, inner)
+                return self._comparison(node, inner)
             case _:
                 return None
 
-    def _compared(self, node: Node, inner: Sequence[Node]) -> bool | None:
+    def _comparison(self, node: Node, inner: Sequence[Node]) -> bool | None:
         signs = [_text(part) for part in node.children if not part.is_named or part.type == "test_operator"]
         sign = signs[0] if signs else ""
         if sign in ("&&", "||", "-a", "-o"):
@@ -234,11 +234,11 @@ class Shell:
             while words and (said := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", words[0], re.DOTALL)):
                 environment[said[1]] = said[2]
                 words = words[1:]
-        begun = self._begun(words, environment, node.start_point[0] + 1)
+        begun = self._starts_of(words, environment, node.start_point[0] + 1)
         self._has_ended = self._has_ended or (is_last and bool(words)) or words[:1] == ["exit"]
         return begun
 
-    def _begun(self, words: list[str], environment: dict[str, str], line: int) -> list[Started]:
+    def _starts_of(self, words: list[str], environment: dict[str, str], line: int) -> list[Started]:
         """Return what a command starts: itself, or the commands of its function or of the script that it includes."""
         match words:
             case ["set", "--", *arguments]:
@@ -250,7 +250,7 @@ class Shell:
             case ["source" | ".", name, *_] if text := self._read(name):
                 return [*self.run(text)]
             case [name, *arguments] if name in self._functions and self._calls < MOST_CALLS:
-                return self._called(name, arguments)
+                return self._call(name, arguments)
             case ["exit" | "return" | "break" | "continue" | ":" | "true" | "false", *_]:
                 return []
             case [_, *_]:
@@ -258,7 +258,7 @@ class Shell:
                 return [Started(words, self.environment | environment, self._folder, line, exported | environment)]
         return []
 
-    def _called(self, name: str, arguments: list[str]) -> list[Started]:
+    def _call(self, name: str, arguments: list[str]) -> list[Started]:
         before, self._arguments = self._arguments, arguments
         self._calls += 1
         begun = self._statement(self._functions[name])
@@ -297,7 +297,7 @@ class Shell:
             case "arithmetic_expansion":
                 return self._computed(text[3:-2]) or text
             case "command_substitution":
-                return self._printed(text)
+                return self._output(text)
             case _:
                 return re.sub(r'\\([$"\\`])', r"\1", text)
 
@@ -331,7 +331,7 @@ class Shell:
         words = self.words(f"x {text}")
         return " ".join(words[1:])
 
-    def _printed(self, text: str) -> str:
+    def _output(self, text: str) -> str:
         """Return what a command that counts cores prints; else the command."""
         if _CORES.fullmatch(text):
             return str(self._cores)

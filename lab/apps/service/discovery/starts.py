@@ -24,7 +24,7 @@ def starts_of(repository: Repository) -> list[Start]:
     if not any(start.server for group in groups for start in group):
         groups.append(machine_starts(repository))
     known = sorted((start for group in groups for start in group if start.server), key=_is_for_development)
-    repository.problems += _not_understood(groups)
+    repository.problems += _unknown_commands(groups)
     return known
 
 
@@ -40,7 +40,7 @@ def _is_for_development(start: Start) -> bool:
     return start.is_for_development
 
 
-def _not_understood(groups: Sequence[Sequence[Start]]) -> Iterator[str]:
+def _unknown_commands(groups: Sequence[Sequence[Start]]) -> Iterator[str]:
     """Yield what was not understood in files that count more than the first file that was."""
     is_known = any(start.server for group in groups for start in group)
     for group in groups:
@@ -48,10 +48,10 @@ def _not_understood(groups: Sequence[Sequence[Start]]) -> Iterator[str]:
             return
         for start in group:
             if start.words:
-                yield f"{start.place}: command not understood: {_in_short(shlex.join(start.words))}"
+                yield f"{start.place}: command not understood: {_shorten(shlex.join(start.words))}"
             elif not is_known:
                 yield f"{start.place}: states no command, so that of its base image counts, which the lab cannot read"
 
 
-def _in_short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
