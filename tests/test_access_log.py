@@ -430,7 +430,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines[1000:])))
     said = lab.call("requests", str(packed), "-")
     assert said.returncode == 0
-    assert [line.split(":")[0] for line in said.stderr.splitlines()] == ["access.log.1.gz", "-"]
+    assert [line.split(":")[0] for line in said.stderr.splitlines()] == ["access.log.1.gz", "standard input"]
     assert said.stdout.startswith("# From access.log.1.gz, standard input: 2,520 requests in 119 s.\n")
 
     mine = tmp_path / "mine.yaml"

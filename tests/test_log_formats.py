@@ -335,6 +335,14 @@ REFUSED = {
         ["--format", "%t %D %r"],
         "access.log:1: this line, and every other, differs from Apache's LogFormat",
     ),
+    "a missing part": (
+        ["--format", '$remote_addr [$time_local] "$request"'],
+        "the line differs at < [>, after <$remote_addr>",
+    ),
+    "a further part": (
+        ["--format", '[$time_local] "$request" $status'],
+        """the line differs at <" >, after <[$time_local] "$request>""",
+    ),
     "no file": (["--format-from", "none.conf"], "none.conf cannot be read"),
     "both": (["--format", "%t %D %r", "--json-keys", "time=t"], "exclude each other"),
     "an unknown part": (["--json-keys", "when=ts"], "--json-keys when=ts is no part of a request"),

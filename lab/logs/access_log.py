@@ -138,11 +138,12 @@ def read_logs(
 def _read(
     path: Path, log: AccessLog, methods: Collection[str], unit: str, formats: Formats, need_durations: bool
 ) -> None:
+    file = "standard input" if str(path) == "-" else path.name
     with _opened(path) as texts:
-        sample = _sample(texts, unit, path.name, formats)
-        log.sources[path.name] = sample.source
+        sample = _sample(texts, unit, file, formats)
+        log.sources[file] = sample.source
         if need_durations and sample.source.format and not sample.source.says:
-            raise _without_durations(path.name, sample.source)
+            raise _without_durations(file, sample.source)
         for line in chain(sample.lines(), sample.further(requests_in(texts, sample.source))):
             if isinstance(line, str):
                 log.unreadable += bool(line.strip())
@@ -220,17 +221,25 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
     if formats.is_own:
         names = " and ".join([known.name for known in formats.lines] + [known.name for known in formats.keys])
         return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
-                        hint=f"The line begins with {text.strip()[:60]!r}. Without --format, the lab looks for the "
-                        "format itself.")  # fmt: skip
+                        hint="\n".join([*_differences(formats, text), "Without --format, --format-from and "
+                                        "--json-keys, the lab looks for the format itself."]))  # fmt: skip
     if any(TIMELESS.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
-        return WrongUse(problem, hint="docker logs --timestamps adds the times. For durations, take the log of the "
-                        f"balancer, or run gunicorn --access-logformat with %(t)s and rt=%(L)s.\n{ADD}")  # fmt: skip
+        return WrongUse(problem, hint="docker logs --timestamps adds the times, as does %(asctime)s in uvicorn's "
+                        "--log-config. For durations, take the log of the balancer, or run gunicorn "
+                        f"--access-logformat with %(t)s and rt=%(L)s.\n{ADD}")  # fmt: skip
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
     return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
                     "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, logfmt, "
                     f"and: {names}.")  # fmt: skip
+
+
+def _differences(formats: Formats, text: str) -> Iterator[str]:
+    """Yield where a line differs from each format that the user named, in the words of the format."""
+    for known in formats.lines:
+        fits, rest = known.fits_up_to(text)
+        yield f"{known.name}: the line differs at <{rest}>" + (f", after <{fits}>" if fits else "")
 
 
 def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedRequest]:

@@ -205,11 +205,13 @@ def compile_format(text: str, dialect: Dialect | None = None, name: str = "") ->
     for needed, way in (("time", dialect.time), ("method", dialect.request), ("target", dialect.request)):
         if needed not in taken:
             raise WrongUse(f"{said} has no {needed} of the requests: {text}", hint=f"Add {way} to it.")
-    line = "".join(_pattern(tokens, place, taken, dialect) for place in range(len(tokens)))
+    patterns = [_pattern(tokens, place, taken, dialect) for place in range(len(tokens))]
+    line = "".join(patterns)
     duration = tokens[taken["duration"]].variable if "duration" in taken else ""
     return Format(
         said, text, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"), duration, dialect.clock,
         at_start="(?P<start>" in line, add=f"{said}: {_with_duration(text.rstrip(), dialect)}",
+        parts=tuple((token.variable or token.written, part) for token, part in zip(tokens, patterns, strict=True)),
     )  # fmt: skip
 
 

@@ -51,6 +51,16 @@ class Format:
     clock: Clock | None
     at_start: bool = False
     add: str = ADD
+    parts: tuple[tuple[str, str], ...] = ()
+    """The parts of a format that a configuration declares, each with its pattern."""
+
+    def fits_up_to(self, text: str) -> tuple[str, str]:
+        """Return the parts that a line begins with, and the part from which on it has another format."""
+        fits = 0
+        while fits < len(self.parts) and re.search("".join(pattern for _, pattern in self.parts[: fits + 1]), text):
+            fits += 1
+        rest = next((part for part, _ in self.parts[fits:] if part), "the end of the line")
+        return "".join(part for part, _ in self.parts[:fits]), rest
 
 
 FORMATS = (
