@@ -220,6 +220,18 @@ def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: 
     assert says in describe_log(log, "access.log", cores=2)
 
 
+@pytest.mark.parametrize("name", ["access.json", "access.json.gz"])
+def test_a_list_of_json_objects_is_read_like_their_lines(tmp_path: Path, name: str) -> None:
+    """``gcloud logging read --format=json`` writes such a file."""
+    text = json.dumps([json.loads(line) for line in written(KNOWN["Google Cloud"][0])], indent=2).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+    log = read_logs([path], ["GET"])
+
+    assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
+
+
 WITHOUT = {
     "Flask": '203.0.113.9 - - [24/Nov/2026 10:00:{n:02}] "GET /a HTTP/1.1" 200 -',
     "Flask in colours": '203.0.113.9 - - [24/Nov/2026 10:00:{n:02}] "\x1b[37mGET /a HTTP/1.1\x1b[0m" 200 -',

@@ -5,6 +5,8 @@ fixed parts of paths, counts and durations are taken from it; whole targets only
 """
 
 import gzip
+import io
+import json
 import re
 import sys
 import zlib
@@ -35,6 +37,7 @@ DURATIONS = 50
 SAMPLE = 10_000
 """From so many lines of a log, the lab finds out where the durations are."""
 
+_LIST_OF_OBJECTS = re.compile(r"\s*\[\s*(?:\{|$)")
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
 _NAME_OF_A_THING = re.compile(r"\d+|[0-9a-fA-F]{8,}|[0-9a-fA-F-]{32,}|.*[@%].*|(?=.*\d).{16,}|.{40,}")
 
@@ -260,13 +263,25 @@ def _opened(path: Path) -> Iterator[IO[str]]:
             yield sys.stdin
         elif path.suffix == ".gz":
             with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
-                yield lines
+                yield _objects(lines)
         else:
             with path.open(encoding="utf-8", errors="replace") as lines:
-                yield lines
+                yield _objects(lines)
     except (OSError, EOFError, zlib.error) as error:
         raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
                        hint="lab requests /var/log/nginx/access.log") from None  # fmt: skip
+
+
+def _objects(texts: IO[str]) -> IO[str]:
+    """Return a line for each object of JSON if a file is a list of them, as gcloud logging read writes it."""
+    if not texts.seekable():
+        return texts
+    first = texts.readline()
+    if _LIST_OF_OBJECTS.match(first):
+        with suppress(ValueError):
+            return io.StringIO("\n".join(json.dumps(each) for each in json.loads(first + texts.read())))
+    texts.seek(0)
+    return texts
 
 
 def route_of(target: str) -> str:
