@@ -88,17 +88,21 @@ def _height(parts: Sequence[_Part]) -> int:
 
 
 def _lines(part: _Part) -> list[Text]:
-    """Return the lines of a paragraph; the last line ends with an ellipsis if the paragraph is longer."""
-    text = Text(part.text, style=part.style)
+    """Return the lines of a paragraph; the last line ends with an ellipsis if the paragraph is longer.
+
+    The lines of an item of a list are indented below its first word.
+    """
+    indent = "  " if part.text.startswith("- ") else ""
+    text = Text(part.text.removeprefix("- "), style=part.style)
     lead = part.text.partition(":")[0]
     for words_, style in _STYLES.items():
         if lead.startswith(words_):
             text.stylize(f"bold {style}", 0, len(lead) + 1)
-    lines = [*text.wrap(Console(width=WIDTH), WIDTH)]
+    lines = [*text.wrap(Console(width=WIDTH), WIDTH - len(indent))]
     for line in lines:
         line.rstrip()
     kept = lines[: part.most]
     if len(kept) < len(lines):
-        kept[-1].truncate(WIDTH - 2)
+        kept[-1].truncate(WIDTH - 2 - len(indent))
         kept[-1].append(" …")
-    return kept
+    return [Text.assemble("- " if indent and not place else indent, line) for place, line in enumerate(kept)]
