@@ -409,6 +409,13 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
                        "exec gunicorn -w 3 shop:app\nEOT\nCMD [\"/start.sh\"]\n"},
         {"callable": "shop:app", "workers": 3},
     ),
+    "requirements that the Dockerfile of the service names": (
+        {"api/docker/Dockerfile": "FROM python\nWORKDIR /app\nCOPY deps /app/deps\n"
+                                  "RUN pip install --no-cache-dir \\\n    -r deps/live.txt\nCOPY src /app\nCMD "
+                                  "gunicorn shop:app\n",
+         "api/deps/live.txt": "flask\ngunicorn==23.0.0\n", "api/src/shop.py": FLASK},
+        {"folder": "api/src", "requirements": "../deps/live.txt", "gunicorn": "23.0.0"},
+    ),
     "a number of ARG that ENV keeps": (
         {"Dockerfile": "ARG PY=3.12\nFROM python:${PY}\nARG COUNT=3\nENV COUNT=${COUNT} \\\n    # a note\n    NAME='a "
                        "b'\n"
@@ -580,6 +587,7 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
           "a.env.example": "A=1\n"},
          "compose.yaml: the env_file a.env is not in the repository; a.env.example may show what is in it"),
+        ({"shop.py": FLASK, "environment.yml": "dependencies: [flask]\n"}, "no file of requirements was found"),
         ({"shop.py": FLASK}, "no command that starts a server was found"),
         ({"compose.yaml": "services: [\n"}, "compose.yaml: this Compose file cannot be read"),
     ],

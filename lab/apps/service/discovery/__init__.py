@@ -65,12 +65,13 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     _note_settings_files(found, repository)
     _from_nginx(found, repository)
     _note_source(found, repository)
-    requirements, lines = _requirements(found, repository)
+    bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
+    dockerfile = starts[0].image.file if starts else None
+    requirements, lines = _requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
     found.note("server", "gunicorn", "")
     server = found.values["server"]
     found.note(server, pinned_release(server, lines), requirements)
-    inside = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
-    if server not in found.values and (locked := locked_release(server, inside)):
+    if server not in found.values and (locked := locked_release(server, bases)):
         found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], found.folder)}")
     if server == "gunicorn" and "worker_class" not in found.values:
         found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
@@ -152,14 +153,14 @@ def _root(path: Path, folder: Path) -> Path:
     return root if root != path.parent else folder
 
 
-def _requirements(found: Discovery, repository: Repository) -> tuple[str, list[str]]:
+def _requirements(
+    found: Discovery, repository: Repository, bases: Sequence[Path], dockerfile: Path
+) -> tuple[str, list[str]]:
     """Return the file that says what the application requires, as seen from its folder, and its lines."""
-    dockerfile = repository.text("Dockerfile")
-    installed = re.findall(
-        r"(?:pip3?|uv pip) install[^\n&|;]*?(?:-r|--requirement)[\s=]+(\S+)", dockerfile.replace("\\\n", " ")
-    )
+    text = repository.text(dockerfile).replace("\\\n", " ")
+    installed = re.findall(r"(?:pip3?|uv pip) install[^\n&|;]*?(?:-r|--requirement)[\s=]+(\S+)", text)
     for name in dict.fromkeys([*installed, *(f"requirements/{each}" for each in installed), *FILES]):
-        for base in dict.fromkeys((found.folder, repository.folder)):
+        for base in bases:
             path = base / name
             if path.is_file() and path.resolve().is_relative_to(repository.folder.resolve()):
                 try:
@@ -169,6 +170,8 @@ def _requirements(found: Discovery, repository: Repository) -> tuple[str, list[s
                     continue
                 if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
                     return os.path.relpath(path, found.folder), lines
+    if repository.files("*.py"):
+        found.problems.append("no file of requirements was found, so make try installs only the server")
     return "", []
 
 
