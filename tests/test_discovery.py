@@ -771,3 +771,26 @@ def test_the_name_of_a_guessed_class_begins_with_a_letter(tmp_path: Path) -> Non
     written(tmp_path, {"app.py": FLASK.replace("/healthz", "/404")})
 
     assert list(yaml.safe_load(describe_folder(tmp_path))["requests"]) == ["page-404"]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"render.yaml": "services: [3]\n"}, "render.yaml: the lab does not know this form"),
+        ({"compose.yaml": "services:\n  web: {command: uvicorn a:b, deploy: 3}\n"},
+         "compose.yaml: the lab does not know the form of the service web"),
+        ({"supervisord.conf": "[program:web]\ncommand=\n"}, "no command"),
+        ({"uv.lock": "[[package]]\nversion = '1'\n", "pyproject.toml": "[project]\ndependencies = ['flask']\n"}, "no "
+                                                                                                                 "command"),
+        ({"Procfile": "web: python -c 'import a\n"}, "Procfile:1: command not understood"),
+        ({"Dockerfile": "FROM python\nENV NO=1 []=2\nCMD python -c 'a\\\n b'\n"}, "Dockerfile:3: command not "
+                                                                                  "understood"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_said_and_the_description_stays_yaml(
+    tmp_path: Path, files: dict[str, str], says: str
+) -> None:
+    text = describe_folder(written(tmp_path, files))
+
+    assert says in text
+    UserService.model_validate(yaml.safe_load(text))

@@ -110,7 +110,7 @@ def _locked(lines: Iterable[str], folder: Path) -> Iterator[str]:
 
 def _of_lock(folder: Path) -> Iterator[tuple[str, str]]:
     for name in ("uv.lock", "poetry.lock", "pdm.lock"):
-        with suppress(OSError, tomllib.TOMLDecodeError):
+        with suppress(OSError, tomllib.TOMLDecodeError, KeyError, AttributeError, TypeError):
             for package in tomllib.loads((folder / name).read_text(encoding="utf-8")).get("package", []):
                 if "version" in package:
                     yield _plain(package["name"]), package["version"]

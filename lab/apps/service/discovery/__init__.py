@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import yaml
+
 from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
 from lab.apps.service.discovery.repository import Repository, Start
@@ -212,7 +214,8 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
     def line(name: str, otherwise: object, key: str = "") -> str:
         value, place = found.values.get(name, otherwise), found.places.get(name, "guessed")
         is_finding = not place.startswith("guessed") and not place.endswith(" default")
-        return f"  {key or name}: {json_text(value)}  # {f'from {place}' if is_finding else place}"
+        comment = " ".join(f"from {place}".split() if is_finding else place.split())
+        return f"  {key or name}: {json_text(value)}  # {comment}"
 
     def known(*names: str) -> list[str]:
         return [line(name, None) for name in names if name in found.values]
@@ -220,7 +223,8 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
     server = found.values["server"]
     worker = found.values.get("worker_class", "gthread") if server == "gunicorn" else server
     has_threads = worker in ("gthread", "sync", "uwsgi") or found.values.get("interface") == "wsgi"
-    given = {name.partition(" ")[2]: value for name, value in found.values.items() if name.startswith("environment ")}
+    given = [f"    {_key(name.partition(' ')[2])}: {json_text(value)}" for name, value in found.values.items()
+             if name.startswith("environment ")]  # fmt: skip
     settings = f"settings of {server}"
     return "\n".join([
         "# A service, as the lab tries it: make try SERVICE=<this file>. docs/your-service.md explains each line.",
@@ -230,7 +234,7 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
         line("callable", "app:app"),
         *([f"  requirements: {requirements}"] if requirements else []),
         *known("env_file"),
-        *(["  environment:", *(f"    {name}: {json_text(value)}" for name, value in given.items())] if given else []),
+        *(["  environment:", *given] if given else []),
         "served:",
         line(server, OTHERWISE[server]),
         *([line("worker_class", "gthread")] if server == "gunicorn" else []),
@@ -250,6 +254,11 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
         *([] if any(not line.startswith("  #") for line in requests) else [SOMETHING]),
         "",
     ])  # fmt: skip
+
+
+def _key(name: str) -> str:
+    """Return a name as a key of YAML, in which NO is no name but a truth value."""
+    return name if yaml.safe_load(name) == name else json_text(name)
 
 
 def _from_nginx(found: Discovery, repository: Repository) -> None:

@@ -261,7 +261,11 @@ def compose_starts(repository: Repository) -> list[Start]:
         services = {name: {**base.get(name, {}), **each} for name, each in said[path].items()}
         for name, each in services.items():
             if each.get("build") or each.get("command") or each.get("entrypoint"):
-                found += _service(repository, path, name, services)
+                try:
+                    found += _service(repository, path, name, services)
+                except (AttributeError, TypeError):  # what the file says has another form
+                    place = path.relative_to(repository.folder)
+                    repository.problems.append(f"{place}: the lab does not know the form of the service {name}")
     return found
 
 
@@ -379,7 +383,7 @@ def _listed(command: object, shell: Shell) -> list[str]:
 
 def _variables(said: object) -> dict[str, str]:
     if isinstance(said, list):
-        return {name: value for name, _, value in (str(each).partition("=") for each in said)}
+        return {name: value for name, equals, value in (str(each).partition("=") for each in said) if equals}
     if isinstance(said, dict):
         return {str(name): str(value) for name, value in said.items() if value is not None}
     return {}

@@ -142,7 +142,7 @@ def supervisor_starts(start: Start, repository: Repository) -> Iterator[Start]:
             repository.problems.append(f"{place}: this file of supervisord cannot be read")
             continue
         for section in parser.sections():
-            if section.startswith(("program:", "fcgi-program:")) and parser.has_option(section, "command"):
+            if section.startswith(("program:", "fcgi-program:")) and parser[section].get("command"):
                 yield from _program(start, dict(parser[section], section=section), str(place), repository)
 
 

@@ -22,8 +22,16 @@ _SERVES = ("web", "app", "api", "server")
 
 def platform_starts(repository: Repository) -> list[Start]:
     """Return what the files of platforms start, each with its place."""
-    readers = (_procfile, _heroku, _render, _fly, _railway, _app_engine, _app_platform, _beanstalk, _kubernetes)
-    return [each for reader in readers for start in reader(repository) for each in follow(start, repository)]
+    readers = {"Procfile or app.json": _procfile, "heroku.yml": _heroku, "render.yaml": _render, "fly.toml": _fly,
+               "railway.json, railway.toml or nixpacks.toml": _railway, "app.yaml": _app_engine,
+               ".do/app.yaml": _app_platform, ".ebextensions": _beanstalk, "Kubernetes": _kubernetes}  # fmt: skip
+    found: list[Start] = []
+    for name, reader in readers.items():
+        try:
+            found += [each for start in reader(repository) for each in follow(start, repository)]
+        except (AttributeError, TypeError):  # what the file says has another form
+            repository.problems.append(f"{name}: the lab does not know this form")
+    return found
 
 
 def machine_starts(repository: Repository) -> list[Start]:

@@ -136,7 +136,8 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
     reader = _READERS[server]
     reader(found, arguments, start, repository)
     for name, value in start.given.items():
-        found.note(f"environment {name}", value, start.place)
+        if re.fullmatch(r"[A-Za-z_]\w*", name):
+            found.note(f"environment {name}", value, start.place)
     if start.env_files:
         found.note("env_file", str(start.env_files[0]), start.compose)
     if start.replicas and start.replicas > 1:
@@ -385,7 +386,9 @@ def _hypercorn(found: Discovery, arguments: Sequence[str], start: Start, reposit
     if path and path.suffix == ".toml":
         with suppress(tomllib.TOMLDecodeError):
             workers = tomllib.loads(repository.text(path)).get("workers")
-            found.note_count("workers", workers and str(workers), os.path.relpath(path, repository.folder), "workers")
+            found.note_count(
+                "workers", str(workers) if workers else None, os.path.relpath(path, repository.folder), "workers"
+            )
     found.note("workers", 1, "hypercorn's default")
     _note_left_out(found, options, start.place, ("--config", "--worker-class"))
     app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
@@ -479,4 +482,4 @@ def json_text(value: object) -> str:
 
 def lines_of(problems: Iterable[str]) -> Iterator[str]:
     """Yield each problem once, as a comment."""
-    yield from (f"# {problem}" for problem in dict.fromkeys(problems))
+    yield from (f"# {' '.join(problem.split())}" for problem in dict.fromkeys(problems))
