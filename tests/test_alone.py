@@ -205,6 +205,7 @@ def test_a_server_that_does_not_start_is_told_by_its_cause() -> None:
 
     assert error.message == "Your application does not start as it is served today: KeyError: 'SHOP_KEY'"
     assert "\n  bye\n" in error.hint
+    assert checking.not_healthy("bye", "", checking.BEFORE).message == "The command of application.before fails: bye"
     assert checking.not_healthy("booting\nbye", "").message.endswith("today: bye")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.engine.causes import cause, unreached, way_to_host
+from lab.engine.causes import cause, unreached, way_to_host, way_to_write
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process
@@ -85,3 +85,8 @@ def test_the_way_to_a_host_names_the_key_of_the_file(said: str, named: tuple[str
 
 def test_who_reached_every_host_needs_no_way() -> None:
     assert way_to_host("ready\n") == ""
+
+
+def test_who_wrote_to_a_folder_that_is_read_only_is_told_where_to_write() -> None:
+    assert "/tmp" in way_to_write("OSError: [Errno 30] Read-only file system: '/opt/application/instance'")
+    assert way_to_write("ready\n") == ""

@@ -75,3 +75,11 @@ def way_to_host(said: str) -> str:
     example = host if "." in host else "api.example.com"
     return (f"{what} In the lab, it reaches only the hosts of application.hosts, such as hosts: [{example}], and the "
             "services of beside.")  # fmt: skip
+
+
+def way_to_write(said: str) -> str:
+    """Return where an application may write that tried to write elsewhere; empty if it did not."""
+    if "Read-only file system" not in said:
+        return ""
+    return ("In the lab, the files of an application are read-only: it may write only below /tmp. If an environment "
+            "variable says where the application writes, set the variable in application.environment.")  # fmt: skip

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping
 
 from analysis.records.classes import OwnRequestClass
-from lab.engine.causes import cause, failure, way_to_host
+from lab.engine.causes import cause, failure, way_to_host, way_to_write
 from lab.errors import LabError
+from lab.servers.workload import BESIDE
 from lab.trial.alone import Answer
 
 LINES = 12
 """How many lines of a log are shown."""
 MOST_BODY = 300
+BEFORE = f"{BESIDE}before"
+"""The service that runs application.before."""
 _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
 Masked = Callable[[bytes], bytes]
 
@@ -31,6 +34,7 @@ def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, 
         _body(answer, masked),
         f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
         way_to_host(said),
+        way_to_write(said),
         f"Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
         "hosts, beside)." + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
@@ -45,12 +49,14 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     reason = (failure(said) if probed else cause(said)) or f"the health check says {probed.splitlines()[0]}"
     parts = [
         way_to_host(said),
+        way_to_write(said),
         f"Its last lines:\n{_last(said)}" if said else "It wrote nothing to its log.",
         f"Its health check said:\n{_last(probed)}" if probed else "",
         "The health check asks for the path application.ready, if the file has it." if probed and not beside else "",
     ]
-    what = beside or "Your application"
-    return LabError(f"{what} does not start as it is served today: {reason}", hint="\n".join(filter(None, parts)))
+    what = "The command of application.before" if beside == BEFORE else beside or "Your application"
+    fails = "fails" if beside == BEFORE else "does not start as it is served today"
+    return LabError(f"{what} {fails}: {reason}", hint="\n".join(filter(None, parts)))
 
 
 def answered(name: str, described: OwnRequestClass, answer: Answer) -> str:
