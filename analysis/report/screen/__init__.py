@@ -104,5 +104,6 @@ def _lines(part: _Part) -> list[Text]:
     kept = lines[: part.most]
     if len(kept) < len(lines):
         kept[-1].truncate(WIDTH - 2 - len(indent))
+        kept[-1].rstrip()
         kept[-1].append(" …")
     return [Text.assemble("- " if indent and not place else indent, line) for place, line in enumerate(kept)]
