@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.engine.causes import cause, unreached, way_to_host, way_to_write
+from lab.engine.causes import cause, unreached, way_to_host, way_to_library, way_to_write
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process
@@ -90,3 +90,10 @@ def test_who_reached_every_host_needs_no_way() -> None:
 def test_who_wrote_to_a_folder_that_is_read_only_is_told_where_to_write() -> None:
     assert "/tmp" in way_to_write("OSError: [Errno 30] Read-only file system: '/opt/application/instance'")
     assert way_to_write("ready\n") == ""
+
+
+def test_who_lacks_a_library_of_the_system_is_told_to_bring_an_image() -> None:
+    for said in ("couldn't import psycopg 'python' implementation: libpq library not found",
+                 "ImportError: libmagic.so.1: cannot open shared object file: No such file"):  # fmt: skip
+        assert "application.image" in way_to_library(said)
+    assert way_to_library("ready\n") == ""

@@ -14,6 +14,11 @@ _UNREACHED = re.compile(
     r"all connection attempts failed",
     re.IGNORECASE,
 )
+_LIBRARY = re.compile(
+    r"cannot open shared object file|library not found|pg_config executable not found|Error loading psycopg|"
+    r"cannot load library|no library called",
+    re.IGNORECASE,
+)
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 NO_ADDRESS = "the lab found no address of the host"
 """What the lab's check of an application writes before the name of a host that has no address in the lab."""
@@ -83,3 +88,11 @@ def way_to_write(said: str) -> str:
         return ""
     return ("In the lab, the files of an application are read-only: it may write only below /tmp. If an environment "
             "variable says where the application writes, set the variable in application.environment.")  # fmt: skip
+
+
+def way_to_library(said: str) -> str:
+    """Return how an application gets a library of the system that it did not find; empty if it found all."""
+    if not _LIBRARY.search(said):
+        return ""
+    return ("The application needs a library of the system, which the lab's image lacks. Require a package that brings "
+            "the library, such as psycopg[binary], or give your own image in application.image.")  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from analysis.records.classes import OwnRequestClass
-from lab.engine.causes import cause, failure, way_to_host, way_to_write
+from lab.engine.causes import cause, failure, way_to_host, way_to_library, way_to_write
 from lab.errors import LabError
 from lab.servers.workload import BESIDE
 from lab.trial.alone import Answer
@@ -35,6 +35,7 @@ def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, 
         f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
         way_to_host(said),
         way_to_write(said),
+        way_to_library(said),
         f"Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
         "hosts, beside)." + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
@@ -50,6 +51,7 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     parts = [
         way_to_host(said),
         way_to_write(said),
+        way_to_library(said),
         f"Its last lines:\n{_last(said)}" if said else "It wrote nothing to its log.",
         f"Its health check said:\n{_last(probed)}" if probed else "",
         "The health check asks for the path application.ready, if the file has it." if probed and not beside else "",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from python_on_whales import DockerClient
 
 from lab.apps.service.layer import Layer, ServicesBeside
-from lab.engine.causes import NO_ADDRESS, cause, way_to_host
+from lab.engine.causes import NO_ADDRESS, cause, way_to_host, way_to_library, way_to_write
 from lab.engine.commands import Say, output, run_command
 from lab.engine.containers import label_options
 from lab.engine.engine import ca_bundle
@@ -55,7 +55,7 @@ def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> 
         _run_once(options, name, words, "loading your application", problem, say)
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
-        hint = "\n".join(filter(None, [way_to_host(said), said]))
+        hint = "\n".join(filter(None, [way_to_host(said), way_to_write(said), way_to_library(said), said]))
         raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
 
