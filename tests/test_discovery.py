@@ -513,6 +513,12 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"src/shop/__init__.py": "", "src/shop/web/__init__.py": "", "src/shop/web/app.py": FASTAPI},
         {"folder": "src", "callable": "shop.web.app:app"},
     ),
+    # hypercorn.readthedocs.io, configuration
+    "hypercorn's settings as Python": (
+        {"Dockerfile": 'FROM python\nCMD ["hypercorn", "-c", "python:conf.hyper", "shop:app"]\n',
+         "conf/hyper.py": "import os\nworkers = 3 if 'N' not in os.environ else int(os.environ['N'])\n"},
+        {"callable": "shop:app", "workers": 3},
+    ),
     # docs.litestar.dev/2/usage/cli.html
     "litestar run": (
         {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n'

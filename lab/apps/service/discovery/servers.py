@@ -382,17 +382,30 @@ def _hypercorn(found: Discovery, arguments: Sequence[str], start: Start, reposit
         found.note("worker_class", "gthread", "guessed: gunicorn stands in for hypercorn")
     found.note("server", "hypercorn", start.place)
     found.note_count("workers", options.get("--workers"), start.place, "--workers")
-    path = _file(repository, start.folder, options.get("--config", "").removeprefix("file:"))
-    if path and path.suffix == ".toml":
-        with suppress(tomllib.TOMLDecodeError):
-            workers = tomllib.loads(repository.text(path)).get("workers")
-            found.note_count(
-                "workers", str(workers) if workers else None, os.path.relpath(path, repository.folder), "workers"
-            )
+    if config := options.get("--config", ""):
+        _note_hypercorn(found, config, start, repository)
     found.note("workers", 1, "hypercorn's default")
     _note_left_out(found, options, start.place, ("--config", "--worker-class"))
     app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
     found.note_callable(app, start.place, otherwise="app")
+
+
+def _note_hypercorn(found: Discovery, config: str, start: Start, repository: Repository) -> None:
+    """Note the workers of hypercorn's settings, which are TOML or Python."""
+    if config.startswith("python:"):
+        config = f"{config.removeprefix('python:').replace('.', '/')}.py"
+    path = _file(repository, start.folder, config.removeprefix("file:"))
+    if path is None:
+        found.problems.append(f"{start.place}: the settings file {config} is not in the repository")
+        return
+    workers: object = None
+    if path.suffix == ".py":
+        setting = settings_of(repository.text(path), start.environment, repository.cores).get("workers")
+        workers = setting.value if setting else None
+    else:
+        with suppress(tomllib.TOMLDecodeError):
+            workers = tomllib.loads(repository.text(path)).get("workers")
+    found.note_count("workers", str(workers) if workers else None, os.path.relpath(path, repository.folder), "workers")
 
 
 def _daphne(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:  # noqa: ARG001

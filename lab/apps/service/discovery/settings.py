@@ -25,6 +25,7 @@ _FROM_VARIABLES = re.compile(r"os\.environ\.items\(\)(?:.|\n){0,200}GUNICORN_")
 """A loop that takes each variable such as GUNICORN_WORKERS as a setting."""
 _CORES = ("multiprocessing.cpu_count()", "cpu_count()", "os.cpu_count()", "len(os.sched_getaffinity(0))",
           "os.process_cpu_count()", "mp.cpu_count()", "m.cpu_count()")  # fmt: skip
+_ENVIRONMENTS = ("os.environ", "environ", "env")
 _VARIABLES = ("os.environ.get", "os.getenv", "environ.get", "getenv", "env.get", "env")
 
 
@@ -92,7 +93,8 @@ def setting_of(
         if text in _CORES:
             of_cores = True
             return cores
-        if isinstance(node, ast.Name) or (isinstance(node, ast.Call) and text in known):
+        is_name = isinstance(node, ast.Name) and text not in _ENVIRONMENTS
+        if is_name or (isinstance(node, ast.Call) and text in known):
             if (found := known.get(text)) is None:
                 raise ValueError(text)
             of_cores = of_cores or found.of_cores
@@ -119,8 +121,10 @@ def setting_of(
                 return str(value(node.value))
             case ast.Tuple() | ast.List():
                 return [value(part) for part in node.elts]
-            case ast.Subscript() if ast.unparse(node.value) in ("os.environ", "environ"):
+            case ast.Subscript() if ast.unparse(node.value) in _ENVIRONMENTS:
                 return environment[ast.literal_eval(node.slice)]
+            case ast.Name() | ast.Attribute() if text in _ENVIRONMENTS:
+                return dict(environment)
             case ast.Call() if ast.unparse(node.func) in _VARIABLES and node.args:
                 name = ast.literal_eval(node.args[0])
                 otherwise = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "default")]
