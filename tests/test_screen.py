@@ -128,7 +128,7 @@ gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
 gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
 5 of 5 claims hold.
 Report: results/x/report.html · all tables: make report TABLES=1
-Next: lab init FOLDER and make try measure your own service\
+Next: on a quiet machine: make experiment NAME=ten-at-once\
 """)
 
 
@@ -143,7 +143,7 @@ Answer, in a single trial: FastAPI with def answers all ten requests in the time
 of one: 1234 ms.
 Answer, in a single trial: Flask on a sync worker serves ten requests one after
 the other, so the last takes ten times as long as the first: 1234 times.
-Suspect: 5 of 5 trials; reason 1: the machine was busy  (and 7 more reasons in …
+Suspect: 5 of 5 trials; reason 1: the machine was busy  (+ 7 reasons).
 
                                burst
                             response
@@ -156,7 +156,7 @@ gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
 gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
 One trial decides no claim; 3 of 5 hold so far (to decide: TRIALS=7, 7 min).
 Report: results/x/report.html · all tables: make report TABLES=1
-Next: make experiment NAME=ten-at-once TRIALS=7\
+Next: on a quiet machine: make experiment NAME=ten-at-once\
 """)
 
 

@@ -68,7 +68,7 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
         for place, pair in enumerate(words.answers(run, summary)):
             yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
         yield from map(_Part, words.cure_sentences(run, summary))
-    yield _Part(words.sureness(run, summary), most=1)
+    yield _Part(words.sureness(run, summary, WIDTH), most=1)
 
 
 def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section]) -> Iterator[_Part]:

@@ -69,8 +69,11 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
             line.rstrip()
             lines.append(line)
     notes = [f"… and {plural(len(variants) - len(kept), 'more variant')}"] if len(kept) < len(variants) else []
-    notes += ["* pooled: of the requests of all trials together"] if starred else []
-    return [*lines, *([Text("   ".join(notes), style="dim")] if notes else [])]
+    notes += ["* pooled over all trials"] if starred else []
+    if lead and strips and notes:
+        mark = ", ◆ published" if any(column.head == "publ." for column in columns) else ""
+        notes.append(f"bar: {plain_name(lead.stat)}{mark}")
+    return [*lines, *([Text(" · ".join(notes), style="dim")] if notes else [])]
 
 
 def _variants(run: Run, summary: Summary, groups: Sequence[Group]) -> list[str]:

@@ -82,13 +82,13 @@ def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
     return percent(value).replace(".0%", "%") if row.unit == "share" else number(whole_number(row.unit, value))
 
 
-def sureness(run: Run, summary: Summary) -> str:
+def sureness(run: Run, summary: Summary, width: int) -> str:
     """Return how many trials are valid and, of a run in doubt, the first reason and how many more there are."""
     trials = summary.trials
     trusted = Counter(trial.verdict for trial in trials)
     each = f", {run.trials} of each variant" if run.trials > 1 else ""
     if summary.validity.verdict == "valid":
-        brackets = " In brackets: 95 % intervals." if run.trials >= ENOUGH else ""
+        brackets = " In brackets: 95 % intervals." if run.trials >= ENOUGH and run.claims else ""
         return (
             f"Valid: all {plural(len(trials), 'trial')}{each}.{brackets}"
             if len(trials) > 1
@@ -96,8 +96,9 @@ def sureness(run: Run, summary: Summary) -> str:
         )
     doubtful = len(trials) - trusted["valid"]
     first, *more = _reasons(summary) or ["the reasons are in the report"]
-    further = f" (and {plural(len(more), 'more reason')} in the report)" if more else ""
-    return f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; {first}{further}."
+    lead = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
+    further = f" (+ {plural(len(more), 'reason')})" if more else ""
+    return f"{lead}{_shortened(first, width - len(lead + further) - 1)}{further}."
 
 
 def _reasons(summary: Summary) -> list[str]:
@@ -119,7 +120,8 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
         yield f"{few} no claim; {for_it} of {len(pairs)} hold so far (to decide: {more_trials(summary)})."
         return
     holding = sum(row.verdict == "reproduced" for _, row in pairs)
-    yield f"{holding} of {plural(len(pairs), 'claim')} hold{'s' if holding == 1 == len(pairs) else ''}."
+    doubt = ", but the verdict of some rests on suspect trials" if any(row.suspect for _, row in pairs) else ""
+    yield f"{holding} of {plural(len(pairs), 'claim')} hold{'s' if holding == 1 == len(pairs) else ''}{doubt}."
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
         bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
@@ -152,16 +154,21 @@ def next_lines(run: Run, summary: Summary, report: str, width: int) -> Iterator[
     tables = "make report TABLES=1"
     lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}", f"Report: {report}")
     yield next((line for line in lines if len(line) <= width), lines[-1])
-    yield f"Next: {next((step for step in _next_steps(run, summary) if len(step) + 6 <= width), tables)}"
+    steps = [f"Next: {step}" for step in _next_steps(run, summary)]
+    if not run.claims and not steps and len(lines[1]) > width:
+        steps = [f"All tables: {tables}"]
+    yield from [step for step in steps if len(step) <= width][:1]
 
 
 def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
     """Yield what somebody may type next, the most useful command first."""
     name = run.experiment
+    if run.claims and any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
+        yield f"on a quiet machine: make experiment NAME={name}"
     if run.claims and run.trials < ENOUGH and not any(row.decided for row in summary.claims):
         yield f"make experiment NAME={name} {more_trials(summary).partition(',')[0]}"
     pair, cure = next(iter(answers(run, summary)), None), next(iter(cures(run, summary)), None)
     if pair and cure and pair[0].value.variant != cure[0].value.variant:
         yield f"lab watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
     if run.claims:
-        yield "lab init FOLDER and make try measure your own service"
+        yield "for your own service: lab init FOLDER, then make try"
