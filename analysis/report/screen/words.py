@@ -121,7 +121,7 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
         return
     holding = sum(row.verdict == "reproduced" for _, row in pairs)
     doubt = ", but the verdict of some rests on suspect trials" if any(row.suspect for _, row in pairs) else ""
-    yield f"{holding} of {plural(len(pairs), 'claim')} hold{'s' if holding == 1 == len(pairs) else ''}{doubt}."
+    yield f"{holding} of {plural(len(pairs), 'claim')} {'holds' if len(pairs) == 1 else 'hold'}{doubt}."
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
         bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
