@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from analysis.records.folder import read_trial, trial_folder
+from lab.apps.service.diagnosis.model import read_diagnosis
 from lab.engine.engine import ca_bundle
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -81,10 +82,11 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert "expected_status: 500" in stopped.stderr
     assert "s3cr" not in stopped.stderr
     assert done.returncode == 0, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
-    assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
     assert max(map(len, done.stdout.splitlines())) <= 80
     run = (lab.results / "my-service-tried" / "latest").resolve()
+    diagnosis = read_diagnosis(run)
+    said = " ".join(diagnosis.sentences) if diagnosis else ""
+    assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
     on_granian = duckdb.read_parquet(f"{trial_folder(run, 'granian-2x2', 'own', 1)}/requests.parquet")
     workers = "SELECT count(DISTINCT worker), count(DISTINCT thread) > 2, count(*) > 50 FROM requests"
     assert rows_of(on_granian, workers) == [(2, True, True)]
