@@ -115,6 +115,7 @@ time?
 Answer: FastAPI with def answers all ten requests in the time of one: 1234 ms.
 Answer: Flask on a sync worker serves ten requests one after the other, so the
 last takes ten times as long as the first: 1234 times.
+Helps: this experiment names no cure.
 Valid: all 5 trials, 5 of each variant. In brackets: 95 % intervals.
 
                                burst
@@ -143,6 +144,7 @@ Answer, in a single trial: FastAPI with def answers all ten requests in the time
 of one: 1234 ms.
 Answer, in a single trial: Flask on a sync worker serves ten requests one after
 the other, so the last takes ten times as long as the first: 1234 times.
+Helps: this experiment names no cure.
 Suspect: 5 of 5 trials; reason 1: the machine was busy  (+ 7 reasons).
 
                                burst

@@ -68,6 +68,8 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
         for place, pair in enumerate(words.answers(run, summary)):
             yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
         yield from map(_Part, words.cure_sentences(run, summary))
+        if run.claims and not words.cures(run, summary):
+            yield _Part("Helps: this experiment names no cure.", most=1, gives_way=9)
     yield _Part(words.sureness(run, summary, WIDTH), most=1)
 
 

@@ -73,7 +73,9 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
     of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
     suffix = " times" if claim.relative_to else unit_suffix(of_unit)
     low, _, high = interval.partition(" to ")
-    return f"{stat}{_figure(claim, row, row.measured)}{suffix}" + (f" ({interval})" if low != high and interval else "")
+    shown = f" ({interval})" if low != high and interval else ""
+    doubt = ", from suspect trials" if row.suspect else ""
+    return f"{stat}{_figure(claim, row, row.measured)}{suffix}{shown}{doubt}"
 
 
 def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
@@ -98,7 +100,8 @@ def sureness(run: Run, summary: Summary, width: int) -> str:
     first, *more = _reasons(summary) or ["the reasons are in the report"]
     lead = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
     further = f" (+ {plural(len(more), 'reason')})" if more else ""
-    return f"{lead}{_shortened(first, width - len(lead + further) - 1)}{further}."
+    told = f"{lead}{_shortened(first, width - len(lead + further) - 1)}{further}"
+    return told if told.endswith("…") else f"{told}."
 
 
 def _reasons(summary: Summary) -> list[str]:
@@ -163,8 +166,8 @@ def next_lines(run: Run, summary: Summary, report: str, width: int) -> Iterator[
 def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
     """Yield what somebody may type next, the most useful command first."""
     name = run.experiment
-    if run.claims and any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
-        yield f"on a quiet machine: make experiment NAME={name}"
+    if any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
+        yield f"on a quiet machine: {f'make experiment NAME={name}' if run.claims else run.command}"
     if run.claims and run.trials < ENOUGH and not any(row.decided for row in summary.claims):
         yield f"make experiment NAME={name} {more_trials(summary).partition(',')[0]}"
     pair, cure = next(iter(answers(run, summary)), None), next(iter(cures(run, summary)), None)

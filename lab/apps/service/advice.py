@@ -27,4 +27,4 @@ def print_best_way(
         says = [option.kind.label for option in tried if option.name in found.as_good]
         console.print(Text(f"As good: {', '.join(says)}."))
     console.print()
-    console.print(Text(way.variant.deployment()))
+    console.print(Text(way.variant.deployment()), soft_wrap=True)
