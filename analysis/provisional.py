@@ -13,7 +13,7 @@ from analysis.records.claims import Quantity
 from analysis.records.folder import trial_folder
 from analysis.records.run import Run, TrialRecord
 from analysis.report.screen.columns import leading_quantity
-from analysis.report.wording import number, percent, plain_name, unit_suffix, whole_number
+from analysis.report.wording import plain_name, short_figure, unit_suffix
 from analysis.statistics.results import measure_cells
 from analysis.verdict.validity import judge_trial
 
@@ -83,6 +83,4 @@ def values_in_words(run: Run, values: Values, first: Iterable[str] = ()) -> Iter
 
 def _figure(quantity: Quantity, value: float) -> str:
     of_unit = unit(quantity.metric, quantity.stat)
-    if of_unit == "share":
-        return percent(value).replace(".0%", "%") if value else "none"
-    return number(whole_number(of_unit, value))
+    return "none" if of_unit == "share" and not value else short_figure(of_unit, value)

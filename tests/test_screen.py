@@ -182,9 +182,19 @@ def test_a_claim_that_does_not_hold_has_a_line_with_its_value_and_bound() -> Non
 
     text = " ".join(line.plain for line in screen_lines(run, summary, "report.html"))
 
-    assert f"4 of {len(run.claims)} claims hold." in text
+    assert f"4 of {len(run.claims)} claims hold; 1 not reproduced." in text
     assert f"Not so: {row.says[:30]}" in text
     assert "1234 ms, claimed at most 1250" in text
+
+
+@pytest.mark.parametrize(("verdict", "name"), [*product(VERDICTS[1:], NAMES)])
+def test_claims_that_do_not_hold_are_counted_however_full_the_screen_is(verdict: str, name: str) -> None:
+    run = run_of(name, 5)
+    lines = [line.plain for line in screen_lines(run, summary_of(run, verdict, "suspect"), "report.html")]
+
+    count = len(run.claims)
+    noun, verb = ("claim", "holds") if count == 1 else ("claims", "hold")
+    assert [line for line in lines if line.startswith(f"0 of {count} {noun} {verb}; {count} {verdict}")] != []
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,11 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
 
 
+def short_figure(of_unit: str, value: float) -> str:
+    """Return a value without its unit; a share in percent, without a decimal that is 0."""
+    return percent(value).replace(".0%", "%") if of_unit == "share" else number(whole_number(of_unit, value))
+
+
 def plain_name(name: str) -> str:
     """Return the name of a metric or statistic with spaces."""
     return name.replace("_", " ")

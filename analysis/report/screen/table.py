@@ -16,7 +16,7 @@ from analysis.report.screen.columns import Group, Lead, deciding_columns
 from analysis.report.screen.strip import scale_of, strip
 from analysis.report.screen.words import answers, cures
 from analysis.report.section import Section
-from analysis.report.wording import number, percent, plain_name, whole_number
+from analysis.report.wording import number, plain_name, short_figure
 
 _NARROWEST, _NARROWEST_GROUP, _WIDEST_NAME = 6, 11, 24
 _FEWEST_ROWS, _FEWEST_COLUMNS, _STRIP = 3, 3, 10
@@ -109,7 +109,9 @@ def _columns(
             yield _Column(title, name, cells, "bold" if is_lead else "")
             title = ""
             if is_lead and any(row and row.published is not None for row in rows):
-                published = [_figure(row, row.published) if row and row.published is not None else "" for row in rows]
+                published = [
+                    short_figure(row.unit, row.published) if row and row.published is not None else "" for row in rows
+                ]
                 yield _Column("", "publ.", published, "dim")
 
 
@@ -121,13 +123,7 @@ def _cell(row: Row | None) -> str:
     """Return a measured value: a share in percent, and a value of all trials together with a star."""
     if row is None or row.measured is None:
         return number(None)
-    return _figure(row, row.measured) + "*" * row.pooled
-
-
-def _figure(row: Row, value: float) -> str:
-    if unit(row.metric, row.stat) == "share":
-        return percent(value).replace(".0%", "%")
-    return number(whole_number(row.unit, value))
+    return short_figure(row.unit, row.measured) + "*" * row.pooled
 
 
 def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[list[str], list[int]]:

@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from statistics import median_high
 
+from analysis.metrics.metric import percentile
 from analysis.records.claims import Claim
 from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.spread import claim_values, spread, word_list
-from analysis.report.wording import number, percent, unit_suffix, whole_number
+from analysis.report.wording import number, short_figure, unit_suffix
 from analysis.statistics.stopping import ENOUGH, has_interval
 
 _ANSWERS = {
@@ -69,7 +71,7 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
     values = claim_values(claim, run, summary)
     known = has_interval(values, row.low, row.high) and row.low != row.high
     interval = spread(values, row.low, row.high, lambda value: _figure(claim, row, value)) if known else ""
-    stat = f"{row.stat} " if row.stat.startswith("p") and row.stat[1:2].isdigit() else ""
+    stat = f"{row.stat} " if percentile(row.stat) is not None else ""
     of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
     suffix = " times" if claim.relative_to else unit_suffix(of_unit)
     low, _, high = interval.partition(" to ")
@@ -79,15 +81,12 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
 
 
 def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
-    if claim.relative_to:
-        return number(value)
-    return percent(value).replace(".0%", "%") if row.unit == "share" else number(whole_number(row.unit, value))
+    return number(value) if claim.relative_to else short_figure(row.unit, value)
 
 
 def sureness(run: Run, summary: Summary, width: int) -> str:
     """Return how many trials are valid and, of a run in doubt, the first reason and how many more there are."""
     trials = summary.trials
-    trusted = Counter(trial.verdict for trial in trials)
     each = f", {run.trials} of each variant" if run.trials > 1 else ""
     if summary.validity.verdict == "valid":
         brackets = " In brackets: 95 % intervals." if run.trials >= ENOUGH and run.claims else ""
@@ -96,7 +95,7 @@ def sureness(run: Run, summary: Summary, width: int) -> str:
             if len(trials) > 1
             else "Valid: the only trial."
         )
-    doubtful = len(trials) - trusted["valid"]
+    doubtful = sum(trial.verdict != "valid" for trial in trials)
     first, *more = _reasons(summary) or ["the reasons are in the report"]
     lead = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
     further = f" (+ {plural(len(more), 'reason')})" if more else ""
@@ -112,7 +111,10 @@ def _reasons(summary: Summary) -> list[str]:
 
 
 def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: int, most: int = 2) -> Iterator[str]:
-    """Yield how many claims hold, and each claim that does not hold, but for those that are ``shown`` already."""
+    """Yield how many claims have each verdict, and a line for each claim that does not hold, at most ``most``.
+
+    The claims in ``shown`` have a sentence already.
+    """
     pairs = [*zip(run.claims, summary.claims, strict=True)]
     if not pairs:
         return
@@ -123,15 +125,15 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
         yield f"{few} no claim; {for_it} of {len(pairs)} hold so far (to decide: {more_trials(summary)})."
         return
     holding = sum(row.verdict == "reproduced" for _, row in pairs)
-    doubt = ", but the verdict of some rests on suspect trials" if any(row.suspect for _, row in pairs) else ""
-    yield f"{holding} of {plural(len(pairs), 'claim')} {'holds' if len(pairs) == 1 else 'hold'}{doubt}."
+    doubt = ", some verdicts rest on suspect trials" if any(row.suspect for _, row in pairs) else ""
+    verdicts = Counter(row.verdict for _, row in pairs if row.verdict != "reproduced")
+    rest = "".join(f"; {count} {verdict}" for verdict, count in verdicts.most_common())
+    yield f"{holding} of {plural(len(pairs), 'claim')} {'holds' if len(pairs) == 1 else 'hold'}{rest}{doubt}."
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
         bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
         lead, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
         yield f"{lead} {_shortened(row.says, width - len(lead + value + bound) - 4)}: {value}{bound}."
-    if len(others) > most:
-        yield f"… and {plural(len(others) - most, 'more claim')}: make report TABLE=claims"
 
 
 def _bound(claim: Claim, row: ClaimRow) -> str:
@@ -146,9 +148,9 @@ def _shortened(text: str, most: int) -> str:
 
 
 def more_trials(summary: Summary) -> str:
-    """Return the option that decides most claims, and how long it takes."""
+    """Return the option that decides at least half of the claims, and how long it takes."""
     needed = [row.trials_needed for row in summary.claims if row.trials_needed]
-    trials = Counter(needed).most_common(1)[0][0] if needed else ENOUGH
+    trials = median_high(needed) if needed else ENOUGH
     return f"TRIALS={trials}, {max(1, round(trials * summary.round_s / 60))} min"
 
 
