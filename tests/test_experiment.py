@@ -18,7 +18,6 @@ from lab.experiment.file import editor_schema, load_experiment, names, read_expe
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.model import Api, Database, Experiment
 from lab.experiment.variations import computing
-from lab.paths import EXPERIMENTS
 from lab.plan import lay_out
 from lab.plan.timing import expected_s
 from lab.servers import KINDS, Server
@@ -764,14 +763,6 @@ def test_the_schema_describes_the_files() -> None:
 
     assert set(Experiment.model_fields) == set(described["properties"])
     assert not described["additionalProperties"]
-
-
-def test_the_schema_for_editors_is_the_one_in_force() -> None:
-    """If it is not, this test writes it; so a server, a load or a metric needs no step for editors."""
-    path = EXPERIMENTS / "schema.json"
-    if path.read_text(encoding="utf-8") != editor_schema():
-        path.write_text(editor_schema(), encoding="utf-8")
-        pytest.fail("experiments/schema.json was out of date, and has been written again; keep it with your change")
 
 
 def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(

@@ -13,7 +13,6 @@ from lab import limits
 from lab.engine.cluster.machines import default_machine
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names, read_experiment
-from lab.experiment.loads.__main__ import dependent_files
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.loads.script import RATE_MAX_RPS
@@ -110,17 +109,6 @@ SCRIPTS = [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLI
 def test_every_script_has_a_declaration() -> None:
     assert sorted(K6_SCRIPTS) == sorted(path.name for path in K6.glob("*.js"))
     assert sorted(CLIENT_SCRIPTS) == sorted(path.name for path in CLIENTS.glob("*.py"))
-
-
-def test_what_follows_from_the_declarations_is_up_to_date() -> None:
-    """If it is not, this test writes it; so a load needs no file for people who start k6 by hand, and no table."""
-    outdated = [
-        (path, text) for path, text in dependent_files() if not path.exists() or path.read_text("utf-8") != text
-    ]
-    for path, text in outdated:
-        path.write_text(text, encoding="utf-8")
-
-    assert [path.name for path, _ in outdated] == [], "were out of date, and have been written; keep them"
 
 
 @pytest.mark.parametrize(("folder", "name"), SCRIPTS)

@@ -8,14 +8,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, unit
-from analysis.metrics.__main__ import BEGIN, END, METHOD, reference
 from analysis.metrics.metric import TIMES, Metric
 from analysis.pipeline import derive_summary
 from analysis.records.run import Image, LoadRecord, VariantRecord
 from analysis.report.wording import metric_phrase, whole_number
 from lab.experiment.entries import MeasureEntry, PublishedEntry
 from lab.experiment.file import editor_schema
-from lab.paths import ROOT
 from tests.synthetic import Request, make_run, visit
 
 
@@ -48,13 +46,6 @@ def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
 
     assert measure["metric"]["enum"] == list(METRICS)
     assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}
-
-
-def test_the_table_in_the_docs_is_what_the_families_declare() -> None:
-    """Mend with: python -m analysis.metrics."""
-    found = re.findall(f"{BEGIN}(.*?){END}", (ROOT / METHOD).read_text(encoding="utf-8"), re.DOTALL)
-
-    assert found == [reference()]
 
 
 def test_an_unknown_metric_is_told_the_known_ones_nearest_first() -> None:

@@ -1,19 +1,26 @@
-"""Write the parts of docs/ that follow from the code. ``python -m tools.reference`` renews them.
+"""Renew what follows from the code: ``python -m tools.reference``. A test does the same, and fails if it was stale.
 
-A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. A test fails when a part is stale.
+These files follow from the code: parts of docs/, which stand between ``<!-- generated: NAME -->`` and ``<!-- end -->``;
+the .env file of each load script, for people who start the script by hand; the schema of experiment files, for editors.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from analysis.metrics import METRICS
 from lab import cli
 from lab.cli.help import GROUPS
+from lab.experiment.file import editor_schema
+from lab.experiment.loads.clients import CLIENT_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.loads.script import LoadScript
 from lab.logs.format_strings import DIALECTS
 from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Format
-from lab.paths import ROOT
+from lab.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 
 DOCS = ROOT / "docs"
 
@@ -58,6 +65,25 @@ def log_strings() -> Iterator[str]:
         yield f"| {dialect.name} | {', '.join(f'`{name}`' for name in dialect.durations)} | {dialect.clock} |"
 
 
+def metrics() -> Iterator[str]:
+    """Yield the table of all metrics, with a row for each statistic or group of statistics."""
+    yield "| metric | statistics | unit | of which requests | how it is counted |\n| --- | --- | --- | --- | --- |"
+    for metric in METRICS.values():
+        of, name = "all" if metric.of_all else "each class", f"`{metric.name}` "
+        for how, stats in metric.explained():
+            units = [metric.units[stat] for stat in stats]
+            named = "times" if metric.is_of_times else ", ".join(f"`{stat}`" for stat in stats)
+            yield f"| {name}| {named} | {units[0] if len({*units}) == 1 else ', '.join(units)} | {of} | {how} |"
+            name = ""
+
+
+def scripts(folder: Path, what: str, declared: Mapping[str, LoadScript]) -> Iterator[str]:
+    """Yield the table of the scripts in a folder; ``what`` is the head of its second column."""
+    yield f"| script in `{folder.name}/` | {what} |\n| --- | --- |"
+    for name, script in declared.items():
+        yield f"| `{name}` | {script.sends} |"
+
+
 def _name(parameter: Any) -> str:  # noqa: ANN401
     if parameter.param_type_name == "argument":
         return f"`{parameter.name}`"
@@ -75,18 +101,37 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("commands.md", commands),
     "log formats": ("advice.md", log_formats),
     "log strings": ("advice.md", log_strings),
+    "metrics": ("method.md", metrics),
+    "k6": ("extending.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
+    "clients": ("extending.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
 }
 """The generated parts by name: the document of docs/, and the function that yields its lines."""
+_END = "\n<!-- end -->"
 
 
-def renewed(name: str) -> tuple[str, str]:
-    """Return the text of a part's document as it is, and as it should be."""
-    path, lines = PARTS[name]
-    text = (DOCS / path).read_text(encoding="utf-8")
-    part = f"<!-- generated: {name} -->\n" + "\n".join(lines()) + "\n\n<!-- end -->"
-    return text, re.sub(rf"<!-- generated: {name} -->.*?<!-- end -->", lambda _: part, text, flags=re.DOTALL)
+def generated() -> Iterator[tuple[Path, str]]:
+    """Yield each file that follows from the code, and the text that it should have."""
+    documents: dict[Path, str] = {}
+    for name, (document, lines) in PARTS.items():
+        text = documents.get(DOCS / document) or (DOCS / document).read_text(encoding="utf-8")
+        before, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
+        documents[DOCS / document] = before + begin + "\n".join(lines()) + "\n" + "".join(rest.partition(_END)[1:])
+    yield from documents.items()
+    for folder, declared in ((K6, K6_SCRIPTS), (CLIENTS, CLIENT_SCRIPTS)):
+        for name, script in declared.items():
+            yield (folder / name).with_suffix(".env"), script.env_file(folder / name)
+    yield EXPERIMENTS / "schema.json", editor_schema()
+
+
+def renew() -> list[str]:
+    """Write the files that are stale, and return their paths in the checkout."""
+    stale = []
+    for path, text in generated():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            stale.append(str(path.relative_to(ROOT)))
+    return stale
 
 
 if __name__ == "__main__":
-    for each in PARTS:
-        (DOCS / PARTS[each][0]).write_text(renewed(each)[1], encoding="utf-8")
+    print("\n".join(renew()) or "Nothing was stale.")

@@ -186,13 +186,6 @@ def list_experiments(
         )
 
 
-def schema() -> None:
-    """Print the JSON schema of experiment files, e.g. lab schema > experiments/schema.json."""
-    from lab.experiment.file import editor_schema  # noqa: PLC0415
-
-    sys.stdout.write(editor_schema())
-
-
 def doctor() -> None:
     """Say what the lab needs and whether this machine has it, without changing anything, e.g. lab doctor."""
     from lab.engine.doctor import checks  # noqa: PLC0415
@@ -260,7 +253,7 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
 
 for function in (
     run, watch, reproduce, plan, init, lesson, predict, advise, requests, what_if, validate, manifests, report, power,
-    compare, verify, export, schema, doctor, setup, bundle, down,
+    compare, verify, export, doctor, setup, bundle, down,
 ):  # fmt: skip
     add_command(app, function)
 add_command(app, try_, "try")

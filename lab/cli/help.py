@@ -29,7 +29,7 @@ GROUPS = {
     "Machine": {
         "setup, doctor": "make this machine ready; say what it has and lacks",
         "down, bundle": "clean up after killed runs; pack the lab for offline use",
-        "machines, schema": "several machines; the schema of experiment files",
+        "machines": "measure on several machines",
     },
 }
 """What ``lab --help`` says of each command; commands that belong together share a line."""
