@@ -1,4 +1,6 @@
-"""From a run's raw points to its report: rows, observed, judged, measured, verdicts, shown (see docs/method.md).
+"""From a run's raw points to its report: rows, observed, judged, measured, verdicts, shown.
+
+docs/explain/method.md says what each step counts.
 
 Each stage passes finished values to the next. You can delete everything that ``derive`` writes and call ``derive``
 again: it writes the same files.

@@ -1,7 +1,7 @@
 """The memory limits of a trial's containers, and whether the containers fit into this machine.
 
 A variant's ``memory_mib`` sets the limit of a server. The limit of k6 follows from the load's script. The other limits
-are in docker-compose.yml. What a worker and a virtual user need was measured (docs/benchmarks.md).
+are in docker-compose.yml. What a worker and a virtual user need was measured (docs/develop/benchmarks.md).
 """
 
 from dataclasses import dataclass

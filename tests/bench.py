@@ -1,7 +1,7 @@
 """Measures what the lab itself costs, and whether it disturbs its measurements: ``make bench``.
 
-docs/benchmarks.md has the results. Machines differ and drift. So every figure is a ratio, or stands beside the figure
-to compare it with, and both are measured in turns in the same run. This takes about half an hour on an idle machine.
+docs/develop/benchmarks.md has the results. Machines differ and drift. So every figure is a ratio, or stands beside the
+figure to compare it with, and both are measured in turns in the same run. On an idle machine, this takes half an hour.
 """
 
 import gzip
@@ -716,7 +716,7 @@ def spread(values: list[float], unit: str = "s") -> str:
 
 
 def show(title: str, rows: list[tuple[str, str]]) -> None:
-    """Print one table as Markdown, for docs/benchmarks.md."""
+    """Print one table as Markdown, for docs/develop/benchmarks.md."""
     print(f"\n**{title}**\n\n| | |\n| --- | --- |")
     for name, value in rows:
         print(f"| {name} | {value} |", flush=True)

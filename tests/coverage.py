@@ -1,4 +1,4 @@
-"""Shows how often the lab's intervals hold the true value, for docs/method.md: ``python -m tests.coverage [STUDY]``.
+"""Shows how often the lab's intervals hold the true value, for docs/explain/: ``python -m tests.coverage [STUDY]``.
 
 The simulated requests depend on each other as those of heavy-mix do: now and then a worker is full for some seconds,
 and some of the requests that are sent meanwhile wait until the worker has a free thread. Each start of the servers

@@ -1,9 +1,9 @@
 """Studies how often an experiment's default run decides its claims, and how often it decides falsely.
 
-    python -m tests.study keep RUN docs/heavy-mix-study.json.gz 20 60
-    python -m tests.study table docs/heavy-mix-study.json.gz
+    python -m tests.study keep RUN docs/experiments/heavy-mix-study.json.gz 20 60
+    python -m tests.study table docs/experiments/heavy-mix-study.json.gz
     python -m tests.study default RUN [RUN …]
-    python -m tests.study pooled docs/heavy-mix-study.json.gz 20
+    python -m tests.study pooled docs/experiments/heavy-mix-study.json.gz 20
     python -m tests.study pooled RUN 20
 
 ``keep`` computes from a run of many trials what the first seconds of each trial's load say, and writes it to a small

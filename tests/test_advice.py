@@ -120,7 +120,9 @@ def test_the_configuration_to_paste(kind: object) -> None:
     assert set(CONFIGURATIONS[way.kind.name]) <= set(lines)
 
 
-EXAMPLE = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "advice.md").read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLE = re.search(
+    r"```yaml\n(.*?)```", (ROOT / "docs" / "how-to" / "advise.md").read_text(encoding="utf-8"), re.DOTALL
+)
 
 
 def described(tmp_path: Path, text: str) -> Path:

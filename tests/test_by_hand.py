@@ -1,4 +1,4 @@
-"""The commands of docs/by-hand.md, as somebody types them."""
+"""The commands of docs/how-to/by-hand.md, as somebody types them."""
 
 import os
 import subprocess
@@ -12,12 +12,12 @@ import pytest
 from lab.paths import ROOT
 
 pytestmark = pytest.mark.engine
-BY_HAND = (ROOT / "docs" / "by-hand.md").read_text(encoding="utf-8")
+BY_HAND = (ROOT / "docs" / "how-to" / "by-hand.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def by_hand(tmp_path: Path) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """The environment and the first commands of docs/by-hand.md, and the way back."""
+    """The environment and the first commands of docs/how-to/by-hand.md, and the way back."""
     section = BY_HAND[: BY_HAND.index("## Django")]
     commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
     assert len(commands) == 5

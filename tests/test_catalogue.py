@@ -20,7 +20,7 @@ SLEEPING = ("gil-sharing", "pid-skew")
 
 
 VARIES = {
-    # from 7 to 96 % of them in four runs: docs/fastcgi-mechanisms.md says why
+    # from 7 to 96 % of them in four runs: docs/experiments/fastcgi-mechanisms.md says why
     "Fifty processes that come and go lose most of the impatient visitors",
     # a worker of 23.0.0 may stop for ever; if more than 1 % of the requests then fail, there is no p99
     "With worker_connections equal to threads, light requests wait for seconds in 23.0.0",
@@ -54,7 +54,7 @@ def missed_claims(lab: Lab, name: str, *options: str) -> dict[str, dict[str, Any
     assert lab_objects() == []
     claims = Result(lab.latest(name)).summary["claims"]
     assert claims
-    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
     return {one["says"]: one for one in claims if not is_as_expected(one, page)}
 
 

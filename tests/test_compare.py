@@ -33,7 +33,7 @@ from tests.study import read
 from tests.synthetic import Request, make_run
 
 FEW = [Request(overhead_ms=n) for n in range(1, 21)]
-STUDY = ROOT / "docs" / "heavy-mix-study.json.gz"
+STUDY = ROOT / "docs" / "experiments" / "heavy-mix-study.json.gz"
 
 
 @pytest.fixture(scope="module")

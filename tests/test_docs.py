@@ -22,10 +22,10 @@ from tools.reference import renew
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
-COMMANDS = (DOCS / "commands.md").read_text(encoding="utf-8")
-EXTENDING = (DOCS / "extending.md").read_text(encoding="utf-8")
-METHOD = (DOCS / "method.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+COMMANDS = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+EXTENDING = (DOCS / "develop" / "extending.md").read_text(encoding="utf-8")
+METHOD = (DOCS / "explain" / "method.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 GROUP = get_command(app)
 assert isinstance(GROUP, TyperGroup)
@@ -57,7 +57,7 @@ def test_the_first_screen_of_the_readme_has_the_question_the_command_its_output_
 
     assert len(first.splitlines()) <= 40
     assert "?\n" in first
-    assert "](docs/heavy-mix.svg)" in first
+    assert "](docs/experiments/heavy-mix.svg)" in first
     assert "\n    make experiment NAME=heavy-mix\n" in first
     assert len([line for line in output if line.strip() != "…"]) == 10
     assert len(rows(first)) == 1 + 3
@@ -125,7 +125,7 @@ def test_a_document_gives_lab_only_the_options_that_it_has(document: Path) -> No
 
 @pytest.mark.parametrize("name", names())
 def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -> None:
-    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
     experiment = load_experiment(name)
 
     assert all(f"`{variant}`" in page for variant in experiment.variants)
@@ -135,7 +135,7 @@ def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -
 @pytest.mark.parametrize("name", names())
 def test_every_experiment_s_page_is_a_lesson_in_the_same_form(name: str) -> None:
     """The answers to its question and to its exercise are folded away, and a prediction comes before the result."""
-    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
     parts = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", page, flags=re.MULTILINE))
     folded = re.compile(r"^<details>\n<summary>.+</summary>\n\n(?:.*\n)+?\n</details>$", flags=re.MULTILINE)
 
@@ -151,7 +151,7 @@ def test_every_exercise_changes_a_setting_that_is_in_the_experiment_s_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new value is allowed there, and the variants that the exercise measures exist."""
-    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
     exercise = page[page.index("## Exercise") : page.rindex("<details>")]
     [(setting, old, new)] = re.findall(r"`(\w+): ([\d.]+)`.*?\sto\s`\1: ([\d.]+)`", exercise, flags=re.DOTALL)
     measured = {variant for some in re.findall(r"VARIANTS=(\S+)", exercise) for variant in some.split(",")}
@@ -169,7 +169,7 @@ def test_every_exercise_changes_a_setting_that_is_in_the_experiment_s_file(
 @pytest.mark.parametrize("name", names())
 def test_every_experiment_is_in_the_index_with_a_question_a_short_answer_and_a_verdict(name: str) -> None:
     """Its verdict is new if nobody published figures of it, and of nothing else."""
-    [(_, question, answer, verdict)] = [row for row in rows(INDEX) if row[0] == f"[{name}]({name}.md)"]
+    [(_, question, answer, verdict)] = [row for row in rows(INDEX) if row[0] == f"[{name}](experiments/{name}.md)"]
 
     assert question.endswith("?")
     assert 1 <= len(answer.split()) <= 12
@@ -177,7 +177,7 @@ def test_every_experiment_is_in_the_index_with_a_question_a_short_answer_and_a_v
     assert verdict.startswith("new") or re.search(r"same (order|conclusion)|reproduced|contradicted", verdict)
 
 
-@pytest.mark.parametrize("page", [path.name for path in sorted(DOCS.glob("*.md")) if path.name != "README.md"])
+@pytest.mark.parametrize("page", [str(path.relative_to(DOCS)) for path in sorted(DOCS.glob("*/*.md"))])
 def test_every_page_is_in_the_index(page: str) -> None:
     assert f"]({page})" in INDEX
 
@@ -218,7 +218,7 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
 
 
 def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary() -> None:
-    words = re.findall(r"^\| ([^|]+) \|", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    words = re.findall(r"^\| ([^|]+) \|", (DOCS / "learn" / "glossary.md").read_text(), re.MULTILINE)
     words = [word for word in words if word not in {"word", "---"}]
 
     assert len(words) <= 45
@@ -227,7 +227,7 @@ def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary(
 
 
 def test_every_place_that_the_architecture_names_is_there_and_no_room_is_left_out() -> None:
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    text = (DOCS / "develop" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"(?<![\w./-])((?:lab|analysis|servers|k6|experiments|theory)/[\w./-]*\w)", text))
     rooms = {
         str(path.parent.relative_to(ROOT))
@@ -273,7 +273,7 @@ def test_the_modules_that_need_the_engine_are_those_that_follow_each_other() -> 
 
 @pytest.mark.parametrize(("page", "table"), [("security", "| property |"), ("reliability", "| fault |")])
 def test_every_row_of_a_promise_names_its_test(page: str, table: str) -> None:
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    text = (DOCS / "explain" / f"{page}.md").read_text(encoding="utf-8")
     promises = [row for part in text.split(table)[1:] for row in part.split("\n\n")[0].splitlines()[2:]]
     written = {
         name for path in (ROOT / "tests").glob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
@@ -284,4 +284,4 @@ def test_every_row_of_a_promise_names_its_test(page: str, table: str) -> None:
         named = re.findall(r"`(test_\w+)`", row.split(" | ")[-1])
         assert named, row
         assert set(named) <= written, row
-    assert f"docs/{page}.md" in README
+    assert f"docs/explain/{page}.md" in README

@@ -1,4 +1,4 @@
-"""Parts of the lab, the machine and the lab itself fail in the middle: docs/reliability.md in tests.
+"""Parts of the lab, the machine and the lab itself fail in the middle: docs/explain/reliability.md in tests.
 
 In every case: no wrong number, what was measured is kept, nothing is left running, and the next run works.
 """

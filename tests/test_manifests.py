@@ -225,7 +225,7 @@ def test_a_key_without_a_translation_is_an_error() -> None:
 
 @pytest.mark.parametrize("left_out", [*LEFT_OUT, "net.ipv4.tcp_tw_reuse"])
 def test_what_a_pod_lacks_is_in_the_documents(left_out: str) -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
 
     assert f"| `{left_out}` | " in page
     assert left_out not in LEFT_OUT or f"| `{left_out}` | {LEFT_OUT[left_out]}" in page

@@ -202,7 +202,7 @@ def test_a_mistake_in_the_file_is_named_with_its_place(service: Path, old: str, 
 
     with pytest.raises(WrongUse, match=says) as error:
         read_user_service(service)
-    assert error.value.hint == "docs/your-service.md has an example of such a file."
+    assert error.value.hint == "docs/how-to/your-service.md has an example of such a file."
 
 
 def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_path: Path) -> None:

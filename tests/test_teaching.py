@@ -7,7 +7,7 @@ import pytest
 
 from lab.paths import ROOT
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "learn"
 TEACHING = (DOCS / "teaching.md").read_text(encoding="utf-8")
 SHOWN = dict(re.findall(r"!\[([^\]]+)\]\((teaching-[a-z-]+\.svg)\)", TEACHING))
 SVG = "{http://www.w3.org/2000/svg}"

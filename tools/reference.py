@@ -98,12 +98,12 @@ def _default(parameter: Any) -> str:  # noqa: ANN401
 
 
 PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
-    "commands": ("commands.md", commands),
-    "log formats": ("advice.md", log_formats),
-    "log strings": ("advice.md", log_strings),
-    "metrics": ("method.md", metrics),
-    "k6": ("extending.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
-    "clients": ("extending.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
+    "commands": ("reference/commands.md", commands),
+    "log formats": ("how-to/advise.md", log_formats),
+    "log strings": ("how-to/advise.md", log_strings),
+    "metrics": ("explain/method.md", metrics),
+    "k6": ("develop/extending.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
+    "clients": ("develop/extending.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
 }
 """The generated parts by name: the document of docs/, and the function that yields its lines."""
 _END = "\n<!-- end -->"

@@ -1,8 +1,8 @@
-"""Waiting from ten workers to ten thousand, on paper: the pictures of docs/scale.md.
+"""Waiting from ten workers to ten thousand, on paper: the pictures of docs/explain/scale.md.
 
-    PYTHONPATH=. .venv/bin/python tools/scale.py policies docs/scale-policies.svg
-    PYTHONPATH=. .venv/bin/python tools/scale.py balancers docs/scale-balancers.svg
-    PYTHONPATH=. .venv/bin/python tools/scale.py kept docs/scale-kept.svg
+    PYTHONPATH=. .venv/bin/python tools/scale.py policies docs/explain/scale-policies.svg
+    PYTHONPATH=. .venv/bin/python tools/scale.py balancers docs/explain/scale-balancers.svg
+    PYTHONPATH=. .venv/bin/python tools/scale.py kept docs/explain/scale-kept.svg
 
 Every worker has one thread, service times are exponential, and times are multiples of their mean. The first half of
 each simulation is left out, because the queues fill meanwhile.

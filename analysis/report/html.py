@@ -22,7 +22,7 @@ from analysis.report.tables.visits import errors_tables, visits_tables
 from analysis.report.timeline.load import LoadTimeline, load_timelines
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
-_DOCS = Path(__file__).parents[2] / "docs"
+_EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
 
 
 def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section] = ()) -> None:
@@ -41,7 +41,9 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         summary=summary,
         sections=sections,
         answers=list(key_claims(run, summary)),
-        page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
+        page=f"../../../docs/experiments/{run.experiment}.md"
+        if (_EXPERIMENTS / f"{run.experiment}.md").exists()
+        else None,
         timelines=timelines,
         figures=figures,
         cite=_cite(run),

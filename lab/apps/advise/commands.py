@@ -113,10 +113,10 @@ def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., N
     if service.waits:
         if attempts:
             raise WrongUse(f"{classes.name}: the durations include waits, so there is nothing to try.",
-                           hint="docs/advice.md says which durations to take.")  # fmt: skip
+                           hint="docs/how-to/advise.md says which durations to take.")  # fmt: skip
         if as_json:
             raise WrongUse(f"{classes.name}: the durations include waits, so no way can be ranked.",
-                           hint="docs/advice.md says which durations to take.")  # fmt: skip
+                           hint="docs/how-to/advise.md says which durations to take.")  # fmt: skip
         show.print_bounds(out, service)
         return
     if as_json:

@@ -109,7 +109,9 @@ def _in_a_container(way: ServingOption) -> Variant:
 
 def read_service(path: Path) -> Service:
     """Read and check the description of a service. Raise WrongUse with the place of the first mistake."""
-    return read_yaml(path, Service, Wording(allowed=_duration, hint="docs/advice.md has an example of such a file."))
+    return read_yaml(
+        path, Service, Wording(allowed=_duration, hint="docs/how-to/advise.md has an example of such a file.")
+    )
 
 
 def _duration(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything

@@ -21,7 +21,7 @@ from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.plan.timing import expected_s
 
-REFERENCE = ROOT / "docs" / "reference.json"
+REFERENCE = ROOT / "docs" / "experiments" / "reference.json"
 """What the experiments said on the machine of this lab's authors."""
 
 

@@ -343,5 +343,5 @@ WORDING = Wording(
         HEADER_PATTERN: ("the name of a header", "X-Api-Key"),
         METHOD_PATTERN: ("a method", "POST"),
     },
-    hint="docs/your-service.md has an example of such a file.",
+    hint="docs/how-to/your-service.md has an example of such a file.",
 )

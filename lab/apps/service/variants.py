@@ -41,7 +41,7 @@ from lab.servers.uwsgi import Uwsgi
 from lab.serving.options import ServingOption
 
 FIRST_WITH_LIMIT = 24
-"""Before gunicorn 24, a worker at its limit of connections stopped answering (docs/connection-deadlock.md)."""
+"""Before gunicorn 24, a worker at its limit of connections stopped answering (the experiment connection-deadlock)."""
 WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": FIRST_WITH_REUSE_PORT}
 TRIED = {
     "gthread": ("one-process", "limit", "idle-thread", "least-conn"),

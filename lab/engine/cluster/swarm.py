@@ -1,7 +1,7 @@
 """Join machines to a swarm of Docker, whose networks span the machines, and leave the swarm again.
 
 Swarm does membership, discovery and the network. The lab starts no swarm services: a service cannot have the box of the
-lab's containers (docs/machines.md).
+lab's containers (docs/how-to/machines.md).
 """
 
 import subprocess

@@ -205,8 +205,8 @@ K6_SCRIPTS = {
         },
     ),
     "replay.js": LoadScript(
-        "the requests of an access log to [your own application](your-service.md#the-requests-of-a-log), at the times "
-        "at which they came",
+        "the requests of an access log to [your own application](../how-to/your-service.md#the-requests-of-a-log), at "
+        "the times at which they came",
         {
             "classes": AskedFor(
                 '{"home": {"path": "/", "per_second": 2}, "report": {"path": "/report", "per_second": 1}}'
@@ -227,8 +227,8 @@ K6_SCRIPTS = {
         fits=_work_ends,
     ),
     "user-service.js": LoadScript(
-        "the requests of `make try` to [your own application](your-service.md): classes of paths, with headers, "
-        "bodies, and users or a rate",
+        "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "
+        "headers, bodies, and users or a rate",
         {
             "classes": AskedFor(
                 '{"home": {"path": "/?delay=0.1", "users": 5, "pause_s": 1}, '

@@ -24,7 +24,7 @@ USERS_MAX = 16_000
 RATE_MAX_RPS = 20_000
 """Most requests per second of one k6 container. On two cores, k6 sends 16 to 17 thousand."""
 QUICKEST_S = 0.0005
-"""A response time that no server of the lab undercuts (docs/benchmarks.md, "The floor")."""
+"""A response time that no server of the lab undercuts (docs/develop/benchmarks.md, "The floor")."""
 GRACE_S = 60
 """How long k6 waits for the last answers after a load: longer than any wait that a trial should show."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
