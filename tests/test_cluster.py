@@ -178,6 +178,18 @@ def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tm
     assert k6["volumes"] == [{"type": "volume", "target": "/k6"}, {"type": "volume", "target": "/results"}]
 
 
+def test_a_server_has_what_another_service_wrote_if_both_are_on_its_machine(tmp_path: Path) -> None:
+    """A volume of the engine itself needs no files of the lab."""
+    own, elsewhere, _ = three_machines(tmp_path)
+    whole = resolved()
+    whole["services"]["gunicorn"] |= {"volumes_from": ["nginx"]}
+    whole["services"]["nginx"] |= {"volumes": [{"type": "volume", "target": "/opt/application"}], "environment": {}}
+    assert split_over_machines(whole, own, {"gunicorn": 1, "nginx": 1}, "p")["services"]["gunicorn"]["volumes_from"]
+    there = split_over_machines(whole, elsewhere, {"gunicorn": 1}, "p")["services"]["gunicorn"]
+    assert "volumes_from" not in there
+    assert on_machine(whole, replace(elsewhere, name="bench"))["services"]["nginx"]["environment"] == {}
+
+
 def test_one_engine_elsewhere_has_all_containers_and_the_labs_own_network(tmp_path: Path) -> None:
     """Only files are brought to it."""
     elsewhere = replace(three_machines(tmp_path)[1], name="bench")

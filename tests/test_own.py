@@ -462,6 +462,27 @@ def test_a_way_says_how_to_serve_like_that_and_which_server_its_image_lacks(
     assert variant.record(way).queueing == variant.queueing
 
 
+@pytest.mark.parametrize(
+    ("layer", "volumes", "of_others"),
+    [
+        (Layer(Path(), "abc"), ["/opt/application"], None),
+        (Layer(Path(), "abc", before="python manage.py migrate"), None, ["beside-before"]),
+        (Layer(Path(), "abc", image="shop:7"), None, None),
+    ],
+)
+def test_an_application_in_a_folder_may_write_there_and_finds_what_the_command_before_wrote(
+    layer: Layer, volumes: list[str] | None, of_others: list[str] | None
+) -> None:
+    box: dict[str, object] = dict.fromkeys(("dns", "labels", "logging", "oom_score_adj", "security_opt"), "")
+    composed: dict[str, Any] = {"services": {"uwsgi": {**box, "read_only": True}}, "networks": {"lab": {}}}
+    layer.extend(composed, "uwsgi")
+    server, before = composed["services"]["uwsgi"], composed["services"].get("beside-before")
+    mounts = server.get("volumes")
+    assert (mounts and [mount["target"] for mount in mounts]) == volumes
+    assert server.get("volumes_from") == of_others
+    assert before is None or before["volumes"] == [{"type": "volume", "target": "/opt/application"}]
+
+
 def test_granian_has_a_socket_for_each_worker_from_2_8_on_and_its_own_number_of_threads(service: Path) -> None:
     def today(**served: object) -> Variant:
         of = Served.model_validate({"interface": "wsgi", "workers": 4} | served)

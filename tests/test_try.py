@@ -42,6 +42,10 @@ CHATTER = """
 @app.before_request
 def chatter():
     print("tick" * 3000, flush=True)
+
+
+from pathlib import Path
+Path(__file__).with_name("instance").mkdir(exist_ok=True)
 """
 FINE = ("home", "report", "stream", "buy")
 BUY = r"""  buy:

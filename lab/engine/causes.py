@@ -86,7 +86,7 @@ def way_to_write(said: str) -> str:
     """Return where an application may write that tried to write elsewhere; empty if it did not."""
     if "Read-only file system" not in said:
         return ""
-    return ("In the lab, the files of an application are read-only: it may write only below /tmp. If an environment "
+    return ("In the lab, an application may write only in application.folder and below /tmp. If an environment "
             "variable says where the application writes, set the variable in application.environment.")  # fmt: skip
 
 

@@ -109,6 +109,8 @@ def split_over_machines(
             continue
         needed = {other: condition for other, condition in service["depends_on"].items() if other in counts}
         services[name] = service | {"depends_on": needed, "scale": counts[name]}
+        if not {*service.get("volumes_from", ())} <= {*counts}:  # what a container of another machine wrote stays there
+            del services[name]["volumes_from"]
     networks = {"lab": {"external": True, "name": overlay_name(project)}}
     return on_machine({**whole, "services": services, "networks": networks}, machine)
 
@@ -124,7 +126,7 @@ def on_machine(composed: dict[str, Any], machine: Machine) -> dict[str, Any]:
         changes: dict[str, Any] = {}
         if machine.cpuset and not service.get("cpuset"):
             changes["cpuset"] = machine.cpuset
-        if not machine.shares_files and "volumes" in service:
+        if not machine.shares_files and any(mount["type"] == "bind" for mount in service.get("volumes", ())):
             changes["volumes"] = [{"type": "volume", "target": mount["target"]} for mount in service["volumes"]]
             changes["environment"] = service.get("environment", {}) | {"LAB_FOLDER": RESULTS_THERE}
         services[name] = service | changes

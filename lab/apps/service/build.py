@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from python_on_whales import DockerClient
 
-from lab.apps.service.layer import Layer, ServicesBeside
+from lab.apps.service.layer import FOLDER, Layer, ServicesBeside
 from lab.engine.causes import NO_ADDRESS, cause, way_to_host, way_to_library, way_to_write
 from lab.engine.commands import Say, output, run_command
 from lab.engine.containers import label_options
@@ -48,7 +48,7 @@ def _without_secrets(say: Say, layer: Layer) -> Say:
 def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> None:
     """Load the application in its image. Raise LabError with its last words if this fails."""
     options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
-    options += ["--tmpfs", "/tmp"]  # noqa: S108  # in the container
+    options += ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
     problem = "Your application cannot be loaded."
     words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS]
     try:

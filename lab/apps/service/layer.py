@@ -14,6 +14,8 @@ SECRET_FROM = 6
 """How many characters a secret has at least."""
 TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
+FOLDER = "/opt/application"
+"""Where the application's folder is in its image. The application may write there, in a volume of its trial."""
 WAY_OUT = "way-out"
 """The network of these services."""
 
@@ -102,12 +104,15 @@ class Layer(Workload):
         for place, (host, ports) in enumerate(self.hosts.items()):
             added[f"{TO_OUTSIDE}{host}"] = _to_outside(services[server], place, host, [*ports])
             ready[f"{TO_OUTSIDE}{host}"] = _after("started")
+        if not self.image:
+            services[server] = services[server] | {"volumes": [{"type": "volume", "target": FOLDER}]}
         if self.before:
             added[BEFORE] = services[server] | {
                 "entrypoint": ["python", "/srv/before.py"], "command": [self.before.replace("$", "$$")],
                 "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
+            services[server] = _with_volumes_of(BEFORE, services[server])
         services |= added
         services[server] = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
         if self.load_files:  # outside of the results, because a log has what no record may have
@@ -116,6 +121,11 @@ class Layer(Workload):
 
 def _after(condition: str) -> dict[str, Any]:
     return {"condition": f"service_{condition}", "required": True}
+
+
+def _with_volumes_of(other: str, service: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a service with the volumes of another service in the place of its own, so that it has what that wrote."""
+    return {key: value for key, value in service.items() if key != "volumes"} | {"volumes_from": [other]}
 
 
 def _variable_of(place: int, port: int) -> str:
