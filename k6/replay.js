@@ -4,6 +4,7 @@ import { sleep } from 'k6';
 import { SharedArray } from 'k6/data';
 import exec from 'k6/execution';
 import { ask as send } from './lib/request.js';
+import { headersOfUser, KEEPS_COOKIES } from './lib/sessions.js';
 import { DURATION, number, text } from './lib/settings.js';
 import { inSeconds, openAtTimes } from './lib/shapes.js';
 
@@ -19,6 +20,7 @@ const REQUESTS = new SharedArray('requests', () =>
 );
 
 export const options = {
+  noCookiesReset: KEEPS_COOKIES,
   scenarios: { replay: openAtTimes('ask', REQUESTS.length, USERS_MAX) },
 };
 
@@ -29,5 +31,5 @@ export function ask() {
     throw new Error(`a request was due ${-earlyMs} ms ago, but all ${USERS_MAX} users wait for answers`);
   }
   sleep(Math.max(0, earlyMs / 1000));
-  send(name, method, path, {}, null);
+  send(name, method, path, headersOfUser(), null);
 }

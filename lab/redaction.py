@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ LOCAL = {
     "LAB_SECRETS": "${LAB_SECRETS:-}",
 }
 """The local factors, which tell where a run is made or are secrets, each with the variable of docker-compose.yml."""
+SECRET_FROM = 6
+"""How many characters a secret has at least."""
 LOCAL_ENV = ".local.env"
 """The file of a trial's local factors, which is removed as soon as Compose has created the containers."""
 
@@ -75,6 +77,16 @@ def redact(text: str, words: Words) -> str:
     for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda entry: len(entry[0]), reverse=True):
         text = re.sub(pattern, word, text)
     return text
+
+
+def mask(said: bytes, secrets: Iterable[tuple[str, str]]) -> bytes:
+    """Return what a program said, with the names of secrets in the place of their values.
+
+    ``secrets`` are names and values. Shorter values than SECRET_FROM are no secrets, and may be parts of other words.
+    """
+    for name, value in sorted(secrets, key=lambda secret: -len(secret[1])):
+        said = said.replace(value.encode(), f"${name}".encode()) if len(value) >= SECRET_FROM else said
+    return said
 
 
 def redact_composed(composed: Composed, factors: Mapping[str, str]) -> Composed:

@@ -12,7 +12,7 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import OwnRequestClass
+from analysis.records.classes import Login, OwnRequestClass
 from lab.apps.service.layer import Layer
 from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import default_machine
@@ -22,6 +22,7 @@ from lab.trial import alone, checking
 from lab.trial import containers as containers_module
 from lab.trial.alone import Answer, Front, ask
 from lab.trial.containers import TrialContainers
+from lab.trial.login import Refusal, Session, without_sessions
 
 DOCKER = """\
 #!/bin/sh
@@ -130,6 +131,19 @@ def test_a_request_has_its_secrets_and_no_command_shows_them(engine: Path) -> No
     assert "hush" not in (engine / "commands").read_text()
 
 
+def test_a_single_request_comes_from_a_user_who_has_logged_in(engine: Path) -> None:
+    """Headers of the class come first, and no command shows a session."""
+    answers(engine, *[(200, 0.1)] * 3)
+    of_user = Session(cookies={"a": "hush-hush", "b": "c"}, token="t0ken").headers
+
+    alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1, headers={"authorization": "x"})}, of_user)
+
+    assert 'header = "Cookie: a=hush-hush; b=c"' in config_of(engine)
+    assert 'header = "Authorization: x"' in config_of(engine)
+    assert of_user["Authorization"] == "Bearer t0ken"
+    assert "hush" not in (engine / "commands").read_text()
+
+
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl itself must understand what it is told")
 def test_curl_understands_what_it_is_told(tmp_path: Path) -> None:
     """Nobody listens at the port, so the answer has status 0 and curl's reason."""
@@ -171,6 +185,36 @@ def test_a_class_that_fails_because_of_a_host_names_it() -> None:
     assert "beside" in error.hint
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_class_that_needs_a_login_is_told_how_to_give_one(status: int) -> None:
+    error = checking.not_meant("mine", OwnRequestClass(path="/mine", users=1), answer(status), "", masked)
+
+    assert (checking.WAY_TO_LOG_IN in error.hint) == (status != 404)
+
+
+def test_users_who_cannot_log_in_are_told_with_the_answer_and_without_secrets() -> None:
+    refusal = Refusal(
+        problem="is answered with status 403, a redirect to /?t=hush-hush", said="no  CSRF token: hush-hush"
+    )
+    error = checking.not_logged_in(Login(path="/login", body="user=ada"), refusal, "KeyError: 'user'", masked)
+    page = Refusal(problem="the page with the form is answered with status 404", said="")
+    missing = checking.not_logged_in(Login(path="/login", form={"user": "ada"}), page, "", masked)
+
+    assert error.message == "POST /login, the login, is answered with status 403, a redirect to /?t=$TOKEN."
+    for word in ("no CSRF token: $TOKEN", "KeyError: 'user'", "login.form", "Correct login"):
+        assert word in error.hint
+    assert missing.message == "GET /login, the page with the form is answered with status 404."
+    assert "login.form" not in missing.hint
+
+
+def test_no_text_has_cookies_or_tokens() -> None:
+    """Nor later values of the same cookies, if they stand as in a header."""
+    sessions = [Session(cookies={"sid": "hush-hush"}), Session(cookies={"sid": "s3cret"}, token="t0ken-1")]
+    said = b"user hush-hush s3cret Bearer t0ken-1 {'Cookie': 'sid=another; lang=en'} insid=x"
+
+    assert without_sessions(said, sessions) == b"user $sid $sid Bearer $token {'Cookie': 'sid=$sid; lang=en'} insid=x"
+
+
 def test_a_class_without_an_answer_and_another_status_than_expected_are_told() -> None:
     one = OwnRequestClass(path="/gone", users=1, expected_status=404)
     silent = checking.not_meant("gone", one, answer(0, problem="curl: (28) timed out"), "", masked)
@@ -190,7 +234,7 @@ def test_a_redirect_is_worth_a_word_and_more_if_it_leads_to_a_login(where: str, 
     )
 
     assert f"status 302, a redirect to {where}." in said
-    assert ("needs a login" in said or "need a login" in said) == login
+    assert (checking.WAY_TO_LOG_IN in said) == login
 
 
 def test_what_was_written_before_a_request_does_not_belong_to_it() -> None:

@@ -28,7 +28,7 @@ import yaml
 from rich.console import Console
 
 from analysis.read.rows import UnreadablePoints, opened, write_requests
-from analysis.records.classes import own_classes_as_json, read_own_classes
+from analysis.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.queueing import Queueing
 from analysis.records.run import TODAY, Run, VariantRecord
@@ -48,7 +48,7 @@ from lab.apps.service.discovery import describe_folder
 from lab.apps.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from lab.apps.service.kinds import label_of
 from lab.apps.service.layer import Layer
-from lab.apps.service.replay import read_replay
+from lab.apps.service.replay import Replay, read_replay
 from lab.apps.service.theory import advise_way
 from lab.apps.service.trying import choose_ways, experiment_of, results_name
 from lab.apps.service.variants import (
@@ -193,6 +193,12 @@ def service(tmp_path: Path) -> Path:
         ("threads: 2", "threads: 2, settings: conf.py", r":6: served.settings: there is no file .*shop/conf.py"),
         ("path: /,", 'path: "/?t=${TOKEN}",', r"my-service.yaml:8: requests.home: \$\{TOKEN\} is no variable of "
                                               r"env_file; there are none"),
+        ("requests:", "login: {path: /login, form: {user: ada}, body: user=ada}\nrequests:",
+         r"my-service.yaml:7: login: form sends the fields as the page's form says; leave body and method out"),
+        ("requests:", "login: {path: /login, form: {user: ada, password: '${PASSWORD}'}}\nrequests:",
+         r"my-service.yaml:7: login: \$\{PASSWORD\} is no variable of env_file; there are none"),
+        ("requests:", "login: {path: /login, field: {user: ada}}\nrequests:",
+         r":7: login.field: unknown key; there are "),
         ("path: /,", "path: /, headers: {X Y: 1},", r"headers.X Y.*: 'X Y' must be the name of a header, e.g. X"),
     ],
 )  # fmt: skip
@@ -1557,6 +1563,39 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
     assert unquote(told.headers["X-Own"]) == 'a "b"'
     [load] = experiment_of(service, found, candidates(found, Layer(Path("nowhere"), "abc"))).all_loads.values()
     assert load.environment()["CLASSES"] == said
+
+
+def test_a_login_is_a_setting_of_the_load_and_its_secrets_stay_names(service: Path) -> None:
+    """Each user of the load logs in, but at most a hundred."""
+    (service.parent / "names.env").write_text("PASSWORD=hush-hush\n")
+    login = {"path": "/login", "form": {"user's name": "ada", "password": "${PASSWORD} & 100 %"}}
+    service.write_text(
+        FILE.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"login: {json.dumps(login)}\n"
+    )
+
+    found = read_user_service(service)
+    ways = candidates(found, Layer(Path("nowhere"), "abc"))
+    [load] = experiment_of(service, found, ways).all_loads.values()
+    replay = Replay({"home": OwnRequestClass(path="/", per_second=2)}, [(0.0, "home", "GET", "/")], 300)
+    [replayed] = experiment_of(service, found, ways, replay).all_loads.values()
+
+    said = load.environment()["LOGIN"]
+    assert not set("'\\") & set(said)
+    assert {unquote(name): unquote(value) for name, value in read_login(said).form.items()} == login["form"]
+    assert load.derived_environment("20s")["SESSIONS"] == "27"  # 4 and 3 users, and 10 s of 2 requests a second
+    assert replayed.environment()["LOGIN"] == said
+    assert replayed.derived_environment("20s")["SESSIONS"] == "100"
+
+
+def test_variables_may_contain_those_of_the_env_file(service: Path) -> None:
+    (service.parent / "names.env").write_text("PASSWORD=hush-hush\n")
+    url = "environment: {URL: 'db://${PASSWORD}@db/${OTHER}'}"
+    service.write_text(FILE.replace("environment: {GREETING: hello}", f"{url}\n  env_file: names.env"))
+
+    with lay_out_layer(read_user_service(service)) as layer:
+        given = json.loads((layer.folder / "environment.json").read_text())
+
+    assert given == {"PASSWORD": "hush-hush", "URL": "db://hush-hush@db/${OTHER}"}
 
 
 ASGI_APPLICATION = """\

@@ -425,7 +425,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
     monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": OwnRequestClass(path="/", users=1)})
     monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
 
-    def ask(*_: object) -> Answer:
+    def ask(*_: object, **__: object) -> Answer:
         stack.fail("gunicorn needed more memory than its limit of 64 MiB")
         return Answer(502, 1, "", "", "")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import duckdb
 import pytest
@@ -275,6 +276,73 @@ def test_a_visit_that_the_page_does_not_understand_is_an_error_of_the_script(
     assert bool(errors) == bool(thrown)
     for line in errors:
         assert f"Error: {thrown}" in line
+
+
+LOGIN_FORM = """<form><input name="q"></form><form method="post">
+<input type="hidden" name="csrf" value="abc"><input name="user"><input type="password" name="password"></form>"""
+HELLO = (302, "", {"Set-Cookie": "session=s3ssion; Secure; Domain=shop.example", "Location": "/"})
+SHOWN = (200, LOGIN_FORM, {"Set-Cookie": "csrf=c5rf", "Content-Type": "text/html"})
+AS_FORM = {"form": {"user": "ada", "password": "${PASSWORD}"}}
+LOGINS: list[tuple[Mapping[str, object], Mapping[str, tuple[int, str, dict[str, str]]], dict[str, object], str]] = [
+    (AS_FORM, {"GET": SHOWN, "POST": HELLO}, {"session": "s3ssion", "csrf": "c5rf"},
+     "csrf=abc&password=hush+hush%26&user=ada"),
+    (AS_FORM, {"GET": (405, "", {}), "POST": HELLO}, {"session": "s3ssion"}, "password=hush+hush%26&user=ada"),
+    ({"body": "user=a%2Bb"}, {"POST": HELLO}, {"session": "s3ssion"}, "user=a+b"),
+    (AS_FORM | {"token": "token"}, {"GET": (405, "", {}), "POST": (200, '{"token": "t0ken"}', {})}, {"token": "t0ken"},
+     "password=hush+hush%26&user=ada"),
+    ({"body": "{}", "token": "token"}, {"POST": (200, '{"tokens": 1}', {})},
+     {"problem": "is answered with status 200 and no token"}, "{}"),
+    ({"body": "{}"}, {"POST": (200, "", {})}, {"problem": "is answered with status 200 and no cookie"}, "{}"),
+    ({"body": "{}"}, {"POST": (403, "no ${PASSWORD}", {})}, {"problem": "is answered with status 403"}, "{}"),
+    (AS_FORM, {"GET": SHOWN, "POST": SHOWN}, {"problem": "is answered with status 200 and the same form again"},
+     "csrf=abc&password=hush+hush%26&user=ada"),
+    ({"form": {"name": "ada"}}, {"GET": SHOWN}, {"problem": "the page with the form is answered with status 200 and no "
+                                                            "form that has the field name"}, ""),
+]  # fmt: skip
+"""A login; what the application answers to which method; which cookies, token or problem follow; and what is sent."""
+
+
+def test_users_log_in_as_browsers_do_or_say_why_they_cannot(box_of: BoxOf) -> None:
+    """The hidden fields of the form are sent, also if another form comes first. Cookies for HTTPS count, too."""
+    sent: list[str] = [""] * len(LOGINS)
+
+    class Page(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            number = int(self.path.split("/")[1])
+            status, body, headers = LOGINS[number][1][self.command]
+            if said := self.rfile.read(int(self.headers.get("Content-Length", 0))):
+                sent[number] = "&".join(sorted(said.decode().split("&")))
+            self.send_response(status)
+            for name, value in ({"Content-Length": str(len(body))} | headers).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_GET = do_POST = answer  # noqa: N815  # http.server's own names
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    secrets = quote(json.dumps({"PASSWORD": "hush hush&"}))
+    given = {"SESSIONS": "2", "DURATION": "1s", "GRACE_S": "1", "START_AT_MS": "0", "LAB_SECRETS": secrets}
+    box = box_of("grafana/k6:2.1.0", "host")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = {"LAB_URL": f"http://127.0.0.1:{server.server_port}"}
+        logins = [{"LOGIN": json.dumps({**login, "path": f"/{number}/"})} for number, (login, *_) in enumerate(LOGINS)]
+        command = "k6 run --quiet --address '' /k6/lib/login.js; cat /tmp/sessions.json"
+        done = list(box.each(command, [given | url | login for login in logins]))
+        server.shutdown()
+
+    told = [json.loads(one.stdout) for one in done]
+    assert [len(sessions) for sessions in told] == [2] * 4 + [1] * 5
+    names = ("problem", "token")
+    assert [
+        {name: session[name] for name in names if session.get(name)} | session.get("cookies", {})
+        for session, *_ in told
+    ] == [follows for _, _, follows, _ in LOGINS]
+    assert sent == [said for *_, said in LOGINS]
+    assert told[6][0]["said"] == "no ${PASSWORD}"
 
 
 SERVED = {"worker": 7, "host": "box", "thread": 9, "began": 1795169100.5, "ended": 1795169100.6, "server": "made up"}

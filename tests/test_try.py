@@ -47,6 +47,28 @@ def chatter():
 from pathlib import Path
 Path(__file__).with_name("instance").mkdir(exist_ok=True)
 """
+LOGGED_IN = """
+
+from flask import abort, redirect, session
+
+app.secret_key = "a long secret key"
+FORM = "<form method=post><input type=hidden name=csrf value=c5rf><input name=user><input name=password></form>"
+
+
+@app.before_request
+def known():
+    print("asked with", request.headers.get("Cookie"), flush=True)
+    if request.endpoint != "login" and "user" not in session:
+        abort(401)
+
+
+@app.route("/login", methods=["GET", "POST"])
+def login():
+    if request.method == "GET" or request.form != {"csrf": "c5rf", "user": "ada", "password": os.environ["TOKEN"]}:
+        return FORM
+    session["user"] = "ada"
+    return redirect("/")
+"""
 FINE = ("home", "report", "stream", "buy")
 BUY = r"""  buy:
     path: /buy?token=${TOKEN}
@@ -72,11 +94,12 @@ def written(tmp_path: Path, further: str = "") -> Path:
 
 
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
-    """With its settings and its secrets; much output is told. A class that fails stops the run, unless it should.
+    """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
-    The wrapper knows the worker and the thread of each request on granian, too.
+    Much output is told. The wrapper knows the worker and the thread of each request on granian, too.
     """
-    file = written(tmp_path, CHATTER)
+    file = written(tmp_path, CHATTER + LOGGED_IN)
+    file.write_text(file.read_text() + 'login: {path: /login, form: {user: ada, password: "${TOKEN}"}}\n')
     stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
     file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
     done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
@@ -113,6 +136,8 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert b"bonjour" not in recorded
     assert b"s3cr" not in recorded
     assert b"Bearer ${TOKEN}" in recorded
+    assert b"asked with session=$session" in recorded
+    assert b"session=ey" not in recorded
     settings = json.loads(read_trial(folder).settings["gunicorn-1"])
     assert (settings["workers"], settings["bind"], settings["timeout"]) == ("2", "['0.0.0.0:8000']", "77")
     assert settings["max_requests"] == "0"

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Mapping
 from math import ceil
 from statistics import fmean
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import quote
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
@@ -63,29 +64,67 @@ SECRET = re.compile(r"\$\{(\w+)\}")
 """Where a request has the value of a secret."""
 
 
+def fill(said: str, secrets: Mapping[str, str]) -> str:
+    """Return a text with the values of secrets where it has ``${NAME}``. Unknown names stay."""
+    return SECRET.sub(lambda found: secrets.get(found[1], found[0]), said)
+
+
 HEADER_PATTERN = r"^[A-Za-z0-9-]{1,100}$"
 METHOD_PATTERN = r"^[A-Z]{3,10}$"
 HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN)]
 
 
-class OwnRequestClass(Arrivals):
-    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
+class OwnRequest(Model):
+    """A request to somebody's own application.
 
     The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
-    are written as ``${NAME}``; only k6 and single requests get their values. If ``expected_status`` is given, a request
-    succeeds if it is answered with this status, otherwise with a status below 400.
+    are written as ``${NAME}``; only k6 and single requests get their values.
     """
 
     path: str = Field(pattern=PATH_PATTERN, max_length=2000)
     method: str = Field("GET", pattern=METHOD_PATTERN)
     headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({})
     body: str | None = Field(None, max_length=100_000)
-    expected_status: int | None = Field(None, ge=100, le=599)
 
     @property
     def names_of_secrets(self) -> list[str]:
-        """The names that stand as ``${NAME}`` in the path, the headers and the body."""
-        return SECRET.findall("\n".join([self.path, *self.headers.values(), self.body or ""]))
+        """The names that stand as ``${NAME}`` in what is sent."""
+        return SECRET.findall("\n".join(self._sent))
+
+    @property
+    def _sent(self) -> list[str]:
+        return [self.path, *self.headers.values(), self.body or ""]
+
+
+class Login(OwnRequest):
+    """How a user logs in before the first request: with ``body``, or with the form of a page and these fields of it.
+
+    The user keeps the cookies. ``token`` names the value of a JSON answer that the user sends as a bearer token.
+    """
+
+    method: str = Field("POST", pattern=METHOD_PATTERN)
+    form: dict[str, str] = Field({})
+    token: str = Field("", pattern=r"^[\w.-]*$")
+
+    @model_validator(mode="after")
+    def _either_form_or_body(self) -> Self:
+        if self.form and (self.body or "method" in self.model_fields_set):
+            raise ValueError("form sends the fields as the page's form says; leave body and method out")
+        return self
+
+    @property
+    def _sent(self) -> list[str]:
+        return [*super()._sent, *self.form.values()]
+
+
+class OwnRequestClass(OwnRequest, Arrivals):
+    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
+
+    If ``expected_status`` is given, a request succeeds if it is answered with this status, otherwise with a status
+    below 400.
+    """
+
+    expected_status: int | None = Field(None, ge=100, le=599)
 
     @property
     def users_at_once(self) -> int:
@@ -184,13 +223,28 @@ def own_classes_as_json(asked: dict[str, OwnRequestClass]) -> str:
 
     A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
     """
-    classes = _ASKED.dump_python(asked, exclude_defaults=True)
-    for described in classes.values():
-        if "body" in described:
-            described["body"] = quote(described["body"], safe=_FITS)
-        if "headers" in described:
-            described["headers"] = {name: quote(value, safe=_FITS) for name, value in described["headers"].items()}
+    classes = {name: _fitting(described) for name, described in asked.items()}
     return json.dumps(classes, separators=(",", ":"))
+
+
+def read_login(text: str) -> Login:
+    """Read a login from JSON, as the setting of a load has it. Raise pydantic's ValidationError."""
+    return Login.model_validate_json(text)
+
+
+def login_as_json(login: Login) -> str:
+    """Return a login as JSON, for the setting of a load, percent-encoded as classes are."""
+    return json.dumps(_fitting(login), separators=(",", ":"))
+
+
+def _fitting(asked: OwnRequest) -> dict[str, Any]:
+    """Return a request whose texts are percent-encoded where a character does not fit into an env file."""
+    said = asked.model_dump(exclude_defaults=True)
+    if "body" in said:
+        said["body"] = quote(said["body"], safe=_FITS)
+    for part in {"headers", "form"} & said.keys():
+        said[part] = {quote(name, safe=_FITS): quote(value, safe=_FITS) for name, value in said[part].items()}
+    return said
 
 
 _FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import SECRET, OwnRequestClass
+from analysis.records.classes import OwnRequestClass, fill
 from lab.engine.containers import ContainerInfo
 
 REQUESTS = 3
@@ -59,11 +59,14 @@ class Answer:
         return self.status == described.expected_status if described.expected_status else 0 < self.status < 400
 
 
-def alone_ms(front: Front, asked: Mapping[str, OwnRequestClass]) -> dict[str, list[float]]:
+def alone_ms(
+    front: Front, asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None
+) -> dict[str, list[float]]:
     """Return the response times of single requests by class, in ms, measured in the container of the balancer.
 
     ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
-    a secret or a body, or that are not answered as they should be in time are left out.
+    a secret or a body, or that are not answered as they should be in time are left out. ``of_user`` are the headers of
+    a user who has logged in.
     Raise DockerException if the engine fails.
     """
     found: dict[str, list[float]] = {}
@@ -73,7 +76,7 @@ def alone_ms(front: Front, asked: Mapping[str, OwnRequestClass]) -> dict[str, li
             break
         if described.method not in _HARMLESS or described.names_of_secrets or described.body:
             continue
-        answers = [ask(front, described, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
+        answers = [ask(front, described, of_user=of_user, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
         if all(answer.is_meant(described) for answer in answers):
             found[name] = [answer.took_ms for answer in answers]
     return found
@@ -84,15 +87,17 @@ def ask(
     described: OwnRequestClass,
     secrets: Mapping[str, str] | None = None,
     *,
+    of_user: Mapping[str, str] | None = None,
     within_s: int = FIRST_WITHIN_S,
     whole: bool = False,
 ) -> Answer:
     """Send one request of a class as k6 will. Raise DockerException if the engine fails.
 
     curl reads the request from its standard input, because the words of a command are visible to all users of a
-    machine, and a request may have secrets. ``whole``: receive the whole body, and keep nothing of it.
+    machine, and a request may have secrets. ``of_user`` are the headers of a user who has logged in. ``whole``: receive
+    the whole body, and keep nothing of it.
     """
-    config = _config(front, described, secrets or {}, within_s, whole=whole)
+    config = _config(front, described, secrets or {}, of_user or {}, within_s, whole=whole)
     command = [*front.container.machine.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
     done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
     problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
@@ -104,18 +109,23 @@ def ask(
     return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
 
 
-def _config(front: Front, described: OwnRequestClass, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
-    def fill(said: str) -> str:
-        return SECRET.sub(lambda found: secrets.get(found[1], found[0]), said)
-
+def _config(
+    front: Front,
+    described: OwnRequestClass,
+    secrets: Mapping[str, str],
+    of_user: Mapping[str, str],
+    within_s: int,
+    *,
+    whole: bool,
+) -> str:
     headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if described.body else {})
-    given = {name.title(): fill(unquote(value)) for name, value in described.headers.items()}
+    given = {name.title(): fill(unquote(value), secrets) for name, value in described.headers.items()}
     lines = [
-        ("url", f"{front.origin}{fill(described.path)}"),
+        ("url", f"{front.origin}{fill(described.path, secrets)}"),
         ("max-time", str(within_s)),
         ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
-        *(("header", f"{name}: {value}".strip()) for name, value in (headers | given).items()),
-        *([("data-raw", fill(unquote(described.body)))] if described.body else []),
+        *(("header", f"{name}: {value}".strip()) for name, value in {**headers, **of_user, **given}.items()),
+        *([("data-raw", fill(unquote(described.body), secrets))] if described.body else []),
         *([("request", described.method)] if described.method not in _HARMLESS or described.body else []),
         *([("output", "/dev/null")] if whole else []),
     ]

@@ -43,6 +43,7 @@ class BatchStep:
 
 START = BatchStep(methodcaller("start"), "starting the servers", 4, methodcaller("abort_start"))
 CALIBRATE = BatchStep(methodcaller("calibrate"), "calibrating", 2)
+LOG_IN = BatchStep(methodcaller("log_in"), "logging users in", 2, methodcaller("end_load"))
 UNLOADED_LATENCY = BatchStep(methodcaller("measure_unloaded_latency"), "asking alone", 2)
 OBSERVE = BatchStep(methodcaller("observe_before"), "observing the servers", 1)
 WAIT_FOR_LOAD = BatchStep(methodcaller("wait_for_load"), "load", 0, methodcaller("end_load"))
@@ -79,7 +80,7 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
         return []
     remarks: list[str] = []
     start = replace(START, progress="starting your application")
-    ask = BatchStep(lambda trial: remarks.extend(trial.check()), "asking for each class alone", 2)
+    ask = BatchStep(lambda trial: remarks.extend(trial.check()), "asking for each class alone", 2, LOG_IN.stop)
     with uninterrupted() as stop_signals:
         trial = TrialContainers(own[0], run_folder, 1, engines, stop_signals)
         with end_with_servers([trial], engines.machines):
@@ -141,7 +142,7 @@ def _prepare(
     stop_signals: list[int],
     engines: Engines,
 ) -> None:
-    """Start the servers, calibrate, observe, and wait until the machines are quiet."""
+    """Start the servers, calibrate, log users in, observe, and wait until the machines are quiet."""
 
     def progress_until_stopped(what: str, passed_s: float, expected_s: float) -> None:
         if stop_signals:
@@ -159,6 +160,7 @@ def _prepare(
         for trial in computing:  # one after the other, because calibration needs requests that run alone
             expected_s = timing.calibrate_s(trial.planned.load)
             _do(replace(CALIBRATE, expected_s=expected_s), [trial], progress, stop_signals)
+    _do(LOG_IN, [trial for trial in _ready(trials) if trial.login], progress, stop_signals)
     for trial in _ready(trials):
         if trial.measures_unloaded_latency:
             _do(UNLOADED_LATENCY, [trial], progress, stop_signals)

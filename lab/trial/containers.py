@@ -15,7 +15,7 @@ from typing import Literal
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import OwnRequestClass, read_own_classes
+from analysis.records.classes import Login, OwnRequestClass, read_login, read_own_classes
 from analysis.records.files import ALONE
 from analysis.records.folder import trial_folder, write_record, write_whole
 from analysis.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
@@ -43,6 +43,7 @@ from lab.trial import calibration, checking, reasons, starting
 from lab.trial.alone import Answer, Front, alone_ms, ask
 from lab.trial.compose import Composed, compose, env_file
 from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
+from lab.trial.login import Refusal, Session, wait_for_sessions, without_sessions
 from lab.trial.logs import LogStart, log_record, log_starts, note_cuts
 from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
@@ -92,6 +93,7 @@ class TrialContainers:
         self.containers: list[ContainerInfo] = []
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
+        self.sessions: list[Session] = []
         self.visits_per_s: float | None = None
         self.settings_in_force: dict[str, str] = {}
         self.log_starts: dict[str, LogStart] = {}
@@ -239,18 +241,50 @@ class TrialContainers:
     def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
         try:
-            found = alone_ms(self._front(), self._asked())
+            found = alone_ms(self._front(), self._asked(), self._headers_of_user())
             write_whole(self.part / ALONE, json.dumps(found) + "\n")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
 
+    @property
+    def login(self) -> Login | None:
+        """How users log in before the load; None: nobody logs in."""
+        said = self.planned.load.settings.get("login")
+        return read_login(str(said)) if said else None
+
+    def log_in(self) -> LabError | None:
+        """Let the load generators log their users in. If that fails, fail, and return the error."""
+        login, logged = self.login, self._logged()
+        assert login
+        try:
+            for generator in self.generators:  # each of them then waits until the lab says when the load begins
+                generator.machine.client.container.start(generator.id)
+            told = [session for generator in self.generators for session in wait_for_sessions(generator)]
+        except DockerException as error:
+            said = "".join(map(self._said_by, self.generators)).strip().splitlines()
+            self.fail(f"users could not log in: {said[-1] if said else last_line(error)}")
+            return LabError(f"Users could not log in: {self.reason}")
+        self.sessions = [session for session in told if isinstance(session, Session)]
+        refused = next((refusal for refusal in told if isinstance(refusal, Refusal)), None)
+        return (
+            self._failed(checking.not_logged_in(login, refused, self._written(logged), self._masked))
+            if refused
+            else None
+        )
+
+    def _headers_of_user(self) -> dict[str, str]:
+        return self.sessions[0].headers if self.sessions else {}
+
     def check(self) -> list[str]:
         """Send a request of each class to somebody's own application, and return what is worth a word.
 
-        Raise LabError if it is not healthy, or if a class is not answered as it should be, with what it wrote.
+        Raise LabError if it is not healthy, if users cannot log in, or if a class is not answered as it should be, with
+        what it wrote.
         """
         if self.outcome == "failed":
             raise self._not_healthy()
+        if self.login and (error := self.log_in()):
+            raise error
         if self.planned.load.script != USER_SERVICE:
             return []
         try:
@@ -258,7 +292,8 @@ class TrialContainers:
             front, words = self._front(), []
             for name, request_class in self._asked().items():
                 logged = self._logged()
-                answer = ask(front, request_class, workload.secrets if workload else {})
+                secrets = workload.secrets if workload else {}
+                answer = ask(front, request_class, secrets, of_user=self._headers_of_user())
                 if self.reason:  # e.g. it needed more memory than its limit
                     raise self._not_healthy()
                 if not answer.is_meant(request_class):
@@ -281,14 +316,21 @@ class TrialContainers:
 
     def _logged(self) -> dict[str, str]:
         mine = [container for container in self.containers if container.service == self.planned.variant.service]
-        return {container.id: self._output_of(container).decode(errors="replace") for container in mine}
+        return {container.id: self._said_by(container) for container in mine}
 
     def _not_meant(self, name: str, request_class: OwnRequestClass, answer: Answer, before: dict[str, str]) -> LabError:
         """Fail because a class is not answered as it should be. Return the error, with what the application wrote."""
+        return self._failed(checking.not_meant(name, request_class, answer, self._written(before), self._masked))
+
+    def _written(self, before: dict[str, str]) -> str:
+        """Return what the application has written since an earlier moment, and wait a little for it."""
         deadline = time.monotonic() + LOGGED_WITHIN_S
         while not (said := checking.written_since(before, self._logged())) and time.monotonic() < deadline:
             time.sleep(LOGGED_WITHIN_S / 10)
-        error = checking.not_meant(name, request_class, answer, said, self._masked)
+        return said
+
+    def _failed(self, error: LabError) -> LabError:
+        """Fail because of an error, and return it."""
         self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
         return error
 
@@ -301,7 +343,7 @@ class TrialContainers:
             for container in reasons.unhealthy_containers(
                 containers_of(self.project, self.engines.machines), self.planned.variant.front
             ):
-                said = self._output_of(container).decode(errors="replace").strip()
+                said = self._said_by(container).strip()
                 probed = self._masked(reasons.last_probe(container).encode()).decode()
                 if said or probed:
                     beside = container.service if container.service != self.planned.variant.service else ""
@@ -458,8 +500,11 @@ class TrialContainers:
         """Return what a container wrote, without the secrets of somebody's own application."""
         return self._masked(output_of(container))
 
+    def _said_by(self, container: ContainerInfo) -> str:
+        return self._output_of(container).decode(errors="replace")
+
     def _masked(self, said: bytes) -> bytes:
-        workload = self.planned.variant.workload
+        workload, said = self.planned.variant.workload, without_sessions(said, self.sessions)
         return workload.masked(said) if workload else said
 
     def _why_not_healthy(self, error: DockerException) -> str:

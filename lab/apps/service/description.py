@@ -12,6 +12,7 @@ from analysis.records.classes import (
     HEADER_PATTERN,
     METHOD_PATTERN,
     PATH_PATTERN,
+    Login,
     OwnRequestClasses,
     own_classes_as_json,
 )
@@ -252,6 +253,7 @@ class UserService(Model):
     application: Application
     served: Served
     beside: Beside | None = None
+    login: Login | None = None
     requests: OwnRequestClasses = Field({}, min_length=0)
     replay: LogToReplay | None = None
 
@@ -313,11 +315,12 @@ def _check_secrets(file: YamlFile, service: UserService) -> None:
     """Raise WrongUse if a request needs a variable that the file of variables lacks."""
     env_file = service.application.env_file
     secrets = read_env_file(env_file) if env_file else {}
-    for name, asked in service.requests.items():
+    asked_for = {("requests", name): asked for name, asked in service.requests.items()}
+    for place, asked in [*asked_for.items(), *([(("login",), service.login)] if service.login else [])]:
         if unknown := [secret for secret in asked.names_of_secrets if secret not in secrets]:
             there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
             problem = f"${{{unknown[0]}}} is no variable of env_file; there are {there}"
-            raise file.mistake(problem, "requests", name)
+            raise file.mistake(problem, *place)
 
 
 def read_env_file(path: Path) -> dict[str, str]:

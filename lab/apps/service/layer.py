@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from lab.engine.commands import Say
+from lab.redaction import mask
 from lab.servers.workload import BEFORE, BESIDE, Workload
 
-SECRET_FROM = 6
-"""How many characters a secret has at least."""
 TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
 FOLDER = "/opt/application"
@@ -73,14 +72,8 @@ class Layer(Workload):
         return limits | {f"{TO_OUTSIDE}{host}": TO_OUTSIDE_MIB for host in self.hosts}
 
     def masked(self, said: bytes) -> bytes:
-        """Return what a program said, with the names of secrets in the place of their values.
-
-        Shorter values than SECRET_FROM are no secrets, and may be parts of other words.
-        """
-        secrets = dict(self.secrets) | dict(self.beside.secrets)
-        for name, value in sorted(secrets.items(), key=lambda item: -len(item[1])):
-            said = said.replace(value.encode(), f"${name}".encode()) if len(value) >= SECRET_FROM else said
-        return said
+        """Return what a program said, with the names of secrets in the place of their values."""
+        return mask(said, [*self.secrets.items(), *self.beside.secrets.items()])
 
     @property
     def variables(self) -> dict[str, str]:

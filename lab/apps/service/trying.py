@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from analysis.records.classes import own_classes_as_json
+from analysis.records.classes import login_as_json, own_classes_as_json
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.model import name_from
 from analysis.records.nearest import nearest_first
@@ -157,11 +157,14 @@ def experiment_of(
     path: Path, service: UserService, ways: Sequence[ServingOption], replay: Replay | None = None
 ) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
-    asked = {"script": USER_SERVICE, "settings": {"classes": own_classes_as_json(service.requests)}, "duration": LASTS}
+    script, classes, further, duration = USER_SERVICE, service.requests, {}, LASTS
     if replay:
-        settings = {"classes": own_classes_as_json(replay.classes), "users_max": replay.users_max}
-        lasts = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
-        asked = {"script": REPLAY, "settings": settings, "duration": lasts}
+        script, classes, further = REPLAY, replay.classes, {"users_max": replay.users_max}
+        duration = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
+    settings = {"classes": own_classes_as_json(classes), **further}
+    if service.login:
+        settings["login"] = login_as_json(service.login)
+    asked = {"script": script, "settings": settings, "duration": duration}
     try:
         load = Load.model_validate(asked)
     except ValidationError as error:

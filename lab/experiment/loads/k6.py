@@ -24,6 +24,7 @@ from lab.experiment.loads.settings import (
     HOUR_S,
     AskedFor,
     Described,
+    LoggingIn,
     Number,
     Word,
     count,
@@ -37,6 +38,8 @@ VISIT_SLACK_S = 5
 """After a load of visits, k6 waits for the longest possible visit and these seconds."""
 ALL_ARE_THERE_S = 2
 """How long k6 waits before a first burst, as k6/lib/shapes.js says, so that all of its users are there."""
+MOST_SESSIONS = 100
+"""How many users log in at most before a load. Many applications take half a second to check a password."""
 _USER_SERVICE = "how long somebody's own application works on a request"
 """What theory lacks to simulate somebody's own application."""
 
@@ -81,6 +84,12 @@ def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
 def _users_max(settings: Settings) -> dict[str, str]:
     users = {name: described.users_at_once for name, described in described_classes(settings).items()}
     return {"USERS_MAX": json.dumps(users)}
+
+
+def _sessions(settings: Settings) -> dict[str, str]:
+    """Return how many users log in before the load; k6/lib/sessions.js shares these sessions among all users."""
+    users = sum(numbers_of(settings).get(name, 0) for name in ("users_max", "classes"))
+    return {"SESSIONS": f"{min(users, MOST_SESSIONS):g}"} if "login" in settings else {}
 
 
 def _burst(settings: Settings) -> dict[str, TrafficClass]:
@@ -217,7 +226,9 @@ K6_SCRIPTS = {
         missing=_USER_SERVICE,
         rate_rps=lambda asked: asked["classes_per_s"],
         open_loop=True,
+        variables=lambda asked, _: _sessions(asked),
         needs="It sends the requests of replay.json to the lab's application.",
+        optional={"login": LoggingIn()},
     ),
     "rounds.js": LoadScript(
         "requests that wait and compute in turns",
@@ -238,8 +249,9 @@ K6_SCRIPTS = {
         users=("classes",),
         missing=_USER_SERVICE,
         rate_rps=lambda asked: asked["classes_per_s"],
-        variables=lambda asked, _: _users_max(asked),
+        variables=lambda asked, _: _users_max(asked) | _sessions(asked),
         needs="The paths are those of the lab's own application.",
+        optional={"login": LoggingIn()},
     ),
     "users.js": LoadScript(
         "requests of users who wait for each answer, and then pause",

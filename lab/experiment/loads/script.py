@@ -6,7 +6,7 @@ and passes the result to the script in environment variables. A script that lack
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class LoadScript:
     ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
     waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds
     it sends its last requests. ``variables`` returns variables that follow from the settings and the duration (e.g.
-    ``7s``). ``needs`` says, to people who start the script by hand, what else must run.
+    ``7s``). ``needs`` says, to people who start the script by hand, what else must run. ``optional`` has the settings
+    that may be left out.
     """
 
     sends: str
@@ -76,6 +77,7 @@ class LoadScript:
     last_sent_s: Callable[[Numbers, float], float] = lambda _asked, duration_s: duration_s
     variables: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
     needs: str = ""
+    optional: Mapping[str, Described] = field(default_factory=dict)
 
     def check(self, name: str, values: Settings, generators: int, *, relative: bool = False) -> None:
         """Raise WrongSetting for the first setting that is unknown, missing, out of bounds or too much for k6.
@@ -83,12 +85,13 @@ class LoadScript:
         ``generators`` k6 containers share the users and the rate. ``relative``: the rate follows from another load.
         """
         needed = self.declared(values)
+        allowed = {**needed, **self.optional}
         words = self._words()
         for setting, value in sorted(values.items(), key=lambda item: item[0] not in words):
-            if setting not in needed:
+            if setting not in allowed:
                 there = nearest_first(setting, list(needed))
                 raise WrongSetting(f"{name} has no setting {setting}{self._where(values)}; it has {there}", setting)
-            if problem := needed[setting].problem(value):
+            if problem := allowed[setting].problem(value):
                 raise WrongSetting(problem, setting)
         said = values.keys() | (RELATIVE if relative else set())
         if missing := sorted(needed.keys() - said):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.records.classes import read_classes, read_own_classes
+from analysis.records.classes import read_classes, read_login, read_own_classes
 from analysis.records.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60
@@ -114,6 +114,22 @@ class AskedFor(Described):
             return f"{value!r} must be {self.allowed}"
         try:
             read_own_classes(value)
+        except ValidationError as error:
+            return _first(error, self.allowed)
+        return None
+
+
+@dataclass(frozen=True)
+class LoggingIn(Described):
+    """A setting that describes how users log in to somebody's own application, as JSON."""
+
+    example: str = ""
+    allowed: str = 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}'
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        try:
+            read_login(str(value))
         except ValidationError as error:
             return _first(error, self.allowed)
         return None

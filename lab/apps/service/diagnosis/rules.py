@@ -80,7 +80,7 @@ def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
 
 
 _WHY_FAILED = {
-    "401": "is a login or a token missing?", "403": "is a login or a token missing?", "404": "is the path right?",
+    "401": "is a token or a login: missing?", "403": "is a token or a login: missing?", "404": "is the path right?",
     "405": "is the method right?",
 }  # fmt: skip
 
