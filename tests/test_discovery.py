@@ -384,6 +384,14 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          ".env": "COUNT=5\n"},
         {"callable": "shop:app", "workers": 5, "threads": 2},
     ),
+    "secrets in .env, of which the file keeps the names": (
+        {"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    environment:\n"
+                         "      KEY: $KEY\n      URL: postgres://shop:${PASSWORD:-none}@db/shop\n"
+                         "      SHOP: tea\n      MODE: ${MODE:-fast}\n",
+         ".env": "KEY=s3cret\nPASSWORD=hush-hush\nMODE=\n"},
+        {"environment": {"KEY": "${KEY}", "URL": "postgres://shop:${PASSWORD}@db/shop", "SHOP": "tea", "MODE": "fast"},
+         "env_file": ".env"},
+    ),
     "anchors, a merged environment and a tag of Compose": (
         {"compose.yaml": "x-app: &app\n  build: .\n  environment: &env\n    SHOP: tea\n  volumes: !reset []\n"
                          "services:\n"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
+from analysis.records.classes import fill
 from lab.apps.service.compose_file import read_beside
 from lab.apps.service.description import Served, UserService, read_env_file
 from lab.apps.service.layer import Layer, ServicesBeside
@@ -36,9 +37,8 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         secrets = read_env_file(application.env_file) if application.env_file else {}
-        environment = (
-            secrets | application.environment | ({"LAB_READY": application.ready} if application.ready else {})
-        )
+        given = {name: fill(value, secrets) for name, value in application.environment.items()}
+        environment = secrets | given | ({"LAB_READY": application.ready} if application.ready else {})
         (folder / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
         for name, server in (("own_settings.py", "gunicorn"), ("own_settings.ini", "uwsgi")):
             settings = served.settings if served.server == server else None

@@ -286,16 +286,23 @@ def _services(repository: Repository, path: Path) -> dict[str, dict[str, Any]]:
 def _service(repository: Repository, path: Path, name: str, services: Mapping[str, dict[str, Any]]) -> list[Start]:
     """Return what a service of a Compose file starts."""
     said, place = services[name], str(path.relative_to(repository.folder))
-    shell = Shell(env_file(repository.text(path.parent / ".env")), cores=repository.cores)
+    of_compose = env_file(repository.text(path.parent / ".env"))
+    shell = Shell(of_compose, cores=repository.cores)
     start = _image_of_service(repository, path, said, shell)
     environment = {name: _interpolated(value, shell) for name, value in _variables(said.get("environment")).items()}
+    # values of .env may be secrets, which stay there
+    named = Shell({name: value and f"${{{name}}}" for name, value in of_compose.items()}, cores=repository.cores)
+    written = {name: _interpolated(value, named) for name, value in _variables(said.get("environment")).items()}
     files, problems = _files_of_variables(path, place, said)
+    further = [path.parent.resolve() / ".env"] if written != environment else []
+    if files and further not in ([], files[:1]):
+        problems.append(f"{place}: only the first env_file is taken, not .env, which has values of the environment")
     for variable in [variable for variable, value in environment.items() if re.search(r"\$\{?\w", value)]:
         problems.append(f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository")
     if said.get("working_dir"):
         start = replace(start, folder=repository.folder_of(str(said["working_dir"]), start.image))
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
-    given = {key: value for key, value in environment.items() if not NOT_OF_THE_SERVICE.match(key)}
+    given = {key: written[key] for key in environment if not NOT_OF_THE_SERVICE.match(key)}
     variables = {name: value for file in files for name, value in env_file(repository.text(file)).items()}
     words = _words_of(said, start, shell)
     key = next((key for key in ("command", "entrypoint") if said.get(key) is not None), "")
@@ -303,7 +310,7 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         start, words=words, place=f"{place}:{_line(repository.text(path), name, key)}" if key else start.place,
         environment={**start.environment, **variables, **environment}, given={**start.given, **given},
         replicas=replicas if isinstance(replicas, int) else None, beside=_beside(said, services), compose=place,
-        problems=tuple(problems), env_files=tuple(files),
+        problems=tuple(problems), env_files=(*files, *further),
     ), repository)  # fmt: skip
     return [each for each in found if each.server or said.get("build")]
 
