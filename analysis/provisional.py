@@ -12,8 +12,8 @@ from analysis.read.trial_data import read_raw_trial, read_trial_data
 from analysis.records.claims import Quantity
 from analysis.records.folder import trial_folder
 from analysis.records.run import Run, TrialRecord
-from analysis.report.screen.columns import leading_quantity
-from analysis.report.wording import plain_name, short_figure, unit_suffix
+from analysis.report.screen.columns import Group, leading_quantity
+from analysis.report.wording import short_figure
 from analysis.statistics.results import measure_cells
 from analysis.verdict.validity import judge_trial
 
@@ -61,11 +61,8 @@ def measure_leading(run_folder: Path, run: Run, trials: Sequence[TrialRecord]) -
 def title(run: Run) -> str:
     """Return what the leading quantity is, with its unit, e.g. ``light overhead p90, ms``."""
     of = leading(run)
-    of_unit = unit(of.metric, of.stat)
-    words = [of.load] if of.load and len(run.loads) > 1 else []
-    words += [*([of.request_class] if of.request_class else []), plain_name(of.metric)]
-    words += [] if of_unit == "share" else [plain_name(of.stat)]
-    return " ".join(words) + (f",{suffix}" if (suffix := unit_suffix(of_unit)) else "")
+    group = Group(of.load, of.request_class, of.metric, (of.stat,))
+    return group.title(run, stat="" if unit(of.metric, of.stat) == "share" else of.stat)
 
 
 def values_in_words(run: Run, values: Values, first: Iterable[str] = ()) -> Iterator[str]:

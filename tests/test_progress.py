@@ -207,7 +207,7 @@ def test_a_share_is_told_in_percent_and_nothing_as_none(run: Path) -> None:
     record = read_run(run)
     waits = record.model_copy(update={"claims": [share]})
 
-    assert provisional.title(waits) == "avoidable wait"
+    assert provisional.title(waits) == "avoidable waits"
     assert [*provisional.values_in_words(waits, {"shared-socket": [0.38], "connection-limit": [0]}, VARIANTS)] == [
         "shared-socket 38%", "connection-limit none",
     ]  # fmt: skip

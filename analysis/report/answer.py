@@ -1,4 +1,4 @@
-"""How the report opens: the answer to the experiment's question and its cure, made from the run's own numbers."""
+"""The answer to the experiment's question and its cures, and how the page tells them with the run's own numbers."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,6 +7,7 @@ from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.metrics.metric import percentile
 from analysis.metrics.times import OVERHEAD
 from analysis.records.claims import Claim, Quantity
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.spread import claim_values, spread
@@ -20,7 +21,16 @@ from analysis.report.wording import (
     unit_suffix,
     whole_number,
 )
-from analysis.statistics.stopping import has_interval
+from analysis.statistics.stopping import ENOUGH, has_interval
+
+Pair = tuple[Claim, ClaimRow]
+"""A claim as the experiment states it, and what was found of it."""
+_ANSWERS = {
+    "reproduced": "Answer:", "not reproduced": "Not so:", "undecided": "Not sure yet:", "invalid": "Not measured:"
+}  # fmt: skip
+_CURES = {
+    "reproduced": "Helps:", "not reproduced": "Does not help:", "undecided": "May help:", "invalid": "Not measured:"
+}  # fmt: skip
 
 
 class KeyClaim(NamedTuple):
@@ -31,34 +41,39 @@ class KeyClaim(NamedTuple):
     measured: str
 
 
-def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
-    """Yield the claims that answer the question, why they are true, and the claims that name a cure.
-
-    If no claim has a role, the first claim is the answer.
-    """
+def answers(run: Run, summary: Summary) -> list[Pair]:
+    """Return the claims that answer the question; if no claim does, the first one, unless it names a cure."""
     pairs = [*zip(run.claims, summary.claims, strict=True)]
-    asked = [pair for pair in pairs if pair[0].role == "answer"] or [pair for pair in pairs[:1] if not pair[0].role]
-    for claim, row in asked:
-        yield KeyClaim(_lead(claim, row), row.says, _measured_sentence(run, summary, claim, row))
+    return [pair for pair in pairs if pair[0].role == "answer"] or [pair for pair in pairs[:1] if not pair[0].role]
+
+
+def cures(run: Run, summary: Summary) -> list[Pair]:
+    """Return the claims that name a cure, the claims that hold first."""
+    pairs = [pair for pair in zip(run.claims, summary.claims, strict=True) if pair[0].role == "cure"]
+    return sorted(pairs, key=lambda pair: pair[1].verdict != "reproduced")
+
+
+def lead(run: Run, pair: Pair) -> str:
+    """Return the words before a claim. A claim that too few trials leave undecided says what these trials say."""
+    claim, row = pair
+    leads = _CURES if claim.role == "cure" else _ANSWERS
+    if row.verdict != "undecided" or run.trials >= ENOUGH or row.measured is None or not claim.has_one_bound:
+        return leads.get(row.verdict, leads["invalid"])
+    so_far = leads["reproduced" if claim.holds(row.measured) else "not reproduced"].removesuffix(":")
+    return f"{so_far}, in {'a single trial' if run.trials == 1 else plural(run.trials, 'trial')}:"
+
+
+def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
+    """Yield the claims that answer the question, why they are true, and the claims that name a cure."""
+    asked = answers(run, summary)
+    for pair in asked:
+        yield KeyClaim(lead(run, pair), pair[1].says, _measured_sentence(run, summary, *pair))
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
         yield KeyClaim("Why:", "", run.because.removesuffix("."))
-    for claim, row in pairs:
-        if claim.role == "cure":
-            cured = [_cured_sentence(summary, claim, answer) for answer, _ in asked[:1]]
-            sentences = [_measured_sentence(run, summary, claim, row), *filter(None, cured)]
-            yield KeyClaim(_lead(claim, row), row.says, ". ".join(sentences))
-
-
-def _lead(claim: Claim, row: ClaimRow) -> str:
-    match row.verdict:
-        case "reproduced":
-            return "What helps:" if claim.role == "cure" else ""
-        case "not reproduced":
-            return "In this run, this is not so:"
-        case "undecided":
-            return "This run cannot tell whether this is so:"
-        case _:
-            return "This run did not measure whether this is so:"
+    for pair in cures(run, summary):
+        cured = [_cured_sentence(summary, pair[0], answer) for answer, _ in asked[:1]]
+        sentences = [_measured_sentence(run, summary, *pair), *filter(None, cured)]
+        yield KeyClaim(lead(run, pair), pair[1].says, ". ".join(sentences))
 
 
 def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:

@@ -7,7 +7,7 @@ from analysis.records.run import Run
 from analysis.records.summary import Article, ArticleConclusion, ArticleOrder, Floor, Summary
 from analysis.report.spread import word_list
 from analysis.report.tables import Table
-from analysis.report.wording import capitalised, metric_phrase, number, plain_name
+from analysis.report.wording import capitalised, metric_phrase, number, plain_name, shortened
 from analysis.statistics.stopping import LEAST
 
 MOST_CHARACTERS = 155
@@ -24,13 +24,13 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
     if (article := summary.article) is None:
         return None
     name = _short_name(run)
-    if not _has_repeats(summary):
+    if all(figure.trials < LEAST for row in summary.published for figure in row.figures):
         figures = plural(article.figures.count, "figure")
         return f"{name}: one trial decides nothing about the order of the variants, the conclusion or the {figures}."
     whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
     first, *further = _figure_phrases(summary, article)
     sentence = "; ".join(filter(None, (whole, first)))
-    sentence = f"{_shorten(name, MOST_CHARACTERS - len(sentence) - len(': .'))}: {sentence}"
+    sentence = f"{shortened(name, MOST_CHARACTERS - len(sentence) - len(': .'))}: {sentence}"
     for phrase in further:
         sentence += phrase if len(sentence) + len(phrase) < MOST_CHARACTERS else ""
     return f"{sentence}."
@@ -41,17 +41,7 @@ def _short_name(run: Run) -> str:
     if run.source is None:
         return "The article"
     publisher, year = run.source.publisher, run.source.year
-    return capitalised(_shorten(publisher, 40)) + (f", {year}" if year else "")
-
-
-def _shorten(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters."""
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
-
-
-def _has_repeats(summary: Summary) -> bool:
-    """Whether any published figure was measured in two trials or more."""
-    return any(figure.trials >= LEAST for row in summary.published for figure in row.figures)
+    return capitalised(shortened(publisher, 40)) + (f", {year}" if year else "")
 
 
 def _order_phrase(order: ArticleOrder) -> str:

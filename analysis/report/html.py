@@ -33,6 +33,12 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
         timelines = [(load, _data(run, load)) for load in load_timelines(database, run_folder, run, summary)]
     quantities = list(quantity_tables(run, summary))
+    settings = run.variants[0].settings.items()
+    common = {
+        key: value
+        for key, value in settings
+        if all(repr(variant.settings.get(key)) == repr(value) for variant in run.variants)
+    }
     page = render(
         "report.html",
         *_SCRIPTS,
@@ -57,7 +63,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         legend=legend(run, quantities),
         further=[*visits_tables(run, summary), *errors_tables(run, summary), *stairs_tables(run, summary)],
         made_visits=any(visits_tables(run, summary)),
-        common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
+        common=common,
     )
     write_whole(run_folder / "report.html", page)
 
@@ -82,10 +88,6 @@ def _verdicts(run: Run, summary: Summary) -> Table | None:
     if summary.differences:
         return differences_table(run, summary)
     return claims_table(run, summary, explained=True) if summary.claims else None
-
-
-def _is_common(run: Run, setting: str) -> bool:
-    return len({repr(variant.settings.get(setting)) for variant in run.variants}) == 1
 
 
 def _cite(run: Run) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, Row, Summary
+from analysis.records.summary import Row, Summary
 from analysis.report.wording import number
 from analysis.statistics.stopping import ENOUGH, FAR, MOST, has_interval
 
@@ -60,11 +60,6 @@ def line_ends(row: Row) -> tuple[float, float]:
     values = [*row.values.values()]
     assert row.measured is not None
     return min(values, default=row.measured), max(values, default=row.measured)
-
-
-def claim_spread(said: Claim, claim: ClaimRow, run: Run, summary: Summary) -> str:
-    """Return the interval of a claim's measured value, or its value in each trial; empty for a single trial."""
-    return spread(claim_values(said, run, summary), claim.low, claim.high)
 
 
 def claim_values(said: Claim, run: Run, summary: Summary) -> list[float]:

@@ -1,14 +1,11 @@
 """Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
-from math import ceil
-from typing import Protocol
-
 from analysis.metrics import METRICS, WHOLE_UNITS, unit
 from analysis.metrics.metric import TIME_STATISTICS, percentile
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow
-from analysis.statistics.stopping import ENOUGH, MOST, has_interval
+from analysis.records.summary import ClaimRow, PublishedFigure, PublishedRow
+from analysis.statistics.stopping import has_interval
 
 
 def median_suffix(run: Run) -> str:
@@ -16,31 +13,14 @@ def median_suffix(run: Run) -> str:
     return f", median of {run.trials} trials" if run.trials > 1 else ""
 
 
-class Judged(Protocol):
-    """Something with a verdict."""
-
-    @property
-    def verdict(self) -> str:
-        """The verdict."""
-
-    @property
-    def suspect(self) -> bool:
-        """Whether the verdict rests on a suspect trial."""
-
-
-def verdict_phrase(row: Judged) -> str:
+def verdict_phrase(verdict: str, suspect: bool) -> str:
     """Return a verdict, and after it whether it rests on a suspect trial."""
-    return f"{row.verdict}, suspect" if row.suspect else row.verdict
+    return f"{verdict}, suspect" if suspect else verdict
 
 
 def unit_suffix(of_unit: str) -> str:
     """Return a unit as it follows a number; empty for shares, ratios and indices."""
     return "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
-
-
-def seconds(value: float | None) -> str:
-    """Return seconds with two decimals."""
-    return number(None) if value is None else f"{value:.2f}"
 
 
 def published_quantity(run: Run, row: PublishedRow) -> str:
@@ -89,18 +69,6 @@ def _ratio(figure: PublishedFigure) -> str:
 def _ratio_number(value: float) -> str:
     """Return a ratio with two decimals; from 10 on as ``number`` does, and below 0.1 with two significant digits."""
     return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
-
-
-def difference_quantity(row: DifferenceRow) -> str:
-    """Return the quantity of a difference in words, with its unit."""
-    return f"{plain_name(row.metric)} {plain_name(row.stat)}, {row.unit}"
-
-
-def difference_interval(row: DifferenceRow) -> tuple[str, str]:
-    """Return the interval of a difference, and the smallest difference that is more than chance; –: too few trials."""
-    if row.trials < ENOUGH:
-        return number(None), number(None)
-    return f"{number(row.low)} to {number(row.high)}", number(row.smallest)
 
 
 def claim_value(claim: ClaimRow) -> str:
@@ -174,13 +142,9 @@ def capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def trials_and_time(claim: ClaimRow, round_s: float) -> tuple[str, str]:
-    """Return about how many trials decide a claim, and how many minutes these trials take."""
-    if claim.measured is None:
-        return number(None), number(None)
-    if claim.trials_needed is None:
-        return f"> {MOST}", f"> {ceil(MOST * round_s / 60)} min"
-    return str(claim.trials_needed), f"{ceil(claim.trials_needed * round_s / 60)} min"
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters, which ends with an ellipsis if it was longer."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def number(value: float | None) -> str:

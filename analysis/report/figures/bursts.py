@@ -23,7 +23,7 @@ from analysis.report.figures.drawing import (
     style_chart,
     time_axis,
 )
-from analysis.report.wording import load_suffix, seconds
+from analysis.report.wording import load_suffix
 
 _WAITS = "it waits"
 _AT_WORK = "a worker is at work on it"
@@ -119,7 +119,7 @@ def _answered(stairs: list[bursts.BurstRequest]) -> str:
     failed = f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}" if len(answered_s) < len(stairs) else ""
     if not answered_s:
         return failed
-    first, last = f"the first answer after {seconds(min(answered_s))} s", f"the last after {seconds(max(answered_s))} s"
+    first, last = f"the first answer after {min(answered_s):.2f} s", f"the last after {max(answered_s):.2f} s"
     return ", ".join([first, last, *([failed] if failed else [])])
 
 

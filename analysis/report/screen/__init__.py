@@ -12,6 +12,7 @@ from rich.text import Text
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
+from analysis.report.answer import answers, cures
 from analysis.report.article import article_sentence
 from analysis.report.screen import words
 from analysis.report.screen.table import screen_table
@@ -65,10 +66,10 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
         for place, sentence in enumerate(sentence for section in sections for sentence in section.answers):
             yield _Part(f"- {sentence}", most=3, gives_way=max(place - 1, 0))
     else:
-        for place, pair in enumerate(words.answers(run, summary)):
+        for place, pair in enumerate(answers(run, summary)):
             yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
         yield from map(_Part, words.cure_sentences(run, summary))
-        if run.claims and not words.cures(run, summary):
+        if run.claims and not cures(run, summary):
             yield _Part("Helps: this experiment names no cure.", most=1, gives_way=9)
     yield _Part(words.sureness(run, summary, WIDTH), most=1)
 
@@ -76,7 +77,7 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
 def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section]) -> Iterator[_Part]:
     for place, remark in enumerate(remark for section in sections for remark in section.remarks):
         yield _Part(remark, most=3, gives_way=3 * place, style="" if place else "bold")
-    shown = [*words.answers(run, summary), *words.cures(run, summary)]
+    shown = [*answers(run, summary), *cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):
         yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
     if run.trials > 1 and (judged := article_sentence(run, summary)):

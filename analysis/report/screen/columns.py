@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from analysis.metrics import METRICS
+from analysis.metrics import METRICS, unit
 from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.metrics.failures import FAILURES
 from analysis.metrics.metric import percentile
@@ -12,7 +12,7 @@ from analysis.metrics.times import OVERHEAD
 from analysis.records.claims import Measure, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
-from analysis.report.wording import plain_name
+from analysis.report.wording import plain_name, unit_suffix
 
 MOST_COLUMNS = 5
 _WEIGHTS = {"answer": 100, "cure": 10, None: 1}
@@ -32,13 +32,13 @@ class Group(NamedTuple):
         """Return the row of a variant and a statistic."""
         return summary.row(variant, self.load, self.request_class, self.metric, stat)
 
-    def title(self, run: Run, summary: Summary, *, named: bool) -> str:
+    def title(self, run: Run, *, named: bool = True, stat: str = "") -> str:
         """Return what the columns measure, with the load if there are several; ``named``: with the class, too."""
-        units = {row.unit for row in summary.rows if (row.metric, row.stat) in {(self.metric, s) for s in self.stats}}
-        of_unit = f", {units.pop()}" if len(units) == 1 and not units & {"share", "ratio", "index"} else ""
+        units = {unit(self.metric, stat) for stat in self.stats}
+        of_unit = unit_suffix(units.pop()) if len(units) == 1 else ""
         called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
-        words = [self.load] if self.load and len(run.loads) > 1 else []
-        return " ".join([*words, *([self.request_class] if self.request_class and named else []), called]) + of_unit
+        words = (self.load if len(run.loads) > 1 else "", self.request_class if named else "", called, plain_name(stat))
+        return " ".join(filter(None, words)) + (of_unit and f",{of_unit}")
 
 
 class Lead(NamedTuple):

@@ -12,9 +12,9 @@ from analysis.metrics import unit
 from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
+from analysis.report.answer import answers, cures
 from analysis.report.screen.columns import Group, Lead, deciding_columns
 from analysis.report.screen.strip import scale_of, strip
-from analysis.report.screen.words import answers, cures
 from analysis.report.section import Section
 from analysis.report.wording import number, plain_name, short_figure
 
@@ -100,7 +100,7 @@ def _columns(
 ) -> Iterator[_Column]:
     """Yield the columns of all groups; ``named``: their titles name the class of requests."""
     for group in groups:
-        title = group.title(run, summary, named=named)
+        title = group.title(run, named=named)
         for stat in group.stats:
             is_lead = lead is not None and (lead.group, lead.stat) == (group, stat)
             rows = [group.row(summary, variant, stat) for variant in variants]

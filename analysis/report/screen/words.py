@@ -9,58 +9,30 @@ from analysis.records.claims import Claim
 from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
+from analysis.report.answer import Pair, answers, cures, lead
 from analysis.report.spread import claim_values, spread, word_list
-from analysis.report.wording import number, short_figure, unit_suffix
+from analysis.report.wording import number, short_figure, shortened, unit_suffix
 from analysis.statistics.stopping import ENOUGH, has_interval
 
-_ANSWERS = {
-    "reproduced": "Answer:", "not reproduced": "Not so:", "undecided": "Not sure yet:", "invalid": "Not measured:"
-}  # fmt: skip
-_CURES = {
-    "reproduced": "Helps:", "not reproduced": "Does not help:", "undecided": "May help:", "invalid": "Not measured:"
-}  # fmt: skip
 _OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
-
-Pair = tuple[Claim, ClaimRow]
-
-
-def answers(run: Run, summary: Summary) -> list[Pair]:
-    """Return the claims that answer the question; if no claim has a role, the first one."""
-    pairs = [*zip(run.claims, summary.claims, strict=True)]
-    return [pair for pair in pairs if pair[0].role == "answer"] or pairs[:1]
-
-
-def cures(run: Run, summary: Summary) -> list[Pair]:
-    """Return the claims that name a cure, the claims that hold first."""
-    pairs = [pair for pair in zip(run.claims, summary.claims, strict=True) if pair[0].role == "cure"]
-    return sorted(pairs, key=lambda pair: pair[1].verdict != "reproduced")
 
 
 def answer_sentence(run: Run, summary: Summary, pair: Pair) -> str:
     """Return a claim that answers the question, with its number."""
-    return f"{_lead(_ANSWERS, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+    return f"{lead(run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
 
 
 def cure_sentences(run: Run, summary: Summary) -> Iterator[str]:
     """Yield the first cure with its number, and a sentence on all other cures by the names of their variants."""
     pairs = cures(run, summary)
     for pair in pairs[:1]:
-        yield f"{_lead(_CURES, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+        yield f"{lead(run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
     by_lead: dict[str, list[str]] = {}
     for pair in pairs[1:]:
         short = f"{pair[0].value.variant} ({measured_phrase(run, summary, pair)})"
-        by_lead.setdefault(_lead(_CURES, run, pair), []).append(short)
-    for lead, told in by_lead.items():
-        yield f"{lead.replace('Helps', 'Helps, too')} {word_list(told)}."
-
-
-def _lead(leads: dict[str, str], run: Run, pair: Pair) -> str:
-    """Return the words before a claim. A claim that too few trials leave undecided says what these trials say."""
-    claim, row = pair
-    if row.verdict != "undecided" or run.trials >= ENOUGH or row.measured is None or not claim.has_one_bound:
-        return leads.get(row.verdict, leads["invalid"])
-    lead = leads["reproduced" if claim.holds(row.measured) else "not reproduced"].removesuffix(":")
-    return f"{lead}, in {'a single trial' if run.trials == 1 else plural(run.trials, 'trial')}:"
+        by_lead.setdefault(lead(run, pair), []).append(short)
+    for words, told in by_lead.items():
+        yield f"{words.replace('Helps', 'Helps, too')} {word_list(told)}."
 
 
 def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
@@ -97,9 +69,9 @@ def sureness(run: Run, summary: Summary, width: int) -> str:
         )
     doubtful = sum(trial.verdict != "valid" for trial in trials)
     first, *more = _reasons(summary) or ["the reasons are in the report"]
-    lead = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
+    before = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
     further = f" (+ {plural(len(more), 'reason')})" if more else ""
-    told = f"{lead}{_shortened(first, width - len(lead + further) - 1)}{further}"
+    told = f"{before}{shortened(first, max(width - len(before + further) - 1, 20))}{further}"
     return told if told.endswith("…") else f"{told}."
 
 
@@ -132,19 +104,14 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
         bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
-        lead, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
-        yield f"{lead} {_shortened(row.says, width - len(lead + value + bound) - 4)}: {value}{bound}."
+        before, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
+        yield f"{before} {shortened(row.says, max(width - len(before + value + bound) - 4, 20))}: {value}{bound}."
 
 
 def _bound(claim: Claim, row: ClaimRow) -> str:
     """Return the bound of a claim in words, in the unit of its value."""
     side = "at least" if claim.at_least is not None else "at most"
     return f"{side} {_figure(claim, row, claim.limit)}"
-
-
-def _shortened(text: str, most: int) -> str:
-    most = max(most, 20)
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def more_trials(summary: Summary) -> str:

@@ -11,14 +11,11 @@ from analysis.records.summary import Row, Summary, WorkerRow
 from analysis.report.spread import INTERVAL, POOLED, is_certain, line_ends, word_list
 from analysis.report.tables import Table
 from analysis.report.wording import (
-    difference_interval,
-    difference_quantity,
     divisor_suffix,
     load_suffix,
     metric_phrase,
     number,
     plain_name,
-    seconds,
     whole_number,
 )
 from analysis.statistics.stopping import ENOUGH
@@ -158,7 +155,7 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 ("published" + divisor_suffix(by), row.published), ("predicted", row.predicted), ("measured", measured),
             ):  # fmt: skip
                 if completion_times_ms is not None:
-                    shown = [seconds(time_ms / 1000) for time_ms in completion_times_ms[:most]]
+                    shown = [f"{time_ms / 1000:.2f}" for time_ms in completion_times_ms[:most]]
                     lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
         title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
         head = ("variant", "", *(ordinal(place) for place in range(1, most + 1)))
@@ -213,10 +210,13 @@ def differences_table(run: Run, summary: Summary) -> Table:
     rows = [
         (
             f"{row.request_class}{load_suffix(run, row.load)}",
-            difference_quantity(row),
-            number(row.a),
-            number(row.b),
-            *difference_interval(row),
+            f"{plain_name(row.metric)} {plain_name(row.stat)}, {row.unit}",
+            *map(number, (row.a, row.b)),
+            *(
+                (f"{number(row.low)} to {number(row.high)}", number(row.smallest))
+                if row.trials >= ENOUGH
+                else ("–", "–")
+            ),
         )
         for row in summary.differences
         if row.request_class

@@ -1,17 +1,19 @@
 """Tables of verdicts: on claims, and on published figures."""
 
+from math import ceil
+
 from analysis.records.run import Run
 from analysis.records.summary import PublishedRow, Summary
-from analysis.report.spread import claim_spread
+from analysis.report.spread import claim_values, spread
 from analysis.report.tables import Table
 from analysis.report.wording import (
     bound_phrase,
     claim_value,
     figures_phrase,
     published_quantity,
-    trials_and_time,
     verdict_phrase,
 )
+from analysis.statistics.stopping import MOST
 from analysis.verdict.claims import missing_cores
 
 
@@ -23,8 +25,9 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     for claim, row in zip(run.claims, summary.claims, strict=True):
         says = row.says + (f" — {row.reason}" if row.reason and row.reason not in shared else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
-        measured = "\n".join(filter(None, (claim_value(row), claim_spread(claim, row, run, summary))))
-        rows.append((verdict_phrase(row), says, measured, row.bound + (" ms" if row.unit == "ms" else "")))
+        measured = [claim_value(row), spread(claim_values(claim, run, summary), row.low, row.high)]
+        bound = row.bound + (" ms" if row.unit == "ms" else "")
+        rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
     note = "reproduced: the measured value satisfies the bound; it may differ from the published value"
     head = ("verdict", "claim", "measured", "bound")
     return Table("Claims", head, rows, words=2, note="; ".join([*shared, note]))
@@ -35,10 +38,9 @@ def power_table(run: Run, summary: Summary) -> Table:
     rows = []
     for claim, row in zip(run.claims, summary.claims, strict=True):
         few = missing_cores(claim, run)
-        needed = ("–", "–") if few else trials_and_time(row, summary.round_s)
-        rows.append(
-            (verdict_phrase(row), row.says + (f" — {few}" if few else ""), claim_value(row), row.bound, *needed)
-        )
+        needed = ("–", "–") if few or row.measured is None else _trials_and_time(row.trials_needed, summary.round_s)
+        says = row.says + (f" — {few}" if few else "")
+        rows.append((verdict_phrase(row.verdict, row.suspect), says, claim_value(row), row.bound, *needed))
     return Table(
         "Trials that decide", ("verdict", "claim", "measured", "bound", "trials", "time"), rows, words=2,
         note="trials: about how many in all, if further trials differ as much as these; with one trial, as many as the "
@@ -46,11 +48,16 @@ def power_table(run: Run, summary: Summary) -> Table:
     )  # fmt: skip
 
 
+def _trials_and_time(needed: int | None, round_s: float) -> tuple[str, str]:
+    more, trials = ("> ", MOST) if needed is None else ("", needed)
+    return f"{more}{trials}", f"{more}{ceil(trials * round_s / 60)} min"
+
+
 def published_table(run: Run, summary: Summary) -> Table:
     """Return the published rows with their verdicts, and their figures that were not reproduced."""
     rows = [
         (
-            verdict_phrase(row),
+            verdict_phrase(row.verdict, row.suspect),
             published_quantity(run, row) + (f" — {row.reason}" if row.reason else ""),
             figures_phrase(row),
         )

@@ -174,8 +174,8 @@ def _marks(
 
 
 def _dot(dot: Dot, value: float, x: float, y: float, colour: str, unit: str) -> str:
-    measured = f"{number(value)}{unit_suffix(unit)}"
-    told = f"laptop-{dot.laptop}: {measured}, {verdict_phrase(dot)}, {dot.cores} cores, {dot.cpu_mode}"
+    measured = f"{number(value)}{unit_suffix(unit)}, {verdict_phrase(dot.verdict, dot.suspect)}"
+    told = f"laptop-{dot.laptop}: {measured}, {dot.cores} cores, {dot.cpu_mode}"
     ink = _ON_DARK.get(colour, "#ffffff")
     return (
         f'<g class="dot" data-laptop="{dot.laptop}"><title>{escape(told)}</title>'

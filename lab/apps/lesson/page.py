@@ -9,7 +9,7 @@ from markupsafe import Markup
 from python_on_whales.exceptions import DockerException
 
 from analysis.report.page import render, script_json
-from analysis.report.wording import number, verdict_phrase
+from analysis.report.wording import number
 from lab.apps.lesson import diagram, show
 from lab.apps.lesson.model import LessonStep, choices, step_experiment
 from lab.apps.lesson.notes import read_number
@@ -132,7 +132,6 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         chart=Markup(result_chart(done.result.bars)) if done.result else "",  # noqa: S704  # we draw it
         takes=time_in_words(student.expected_s(step)),
         measured=number,
-        verdict_of=verdict_phrase,
         suspicion=show.suspicion_note(done.result.claims) if done.result else "",
         before=[
             (name, setting_text(getattr(variant, name)), [setting_text(value) for value in choices(variant, name)])

@@ -63,9 +63,8 @@ def verdict_text(verdict: Verdict) -> str:
     measured = "nothing measured" if verdict.measured is None else f"{number(verdict.measured)} {verdict.unit}"
     known = verdict.low is not None and verdict.high is not None
     interval = f", {number(verdict.low)} to {number(verdict.high)}" if known else ""
-    return paragraph(
-        f"{verdict_phrase(verdict)}: {verdict.says} ({measured}{interval}; bound {verdict.bound})", "", "  "
-    )
+    found = verdict_phrase(verdict.verdict, verdict.suspect)
+    return paragraph(f"{found}: {verdict.says} ({measured}{interval}; bound {verdict.bound})", "", "  ")
 
 
 def explanation(student: Student, step: LessonStep, done: StepNotes) -> str:
