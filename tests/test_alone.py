@@ -276,11 +276,12 @@ def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyP
     trial = SimpleNamespace(variant=variant, variant_name="today", load_name="own", number=1)
     stack = TrialContainers(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
     monkeypatch.setattr(containers_module, "containers_of", lambda *_: [container])
+    monkeypatch.setattr(checking, "containers_of", lambda *_: [container])
     monkeypatch.setattr(containers_module, "output_of", lambda _: b"I have hush-hush")
 
     reason = stack._why_not_healthy(DockerException(["docker"], 1))
     stack.fail(f"{containers_module.UNHEALTHY}: {reason}")
-    error = stack._not_healthy()
+    error = checking.why_not_healthy(stack)
 
     for said in (reason, error.hint):
         assert "no $TOKEN" in said

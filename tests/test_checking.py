@@ -82,6 +82,7 @@ def check(
             stacks.append(self)
 
     monkeypatch.setattr(batch, "TrialContainers", Own)
+    monkeypatch.setattr(batch, "ask_for_each_class", Started.check)
     trials = [SimpleNamespace(variant=SimpleNamespace(workload=object()), variant_name=name) for name in names]
     return batch.check(cast("Plan", SimpleNamespace(trials=trials)), folder, lambda *_: None, Engines())
 

@@ -29,6 +29,7 @@ from lab.redaction import LOCAL, LOCAL_ENV, read_factors
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
+from lab.trial import checking
 from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, share_load
 from lab.trial.containers import Phase, TrialContainers
@@ -421,15 +422,15 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 ) -> None:
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
-    monkeypatch.setattr("lab.trial.containers.USER_SERVICE", stack.planned.load.script)
-    monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": OwnRequestClass(path="/", users=1)})
-    monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
+    monkeypatch.setattr("lab.trial.checking.USER_SERVICE", stack.planned.load.script)
+    monkeypatch.setattr(TrialContainers, "asked_classes", {"home": OwnRequestClass(path="/", users=1)})
+    monkeypatch.setattr(TrialContainers, "front", None)
 
     def ask(*_: object, **__: object) -> Answer:
         stack.fail("gunicorn needed more memory than its limit of 64 MiB")
         return Answer(502, 1, "", "", "")
 
-    monkeypatch.setattr("lab.trial.containers.ask", ask)
+    monkeypatch.setattr("lab.trial.checking.ask", ask)
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
-        stack.check()
+        checking.ask_for_each_class(stack)

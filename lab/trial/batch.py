@@ -21,6 +21,7 @@ from lab.engine.cluster.probe import MachineLost
 from lab.engine.machine_usage import Progress, Quiet
 from lab.interruption import uninterrupted
 from lab.plan import Plan, PlannedTrial, timing
+from lab.trial.checking import ask_for_each_class, log_in
 from lab.trial.containers import TrialContainers
 from lab.trial.early_end import end_late_loads, end_when_memory_is_short, end_with_servers
 
@@ -43,7 +44,7 @@ class BatchStep:
 
 START = BatchStep(methodcaller("start"), "starting the servers", 4, methodcaller("abort_start"))
 CALIBRATE = BatchStep(methodcaller("calibrate"), "calibrating", 2)
-LOG_IN = BatchStep(methodcaller("log_in"), "logging users in", 2, methodcaller("end_load"))
+LOG_IN = BatchStep(log_in, "logging users in", 2, methodcaller("end_load"))
 UNLOADED_LATENCY = BatchStep(methodcaller("measure_unloaded_latency"), "asking alone", 2)
 OBSERVE = BatchStep(methodcaller("observe_before"), "observing the servers", 1)
 WAIT_FOR_LOAD = BatchStep(methodcaller("wait_for_load"), "load", 0, methodcaller("end_load"))
@@ -80,7 +81,9 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
         return []
     remarks: list[str] = []
     start = replace(START, progress="starting your application")
-    ask = BatchStep(lambda trial: remarks.extend(trial.check()), "asking for each class alone", 2, LOG_IN.stop)
+    ask = BatchStep(
+        lambda trial: remarks.extend(ask_for_each_class(trial)), "asking for each class alone", 2, LOG_IN.stop
+    )
     with uninterrupted() as stop_signals:
         trial = TrialContainers(own[0], run_folder, 1, engines, stop_signals)
         with end_with_servers([trial], engines.machines):

@@ -1,24 +1,123 @@
-"""Say what is wrong with somebody's own application before any load: a class fails, or its server does not start."""
+"""Log users in to somebody's own application, ask it for each class before any load, and say what is wrong with it."""
 
+import time
 from collections.abc import Callable, Mapping
 
+from python_on_whales.exceptions import DockerException
+
 from analysis.records.classes import Login, OwnRequestClass
+from analysis.records.run import USER_SERVICE
 from lab.engine.causes import cause, failure, way_to_host, way_to_library, way_to_write
+from lab.engine.commands import last_line
+from lab.engine.containers import containers_of, suppress_docker_errors
 from lab.errors import LabError
 from lab.servers.workload import BESIDE
-from lab.trial.alone import Answer
-from lab.trial.login import Refusal
+from lab.trial import reasons
+from lab.trial.alone import Answer, ask
+from lab.trial.containers import UNHEALTHY, TrialContainers
+from lab.trial.login import Refusal, Session, wait_for_sessions
 
 LINES = 12
 """How many lines of a log are shown."""
 MOST_BODY = 300
 BEFORE = f"{BESIDE}before"
 """The service that runs application.before."""
+LOGGED_WITHIN_S = 1
+"""How long the lab waits for what an application writes because of a request."""
 _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
 WAY_TO_LOG_IN = (
     'If it needs a login, give one: login: {path: /login, form: {username: ada, password: "${PASSWORD}"}}, or a header.'
 )
 Masked = Callable[[bytes], bytes]
+
+
+def log_in(trial: TrialContainers) -> LabError | None:
+    """Let the load generators of a trial log their users in. If that fails, fail, and return the error."""
+    login, logged = trial.login, _logged(trial)
+    assert login
+    try:
+        for generator in trial.generators:  # each of them then waits until the lab says when the load begins
+            generator.machine.client.container.start(generator.id)
+        told = [session for generator in trial.generators for session in wait_for_sessions(generator)]
+    except DockerException as error:
+        said = "".join(map(trial.said_by, trial.generators)).strip().splitlines()
+        trial.fail(f"users could not log in: {said[-1] if said else last_line(error)}")
+        return LabError(f"Users could not log in: {trial.reason}")
+    trial.sessions = [session for session in told if isinstance(session, Session)]
+    if refused := next((refusal for refusal in told if isinstance(refusal, Refusal)), None):
+        return _failed(trial, not_logged_in(login, refused, _logged_since(trial, logged), trial.masked))
+    return None
+
+
+def ask_for_each_class(trial: TrialContainers) -> list[str]:
+    """Send a request of each class to somebody's own application, and return what is worth a word.
+
+    Raise LabError if it is not healthy, if users cannot log in, or if a class is not answered as it should be, with
+    what it wrote.
+    """
+    if trial.outcome == "failed":
+        raise why_not_healthy(trial)
+    if trial.login and (error := log_in(trial)):
+        raise error
+    if trial.planned.load.script != USER_SERVICE:
+        return []
+    workload, words = trial.planned.variant.workload, []
+    try:
+        for name, described in trial.asked_classes.items():
+            logged = _logged(trial)
+            secrets = workload.secrets if workload else {}
+            answer = ask(trial.front, described, secrets, of_user=trial.headers_of_user)
+            if trial.reason:  # e.g. it needed more memory than its limit
+                raise why_not_healthy(trial)
+            if not answer.is_meant(described):
+                raise _failed(trial, not_meant(name, described, answer, _logged_since(trial, logged), trial.masked))
+            words.append(answered(name, described, answer))
+            if 300 <= answer.status < 400 and not described.expected_status:
+                words.append(redirected(name, described, answer, trial.masked))
+    except DockerException as error:
+        trial.fail(f"the container engine stopped answering: {last_line(error)}")
+        raise
+    return words
+
+
+def _logged(trial: TrialContainers) -> dict[str, str]:
+    """Return all that each container of the application has written, by the id of the container."""
+    mine = [container for container in trial.containers if container.service == trial.planned.variant.service]
+    return {container.id: trial.said_by(container) for container in mine}
+
+
+def _logged_since(trial: TrialContainers, before: Mapping[str, str]) -> str:
+    """Return what the application has written since an earlier moment, and wait a little for it."""
+    deadline = time.monotonic() + LOGGED_WITHIN_S
+    while not (said := written_since(before, _logged(trial))) and time.monotonic() < deadline:
+        time.sleep(LOGGED_WITHIN_S / 10)
+    return said
+
+
+def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return what containers have written since an earlier moment, given all that each of them wrote."""
+    return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
+
+
+def _failed(trial: TrialContainers, error: LabError) -> LabError:
+    """Fail because of an error, and return it."""
+    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+    return error
+
+
+def why_not_healthy(trial: TrialContainers) -> LabError:
+    """Return the error that says why the application is not healthy as it is served today."""
+    reason = trial.reason or "it failed"
+    if reason.startswith(UNHEALTHY):
+        with suppress_docker_errors():
+            there = containers_of(trial.project, trial.engines.machines)
+            for container in reasons.unhealthy_containers(there, trial.planned.variant.front):
+                said = trial.said_by(container).strip()
+                probed = trial.masked(reasons.last_probe(container).encode()).decode()
+                if said or probed:
+                    beside = container.service if container.service != trial.planned.variant.service else ""
+                    return not_healthy(said, probed, beside)
+    return LabError(f"Your application does not start as it is served today: {reason}")
 
 
 def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, masked: Masked) -> LabError:
@@ -104,11 +203,6 @@ def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Ma
     asked = f"{described.method} {described.path}, the class {name}"
     return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
             f"The load measures the redirect itself.{login}")  # fmt: skip
-
-
-def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return what containers have written since an earlier moment, given all that each of them wrote."""
-    return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
 
 
 def _body(body: str, masked: Masked) -> str:

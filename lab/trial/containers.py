@@ -35,15 +35,14 @@ from lab.engine.containers import (
 )
 from lab.engine.leftovers import remove_project
 from lab.engine.machine_usage import Quiet
-from lab.errors import LabError
 from lab.plan import PlannedTrial
 from lab.redaction import LOCAL_ENV, local_words, redact
 from lab.servers.workload import BEFORE
-from lab.trial import calibration, checking, reasons, starting
-from lab.trial.alone import Answer, Front, alone_ms, ask
+from lab.trial import calibration, reasons, starting
+from lab.trial.alone import Front, alone_ms
 from lab.trial.compose import Composed, compose, env_file
 from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
-from lab.trial.login import Refusal, Session, wait_for_sessions, without_sessions
+from lab.trial.login import Session, without_sessions
 from lab.trial.logs import LogStart, log_record, log_starts, note_cuts
 from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
@@ -55,8 +54,6 @@ _ONE_NETWORK = threading.Lock()
 """Networks that span machines are made one after the other, because a swarm makes several of them no faster."""
 END_AGAIN_S = 0.5
 UNHEALTHY = "the servers did not become healthy"
-LOGGED_WITHIN_S = 1
-"""How long the lab waits for what an application writes because of a request."""
 
 
 class Phase(Enum):
@@ -216,7 +213,7 @@ class TrialContainers:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
         began = time.monotonic()
         try:
-            self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self._front()))
+            self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self.front))
             variables = calibration.calibrated_request(self.planned.load, self.calibration)
             self._hand_over("calibration.env", env_file(variables))
         except DockerException as error:
@@ -241,7 +238,7 @@ class TrialContainers:
     def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
         try:
-            found = alone_ms(self._front(), self._asked(), self._headers_of_user())
+            found = alone_ms(self.front, self.asked_classes, self.headers_of_user)
             write_whole(self.part / ALONE, json.dumps(found) + "\n")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
@@ -252,108 +249,27 @@ class TrialContainers:
         said = self.planned.load.settings.get("login")
         return read_login(str(said)) if said else None
 
-    def log_in(self) -> LabError | None:
-        """Let the load generators log their users in. If that fails, fail, and return the error."""
-        login, logged = self.login, self._logged()
-        assert login
-        try:
-            for generator in self.generators:  # each of them then waits until the lab says when the load begins
-                generator.machine.client.container.start(generator.id)
-            told = [session for generator in self.generators for session in wait_for_sessions(generator)]
-        except DockerException as error:
-            said = "".join(map(self._said_by, self.generators)).strip().splitlines()
-            self.fail(f"users could not log in: {said[-1] if said else last_line(error)}")
-            return LabError(f"Users could not log in: {self.reason}")
-        self.sessions = [session for session in told if isinstance(session, Session)]
-        refused = next((refusal for refusal in told if isinstance(refusal, Refusal)), None)
-        return (
-            self._failed(checking.not_logged_in(login, refused, self._written(logged), self._masked))
-            if refused
-            else None
-        )
-
-    def _headers_of_user(self) -> dict[str, str]:
+    @property
+    def headers_of_user(self) -> dict[str, str]:
+        """What a user sends who has logged in; empty: nobody has."""
         return self.sessions[0].headers if self.sessions else {}
 
-    def check(self) -> list[str]:
-        """Send a request of each class to somebody's own application, and return what is worth a word.
-
-        Raise LabError if it is not healthy, if users cannot log in, or if a class is not answered as it should be, with
-        what it wrote.
-        """
-        if self.outcome == "failed":
-            raise self._not_healthy()
-        if self.login and (error := self.log_in()):
-            raise error
-        if self.planned.load.script != USER_SERVICE:
-            return []
-        try:
-            workload = self.planned.variant.workload
-            front, words = self._front(), []
-            for name, request_class in self._asked().items():
-                logged = self._logged()
-                secrets = workload.secrets if workload else {}
-                answer = ask(front, request_class, secrets, of_user=self._headers_of_user())
-                if self.reason:  # e.g. it needed more memory than its limit
-                    raise self._not_healthy()
-                if not answer.is_meant(request_class):
-                    raise self._not_meant(name, request_class, answer, logged)
-                words.append(checking.answered(name, request_class, answer))
-                if 300 <= answer.status < 400 and not request_class.expected_status:
-                    words.append(checking.redirected(name, request_class, answer, self._masked))
-        except DockerException as error:
-            self.fail(f"the container engine stopped answering: {last_line(error)}")
-            raise
-        return words
-
-    def _front(self) -> Front:
+    @property
+    def front(self) -> Front:
+        """The container that k6 connects to."""
         variant = self.planned.variant
         [front] = [container for container in self.containers if container.service == variant.front]
         return Front(front, "app" if variant.balancer == "none" else "balancer", variant.front_port)
 
-    def _asked(self) -> dict[str, OwnRequestClass]:
+    @property
+    def asked_classes(self) -> dict[str, OwnRequestClass]:
+        """The classes of requests that somebody's own application is asked for."""
         return read_own_classes(str(self.planned.load.settings["classes"]))
-
-    def _logged(self) -> dict[str, str]:
-        mine = [container for container in self.containers if container.service == self.planned.variant.service]
-        return {container.id: self._said_by(container) for container in mine}
-
-    def _not_meant(self, name: str, request_class: OwnRequestClass, answer: Answer, before: dict[str, str]) -> LabError:
-        """Fail because a class is not answered as it should be. Return the error, with what the application wrote."""
-        return self._failed(checking.not_meant(name, request_class, answer, self._written(before), self._masked))
-
-    def _written(self, before: dict[str, str]) -> str:
-        """Return what the application has written since an earlier moment, and wait a little for it."""
-        deadline = time.monotonic() + LOGGED_WITHIN_S
-        while not (said := checking.written_since(before, self._logged())) and time.monotonic() < deadline:
-            time.sleep(LOGGED_WITHIN_S / 10)
-        return said
-
-    def _failed(self, error: LabError) -> LabError:
-        """Fail because of an error, and return it."""
-        self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
-        return error
-
-    def _not_healthy(self) -> LabError:
-        """Return the error that says why the application is not healthy as it is served today."""
-        reason = self.reason or "it failed"
-        if not reason.startswith(UNHEALTHY):
-            return LabError(f"Your application does not start as it is served today: {reason}")
-        with suppress_docker_errors():
-            for container in reasons.unhealthy_containers(
-                containers_of(self.project, self.engines.machines), self.planned.variant.front
-            ):
-                said = self._said_by(container).strip()
-                probed = self._masked(reasons.last_probe(container).encode()).decode()
-                if said or probed:
-                    beside = container.service if container.service != self.planned.variant.service else ""
-                    return checking.not_healthy(said, probed, beside)
-        return LabError(f"Your application does not start as it is served today: {reason}")
 
     def observe_before(self) -> None:
         """Keep the settings, the counters and the beginnings of the logs of the containers before the load."""
         self.log_starts = log_starts(self.containers)
-        self.settings_in_force |= observe(self.containers, self.part, "before", self._masked)
+        self.settings_in_force |= observe(self.containers, self.part, "before", self.masked)
 
     def start_load(self, at: float, samplers: UsageSamplers) -> None:
         """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds of the lab's clock."""
@@ -417,7 +333,7 @@ class TrialContainers:
                 elif exit_code:
                     self.fail(f"the client ended with exit code {exit_code}: {reasons.last_error(self.part, 'client')}")
             if self.k6_exit_code is not None:
-                self.settings_in_force |= observe(self.containers, self.part, "after", self._masked)
+                self.settings_in_force |= observe(self.containers, self.part, "after", self.masked)
                 if self.planned.variant.workload:
                     keep_who_served(self.containers, self.planned.variant.service, self.part)
             note_cuts(self.part, self.logs)
@@ -429,7 +345,7 @@ class TrialContainers:
 
     def _keep_log(self, container: ContainerInfo) -> None:
         said = output_of(container)
-        (self.part / f"{container.name}.log").write_bytes(self._masked(said))
+        (self.part / f"{container.name}.log").write_bytes(self.masked(said))
         if before := self.log_starts.get(container.id):
             self.logs[container.name] = log_record(said, first_line_of(container), before)
 
@@ -496,14 +412,12 @@ class TrialContainers:
         generators = [points_of(container.service) for container in mine if container.is_generator]
         return load.record(machine.name, hosts, generators)
 
-    def _output_of(self, container: ContainerInfo) -> bytes:
+    def said_by(self, container: ContainerInfo) -> str:
         """Return what a container wrote, without the secrets of somebody's own application."""
-        return self._masked(output_of(container))
+        return self.masked(output_of(container)).decode(errors="replace")
 
-    def _said_by(self, container: ContainerInfo) -> str:
-        return self._output_of(container).decode(errors="replace")
-
-    def _masked(self, said: bytes) -> bytes:
+    def masked(self, said: bytes) -> bytes:
+        """Return a text without the secrets of somebody's own application, and of its users."""
         workload, said = self.planned.variant.workload, without_sessions(said, self.sessions)
         return workload.masked(said) if workload else said
 
@@ -512,7 +426,7 @@ class TrialContainers:
         with suppress_docker_errors():
             there = containers_of(self.project, self.engines.machines)
             if said := reasons.unhealthy_output(there, self.planned.variant.front, output_of):
-                return self._masked(said.encode()).decode()
+                return self.masked(said.encode()).decode()
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
