@@ -24,6 +24,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from lab import cli
 from lab.apps.advise import commands
+from lab.apps.diagnose import commands as diagnose_commands
 from lab.engine.containers import OWNER_LABEL
 from lab.machine_lock import LOCK
 from lab.paths import ROOT
@@ -127,6 +128,7 @@ class Lab:
             patch.object(cli, "heed_signals"),
             patch.object(cli, "out", narrow),
             patch.object(commands, "out", narrow),
+            patch.object(diagnose_commands, "out", narrow),
             redirect_stdout(out),
             redirect_stderr(err),
             pytest.raises(SystemExit) as ended,

@@ -57,7 +57,7 @@ def as_measured(answered: Answered, variant: VariantRecord) -> WhatIf:
     return WhatIf(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
 
 
-def serve_otherwise(answered: Answered, workers: int, threads: int) -> Iterator[WhatIf]:
+def serve_otherwise(answered: Answered, workers: int, threads: int, seed: int = 1) -> Iterator[WhatIf]:
     """Yield the same requests with each kind of way to serve them."""
     from theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
@@ -70,7 +70,7 @@ def serve_otherwise(answered: Answered, workers: int, threads: int) -> Iterator[
         queueing = kind.queueing(of[1])
         variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
         rows = simulate(
-            QueueingSystem(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, 1
+            QueueingSystem(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, seed
         )
         order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
         for place in range(len(answered.classes)):

@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from analysis.report.extensions import EXTENSIONS
 from lab.apps.advise.commands import advise, predict, requests, validate, what_if
+from lab.apps.diagnose.commands import diagnose
 from lab.apps.kubernetes.commands import manifests
 from lab.apps.lesson.commands import lesson
 from lab.apps.machines import machines as machines_app
@@ -252,8 +253,8 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
 
 
 for function in (
-    run, watch, reproduce, plan, init, lesson, predict, advise, requests, what_if, validate, manifests, report, power,
-    compare, verify, export, doctor, setup, bundle, down,
+    run, watch, reproduce, plan, init, lesson, predict, advise, diagnose, requests, what_if, validate, manifests,
+    report, power, compare, verify, export, doctor, setup, bundle, down,
 ):  # fmt: skip
     add_command(app, function)
 add_command(app, try_, "try")

@@ -21,6 +21,7 @@ GROUPS = {
     },
     "Your service": {
         "init, try": "describe your service; measure it, and what would help",
+        "diagnose": "who waited in production, from the logs of balancer and servers",
         "requests, advise": "read an access log; rank the ways to serve a load",
         "what-if": "who would have waited if a run was served in another way",
         "manifests": "a variant and a load as manifests for Kubernetes",

@@ -25,7 +25,7 @@ import numpy as np
 
 from analysis.records.model import name_from
 from lab.errors import WrongUse
-from lab.logs.bulk import SHORTEST_S, LoggedRequest, requests_in
+from lab.logs.bulk import SHORTEST_S, LoggedRequest, identified_by, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
 from lab.logs.formats import ADD, FORMATS, KNOWN, TIMELESS, UNITS, Entry, Formats, parse_entry
 
@@ -162,10 +162,17 @@ class _Sample(NamedTuple):
     entries: list[Entry | str]
     source: DurationSource
     formats: Formats
+    texts: list[str]
 
-    def lines(self) -> Iterator[LoggedRequest | str]:
+    def lines(self, *, identified: bool = False) -> Iterator[LoggedRequest | str]:
         """Yield what is taken from each line; a line without a known format as it is."""
-        return (self.line(entry) for entry in self.entries)
+        lines = (self.line(entry) for entry in self.entries)
+        if not identified:
+            return lines
+        return (
+            line if isinstance(line, str) else identified_by(line, text)
+            for line, text in zip(lines, self.texts, strict=True)
+        )
 
     def further(self, lines: Iterable[LoggedRequest | str]) -> Iterator[LoggedRequest | str]:
         """Yield further lines, of which those are read that are not read yet, if they have a format."""
@@ -184,17 +191,19 @@ class _Sample(NamedTuple):
 def _sample(texts: IO[str], unit: str, file: str, formats: Formats) -> _Sample:
     """Read lines until some have a format. Raise WrongUse if no line of a log that is not empty has one."""
     before: list[Entry | str] = []
+    lines: list[str] = []
     while batch := list(islice(texts, SAMPLE)):
+        lines += batch
         if formats.is_own:
             formats = formats.fitting(batch)
         entries = [parse_entry(text, formats) or text for text in batch]
         start = len(before) + 1
         if known := [(at, entry) for at, entry in enumerate(entries, start) if isinstance(entry, Entry)]:
-            return _Sample(before + entries, find_durations(known, unit, file), formats)
+            return _Sample(before + entries, find_durations(known, unit, file), formats, lines)
         before += entries
     if written := [(at, text) for at, text in enumerate(before, 1) if isinstance(text, str) and text.strip()]:
         raise _unknown(file, written, formats)
-    return _Sample([], DurationSource(""), formats)
+    return _Sample([], DurationSource(""), formats, [])
 
 
 def _count(log: AccessLog, line: LoggedRequest) -> None:
@@ -254,6 +263,20 @@ def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedReques
         sample = _sample(texts, NO_UNIT, path.name, formats)
         lines = chain(sample.lines(), sample.further(texts))
         yield from (line for line in lines if isinstance(line, LoggedRequest))
+
+
+@contextmanager
+def opened_log(
+    path: Path, unit: str = "", formats: Formats = KNOWN
+) -> Iterator[tuple[DurationSource, Iterator[LoggedRequest | str]]]:
+    """Yield where a log has its durations, and what is taken from each line, with the ids of the requests.
+
+    A line without a known format is yielded as it is. Raise WrongUse if the log cannot be read, or if no line has one.
+    """
+    with _opened(path) as texts:
+        sample = _sample(texts, unit, "standard input" if str(path) == "-" else path.name, formats)
+        further = sample.further(requests_in(texts, sample.source, identified=True))
+        yield sample.source, chain(sample.lines(identified=True), further)
 
 
 @contextmanager

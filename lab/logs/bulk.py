@@ -6,7 +6,7 @@ from functools import partial
 from typing import IO, NamedTuple
 
 from lab.logs.durations import DurationSource
-from lab.logs.formats import UNITS, Format, epoch_seconds, seconds_of, worker_of
+from lab.logs.formats import UNITS, Format, epoch_seconds, id_in, moment_in, seconds_of, worker_of
 
 CHUNK = 1 << 20
 """So many characters of a log are in memory at once, and the rest of their last line."""
@@ -17,7 +17,8 @@ SHORTEST_S = 0.0005
 class LoggedRequest(NamedTuple):
     """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
 
-    ``worker`` is the worker or the upstream server that answered, if the line names it.
+    ``worker`` is the worker or the upstream server that answered, if the line names it; ``id`` is the request's id, if
+    ids are asked for and the line has one.
     """
 
     at: float
@@ -26,10 +27,14 @@ class LoggedRequest(NamedTuple):
     status: int
     took_s: float | None
     worker: str | None = None
+    id: str | None = None
 
 
-def requests_in(texts: IO[str], source: DurationSource) -> Iterator[LoggedRequest | str]:
-    """Yield what is taken from each line, in order; a line that has another format than the log, as it is."""
+def requests_in(texts: IO[str], source: DurationSource, *, identified: bool = False) -> Iterator[LoggedRequest | str]:
+    """Yield what is taken from each line, in order; a line that has another format than the log, as it is.
+
+    ``identified``: with the ids of requests, and their times as precisely as the lines have them.
+    """
     if not isinstance(source.format, Format):
         yield from texts
         return
@@ -37,7 +42,18 @@ def requests_in(texts: IO[str], source: DurationSource) -> Iterator[LoggedReques
     before = r"[^\[\n]*+" if line.startswith(r"\[") else ".*?"
     pattern = re.compile(rf"^(?:{before}(?:{line}).*|(?P<other>.+))$", re.MULTILINE)
     while chunk := texts.read(CHUNK):
-        yield from _in_chunk(chunk + texts.readline(), pattern, source, source.format)
+        lines = _in_chunk(whole := chunk + texts.readline(), pattern, source, source.format)
+        yield from _with_ids(lines, whole) if identified else lines
+
+
+def _with_ids(lines: Iterator[LoggedRequest | str], chunk: str) -> Iterator[LoggedRequest | str]:
+    for line, text in zip(lines, filter(None, chunk.split("\n")), strict=True):
+        yield line if isinstance(line, str) else identified_by(line, text)
+
+
+def identified_by(line: LoggedRequest, text: str) -> LoggedRequest:
+    """Return a request with its id and its time as precisely as its line has them."""
+    return line._replace(id=id_in(text), at=moment_in(text, line.at))
 
 
 def _in_chunk(

@@ -1,0 +1,178 @@
+"""What logs say of a service: who waited, for how long, where, when, and behind what."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
+from lab.apps.diagnose.capacity import Capacity, work_until
+from lab.apps.diagnose.logs import COARSE_S, Floats, Integers
+from lab.apps.diagnose.requests import Requests
+
+MOST_CLASSES = 6
+"""So many routes are classes of their own: those whose requests waited longest in all, then the most frequent."""
+OTHERS = "other routes"
+PERIODS = 60
+BUSY = 0.9
+"""A minute is busy if requests for more than this share of the threads come in it."""
+
+
+@dataclass(frozen=True)
+class ClassFindings:
+    """What the requests of one class waited, in seconds; shares are of its requests.
+
+    ``waited`` is the share that waited more than 50 ms, ``avoidably`` the share that did so while a thread was free.
+    """
+
+    name: str
+    requests: int
+    latency_p99_s: float
+    wait_p50_s: float
+    wait_p90_s: float
+    wait_p99_s: float
+    longest_s: float
+    waited: float
+    avoidably: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the requests waited, in all and by class.
+
+    ``queueing`` is the share of all latency that is queueing delay; ``avoidable`` is the share of all queueing delay
+    during which a thread was free, and ``idle`` the share during which no request was at work. ``in_front`` says which
+    classes held the busy threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of
+    PERIODS periods. ``load`` is how many workers' worth of work came in each minute, ``busy_load`` the mean of those
+    minutes that are busy, and ``busy_load_range`` their least and their most.
+    """
+
+    classes: list[ClassFindings]
+    names: list[str]
+    of_class: Integers
+    avoidable_s: Floats
+    queueing: float
+    avoidable: float
+    idle: float
+    in_front: dict[str, float]
+    periods_s: Floats
+    load: Floats
+    busy_load: float
+    busy_load_range: tuple[float, float]
+    busy_minutes: int
+
+    @property
+    def waited(self) -> float:
+        """The share of all requests that waited more than 50 ms."""
+        return _of_all(self.classes, [each.waited for each in self.classes])
+
+    @property
+    def waited_avoidably(self) -> float:
+        """The share of all requests that waited more than 50 ms while a thread was free."""
+        return _of_all(self.classes, [each.avoidably for each in self.classes])
+
+
+def _of_all(classes: Sequence[ClassFindings], shares: Sequence[float]) -> float:
+    requests = sum(each.requests for each in classes)
+    return sum(each.requests * share for each, share in zip(classes, shares, strict=True)) / max(requests, 1)
+
+
+def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -> Findings:
+    """Return what requests waited. ``routes`` are the names of their routes."""
+    waited_s = requests.waited_s
+    avoidable_s = avoidable_of(requests, capacity)
+    names, of_class = _classes(requests, waited_s, routes)
+    load = _load(requests)
+    busy = load[load > BUSY * capacity.total]
+    total_s = waited_s.sum()
+    return Findings(
+        classes=[_class(name, requests, waited_s, avoidable_s, of_class == at) for at, name in enumerate(names)],
+        names=names,
+        of_class=of_class,
+        avoidable_s=avoidable_s,
+        queueing=float(total_s / max((requests.ended_s - requests.sent_s).sum(), 1e-9)),
+        avoidable=float(avoidable_s.sum() / max(total_s, 1e-9)),
+        idle=float(_idle_s(requests).sum() / max(total_s, 1e-9)),
+        in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
+        periods_s=_longest(requests.sent_s, waited_s),
+        load=load,
+        busy_load=float(busy.mean()) if len(busy) else float(load.max(initial=0.0)),
+        busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
+        busy_minutes=len(busy),
+    )
+
+
+def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
+    """Return how long each request waited although a thread was free.
+
+    If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
+    thread. Otherwise, it is while fewer requests were at work than there are threads.
+    """
+    if (capacity.place >= 0).all() and requests.tick_s < COARSE_S:
+        answered = requests.answered([], capacity.place, capacity.workers, capacity.place)
+        return avoidable_waits(answered, capacity.workers, capacity.threads).beside_s
+    return np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
+
+
+def _idle_s(requests: Requests) -> Floats:
+    """Return for how long no request was at work while each request waited."""
+    if requests.tick_s >= COARSE_S:
+        return np.zeros(len(requests))
+    working = at_least(1, requests.began_s, requests.ended_s)
+    return np.maximum(requests.waited_s - time_in(working, requests.sent_s, requests.began_s), 0)
+
+
+def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:
+    """Return the names of the classes, and the class of each request."""
+    long_s = np.bincount(requests.route, weights=np.where(waited_s > FROM_S, waited_s, 0), minlength=len(routes))
+    count = np.bincount(requests.route, minlength=len(routes))
+    order = [int(route) for route in np.lexsort((-count, -long_s)) if count[route]]
+    own = order if len(order) <= MOST_CLASSES else order[: MOST_CLASSES - 1]
+    place = np.full(len(routes), len(own))
+    place[own] = range(len(own))
+    names = [routes[route] for route in own] + ([OTHERS] if len(own) < len(order) else [])
+    return names, place[requests.route]
+
+
+def _class(
+    name: str, requests: Requests, waited_s: Floats, avoidable_s: Floats, mine: npt.NDArray[np.bool_]
+) -> ClassFindings:
+    p50, p90, p99 = np.quantile(waited_s[mine], (0.5, 0.9, 0.99)).tolist()
+    latency_s = (requests.ended_s - requests.sent_s)[mine]
+    shares = [float((times[mine] > FROM_S).mean()) for times in (waited_s, avoidable_s)]
+    longest_s = float(waited_s[mine].max())
+    return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99, longest_s, *shares)
+
+
+def _in_front(
+    requests: Requests, capacity: Capacity, avoidable_s: Floats, names: Sequence[str], of_class: Integers
+) -> Iterator[tuple[str, float]]:
+    """Yield which share of the work of each class was done in a worker while requests waited for it avoidably."""
+    if (capacity.place < 0).any():
+        return
+    held_s = np.zeros(len(names))
+    for worker in range(capacity.workers):
+        mine = capacity.place == worker
+        waiting = mine & (avoidable_s > FROM_S)
+        for at in range(len(names)):
+            began_s, ended_s = (times[mine & (of_class == at)] for times in (requests.began_s, requests.ended_s))
+            until = [work_until(times[waiting], began_s, ended_s) for times in (requests.began_s, requests.sent_s)]
+            held_s[at] += (until[0] - until[1]).sum()
+    if held_s.sum() > 0:
+        yield from zip(names, (held_s / held_s.sum()).tolist(), strict=True)
+
+
+def _longest(sent_s: Floats, waited_s: Floats) -> Floats:
+    """Return the longest wait in each of PERIODS periods of the same length, by when requests were sent."""
+    longest_s = np.zeros(PERIODS)
+    places = np.minimum((sent_s / max(float(sent_s[-1]), 1e-9) * PERIODS).astype(np.int64), PERIODS - 1)
+    np.maximum.at(longest_s, places, waited_s)
+    return longest_s
+
+
+def _load(requests: Requests) -> Floats:
+    """Return for each whole minute how long the requests that were sent in it worked, as a multiple of a minute."""
+    worked_s = np.bincount((requests.sent_s // 60).astype(np.int64), weights=requests.worked_s)
+    lasts_s = float(requests.sent_s[-1])
+    return worked_s[: int(lasts_s // 60)] / 60 if lasts_s >= 60 else np.array([worked_s.sum() / max(lasts_s, 1.0)])

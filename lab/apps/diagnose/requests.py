@@ -1,0 +1,122 @@
+"""The requests of a service, from its logs: when each was sent, began and ended, and who served it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.metrics.waiting import Answered
+from lab.apps.diagnose.joining import Joined, join
+from lab.apps.diagnose.logs import Floats, Integers, Log, Logs
+
+FEW_PAIRS = 0.5
+"""If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests in the order of sending; times are seconds since the first was sent, at ``first`` (epoch seconds).
+
+    ``tick_s`` is the resolution of their times, ``took_tick_s`` that of their durations; a duration is from ``sent_s``
+    to ``ended_s``. ``worker`` is -1 where no log names the worker. ``in_both`` is the share of the balancer's lines
+    that a server has, too; 0 if there is only one kind of log. ``joins`` say how the logs were joined.
+    """
+
+    first: float
+    sent_s: Floats
+    began_s: Floats
+    ended_s: Floats
+    route: Integers
+    worker: Integers
+    status: Integers
+    tick_s: float
+    in_both: float
+    joins: Sequence[tuple[Log, Log, Joined]] = ()
+
+    def __len__(self) -> int:
+        return len(self.sent_s)
+
+    @property
+    def waited_s(self) -> Floats:
+        """How long each request waited from when it was sent until its work began."""
+        return np.maximum(self.began_s - self.sent_s, 0)
+
+    @property
+    def worked_s(self) -> Floats:
+        """How long each request was at work."""
+        return self.ended_s - self.began_s
+
+    def answered(
+        self, classes: Sequence[str], of_class: Integers, workers: int, place: Integers, shown: slice = slice(None)
+    ) -> Answered:
+        """Return some requests as the analysis takes those of a trial, with the class and the worker of each."""
+        sent_s = self.sent_s[shown]
+        from_s, until_s = float(sent_s[0]), float(self.ended_s[shown].max())
+        return Answered(
+            [str(worker) for worker in range(workers)], [*classes], self.first + from_s, self.first + until_s,
+            self.first + float(sent_s[-1]), place[shown], of_class[shown], sent_s - from_s,
+            self.began_s[shown] - from_s, self.ended_s[shown] - from_s,
+        )  # fmt: skip
+
+
+def requests_of(logs: Logs) -> Requests:
+    """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent."""
+    if not (logs.balancers and logs.servers):
+        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)], 0.0, ())
+    joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
+    joins = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
+    lines = sum(len(balancer) for balancer in logs.balancers)
+    in_both = sum(len(joined.server) for _, _, joined in joins) / lines
+    return _requests([_joined(*each) for each in joins], in_both, joins)
+
+
+Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
+"""When requests were sent, began and ended (epoch seconds), their routes, workers and statuses, and the resolution."""
+
+
+def _alone(log: Log) -> Columns:
+    ends_s = spread(log.ends_s, log.tick_s)
+    began_s = ends_s - log.took_s
+    known = ~np.isnan(began_s)
+    return (began_s[known], began_s[known], ends_s[known], log.route[known], log.worker[known], log.status[known],
+            log.tick_s)  # fmt: skip
+
+
+def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
+    """Return the requests that are in both logs: their times by the better clock, their durations by both.
+
+    The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
+    two durations, which are more precise than the times are.
+    """
+    at, its = joined.balancer, joined.server
+    if balancer.tick_s <= server.tick_s:
+        ends_s = spread(balancer.ends_s, balancer.tick_s)[at]
+    else:
+        ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
+    worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
+    began_s, sent_s = ends_s - server.took_s[its], ends_s - balancer.took_s[at]
+    known = ~np.isnan(began_s) & ~np.isnan(sent_s)
+    return (sent_s[known], began_s[known], ends_s[known], balancer.route[at][known], worker[known],
+            balancer.status[at][known], min(balancer.tick_s, server.tick_s))  # fmt: skip
+
+
+def spread(ends_s: Floats, tick_s: float) -> Floats:
+    """Return sorted times with those of one tick spread evenly over the tick."""
+    _, first, count = np.unique(ends_s, return_index=True, return_counts=True)
+    if tick_s < 1:
+        return ends_s
+    place = np.arange(len(ends_s)) - np.repeat(first, count)
+    return ends_s + tick_s * (place + 0.5) / np.repeat(count, count)
+
+
+def _requests(parts: Sequence[Columns], in_both: float, joins: Sequence[tuple[Log, Log, Joined]]) -> Requests:
+    columns: Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]
+    columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in parts), strict=True))
+    sent_s, began_s, ended_s, *others = columns
+    order = np.argsort(sent_s, kind="stable")
+    first = float(sent_s[order[0]])
+    route, worker, status = (column.astype(np.int64)[order] for column in others)
+    return Requests(
+        first, sent_s[order] - first, began_s[order] - first, ended_s[order] - first, route, worker, status,
+        max(part[-1] for part in parts), in_both, joins,
+    )  # fmt: skip

@@ -1,0 +1,228 @@
+"""Who waited in production, from logs: the truth of simulated requests, of stored runs, and of a public report."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from inline_snapshot import snapshot
+
+from analysis.metrics.waiting import Answered, avoidable_waits
+from analysis.predict.system import servers_of
+from analysis.records.queueing import Queueing
+from analysis.records.run import VariantRecord
+from lab.apps.diagnose.capacity import Capacity, capacity_of
+from lab.apps.diagnose.findings import Findings, findings_of
+from lab.apps.diagnose.logs import read_logs
+from lab.apps.diagnose.replayed import replay
+from lab.apps.diagnose.requests import Requests, requests_of
+from lab.errors import WrongUse
+from lab.logs.formats import KNOWN
+from tests.conftest import Lab
+from tests.production_logs import Served, Writing, write_logs
+from theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
+from theory.simulate import simulate
+
+BEGAN = 1_795_000_000.0
+WORKERS, THREADS, SECONDS = 4, 2, 120
+QUEUES_INSIDE = ("shared socket", "reuse_port")
+
+
+def serve(*, accepts_busy: bool) -> list[Served]:
+    """Return the requests of a simulated service: five users of quick requests, and two users of slow requests."""
+    settings = {"server": "gunicorn-gthread", "workers": WORKERS, "threads": THREADS}
+    queueing = Queueing(threads=THREADS, max_connections=1000 if accepts_busy else THREADS)
+    variant = VariantRecord(name="v", workers=WORKERS, accept="shared", queueing=queueing, settings=settings)
+    classes = [
+        Class("quick", Closed(5, Constant(0.0)), [WorkStep(Uniform(0.05, 0.9))]),
+        Class("slow", Closed(2, Constant(0.0)), [WorkStep(Uniform(4.0, 6.0))]),
+    ]
+    rows = simulate(QueueingSystem(servers_of(variant), classes), SECONDS, 1)
+    columns = zip(rows.of_class, rows.sent, rows.began, rows.ended, rows.worker, strict=True)
+    return [served(("quick", "slow")[of], sent, began, ended, worker) for of, sent, began, ended, worker in columns]
+
+
+def served(request_class: str, sent: float, began: float, ended: float, worker: int) -> Served:
+    """Return a request; the balancer notes its end 0.4 ms after the server."""
+    sent, began, ended = (BEGAN + time for time in (sent, began, ended))
+    return Served(request_class, sent, ended + 0.0004, began, ended, f"app:{worker + 50}", "r")
+
+
+def truth(served: Sequence[Served]) -> tuple[np.ndarray, float]:
+    """Return how long requests waited, and the share that waited avoidably for more than 50 ms."""
+    sent, began, ended = (np.array([getattr(request, name) for request in served]) - BEGAN
+                          for name in ("sent", "began", "ended"))  # fmt: skip
+    names = sorted({request.worker for request in served})
+    worker = np.array([names.index(request.worker) for request in served])
+    answered = Answered(names, [], 0.0, float(ended.max()), float(sent[-1]), worker, worker, sent, began, ended)
+    return began - sent, float((avoidable_waits(answered, WORKERS, THREADS).beside_s > 0.05).mean())
+
+
+def diagnosed(paths: Sequence[Path], workers: int = 0, threads: int = 0) -> tuple[Requests, Capacity, Findings]:
+    """Return what the lab says of logs."""
+    logs = read_logs(paths, KNOWN, {})
+    requests = requests_of(logs)
+    capacity = capacity_of(requests, workers, threads)
+    return requests, capacity, findings_of(requests, capacity, logs.routes.names)
+
+
+@pytest.mark.parametrize("accepts_busy", [True, False], ids=["shared", "limit"])
+@pytest.mark.parametrize(
+    "writing",
+    [Writing(), Writing(ids=False), Writing(ids=False, ahead_s=0.25), Writing(fine=False, ids=False)],
+    ids=["ids", "no ids", "a clock ahead", "whole seconds"],
+)
+def test_logs_tell_who_waited_and_whether_a_thread_was_free(
+    accepts_busy: bool, writing: Writing, tmp_path: Path
+) -> None:
+    requests_served = serve(accepts_busy=accepts_busy)
+    waited_s, avoidably = truth(requests_served)
+    requests, capacity, findings = diagnosed(write_logs(requests_served, tmp_path, writing), threads=THREADS)
+    assert capacity.workers == WORKERS
+    assert requests.in_both > 0.98
+    assert findings.waited_avoidably == pytest.approx(avoidably, abs=0.02)
+    for share in (0.5, 0.9, 0.99):
+        assert np.quantile(requests.waited_s, share) == pytest.approx(np.quantile(waited_s, share), rel=0.05, abs=0.002)
+
+
+def test_the_number_of_threads_is_found(tmp_path: Path) -> None:
+    _, capacity, _ = diagnosed(write_logs(serve(accepts_busy=True), tmp_path, Writing()))
+    assert (capacity.workers, capacity.threads, capacity.found) == (WORKERS, THREADS, ["workers", "threads"])
+
+
+def test_without_workers_in_the_log_what_the_user_says_of_them_tells_the_same(tmp_path: Path) -> None:
+    requests_served = serve(accepts_busy=True)
+    paths = write_logs(requests_served, tmp_path, Writing(workers=False))
+    _, _, findings = diagnosed(paths, WORKERS, THREADS)
+    assert findings.waited_avoidably == pytest.approx(truth(requests_served)[1], abs=0.02)
+
+
+def test_lost_lines_are_said_and_never_joined_against_the_times(tmp_path: Path) -> None:
+    requests_served = serve(accepts_busy=True)
+    requests, _, _ = diagnosed(write_logs(requests_served, tmp_path, Writing(ids=False, lost=0.1)))
+    assert 0.8 < requests.in_both < 0.99
+    assert (requests.waited_s >= 0).all()
+    [(balancer, server, joined)] = requests.joins
+    assert (server.took_s[joined.server] <= balancer.took_s[joined.balancer] + 0.002).all()
+    assert len(set(joined.balancer.tolist())) == len(joined.balancer)
+
+
+def test_the_simulator_recognises_how_the_requests_were_served_and_what_helps(tmp_path: Path) -> None:
+    requests, capacity, findings = diagnosed(write_logs(serve(accepts_busy=True), tmp_path, Writing()))
+    replayed = replay(requests, capacity, findings)
+    assert replayed
+    assert replayed.today
+    assert replayed.today.label in QUEUES_INSIDE
+    assert {way.label: way.waited for way in replayed.ways}["limit = threads"] < 0.05 < replayed.today.waited
+
+
+def test_a_log_that_was_rotated_and_packed_counts_as_the_same_log(tmp_path: Path) -> None:
+    nginx, gunicorn = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    whole, _, _ = diagnosed([nginx, gunicorn])
+    lines = nginx.read_text().splitlines(keepends=True)
+    older = tmp_path / "nginx.log.2.gz"
+    older.write_bytes(gzip.compress("".join(lines[:100]).encode()))
+    (tmp_path / "nginx.log.1").write_text("".join(lines[100:200]))
+    nginx.write_text("".join(lines[200:]))
+    parts, _, _ = diagnosed([nginx, tmp_path / "nginx.log.1", older, gunicorn])
+    assert np.array_equal(np.sort(whole.waited_s), np.sort(parts.waited_s))
+
+
+def test_a_worker_that_was_restarted_has_the_place_of_the_worker_before(tmp_path: Path) -> None:
+    answered = serve(accepts_busy=True)
+    again = [request._replace(worker=f"{request.worker}9") if request.began > BEGAN + 70 else request
+             for request in answered if not BEGAN + 60 < request.ended < BEGAN + 80]  # fmt: skip
+    again = [request for request in again if request.ended <= BEGAN + 60 or request.began > BEGAN + 70]
+    _, capacity, _ = diagnosed(write_logs(again, tmp_path, Writing()))
+    assert (capacity.workers, capacity.restarts) == (WORKERS, WORKERS)
+
+
+QUEUE = [(0.0, 0.5), (0.1, 0.5), (0.2, 0.5), (5.0, 0.5)]
+"""When requests come to a single thread, and how long they work."""
+
+
+def test_the_screen_of_a_queue_before_one_thread(lab: Lab, tmp_path: Path) -> None:
+    requests, free = [], 0.0
+    for sent, works in [(10 * number + sent, works) for number in range(30) for sent, works in QUEUE]:
+        free = max(sent, free) + works
+        requests.append(served("orders", sent, free - works, free, 7))
+    paths = write_logs(requests, tmp_path, Writing())
+    result = lab.call("diagnose", *map(str, paths), "--threads", "1", "--workers", "1")
+    assert result.returncode == 0
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    assert result.stdout == snapshot("""\
+120 requests in 4.92 min, from 18 November 2026, 11:06:40 UTC on.
+gunicorn.log: 100.0% of its lines are in nginx.log, joined by id.
+1 worker x 1 thread.
+
+37.5% of all latency is queueing delay: 50.0% of the requests waited for a
+worker for more than 50 ms, for up to 800 ms.
+For 100.0% of the delay, the only thread was at work: the requests queued before
+the servers, where a server's own log cannot see them.
+In the busiest minute, the work that came would keep 0.2 threads at work.
+
+class    requests  latency, p99  queueing, p90     p99  > 50 ms  avoidable
+/orders       120         1.3 s         800 ms  800 ms    50.0%       0.0%
+
+11:06:40 █▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁▁█ 11:11:35
+longest wait of each period, up to 800 ms
+
+Replayed by the simulator, as shared socket, 50.0% wait for more than 50 ms
+(measured: 50.0%), p99 800 ms (measured: 800 ms).
+With 1 thread, no other way to serve them halves that.
+With 3 threads that take all requests from one queue, hardly any request waits.
+""")
+
+
+def test_two_logs_of_whole_seconds_tell_how_much_work_came_and_who_queued(tmp_path: Path) -> None:
+    """What Django's nginx and gunicorn log of the same requests: 3 to 22 s, and less than a second (aivarsk.com)."""
+    chance, free, answered, sent = np.random.default_rng(3), [0.0] * 3, [], 0.0
+    while sent < 900:
+        sent += chance.exponential(1 / (11.9 if 300 < sent < 480 else 5.0))
+        began = max(sent, min(free))
+        ended = began + chance.uniform(0.1, 0.43)
+        free[free.index(min(free))] = ended
+        answered.append(served("orders", sent, began, ended, 0))
+    paths = write_logs(answered, tmp_path, Writing(fine=False, ids=False, workers=False))
+    requests, capacity, findings = diagnosed(paths)
+    waited_s = np.array([request.began - request.sent for request in answered])
+    work = sum(request.ended - request.began for request in answered if 300 < request.sent - BEGAN < 480) / 180
+    assert requests.in_both == 1
+    assert capacity.total == 3
+    assert findings.waited == pytest.approx((waited_s > 0.05).mean(), abs=0.02)
+    assert max(each.longest_s for each in findings.classes) == pytest.approx(waited_s.max(), abs=0.05)
+    assert findings.busy_load == pytest.approx(work, rel=0.05)
+    assert findings.avoidable < 0.1
+
+
+def test_json_has_the_findings(lab: Lab, tmp_path: Path) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    found = json.loads(lab.call("diagnose", *map(str, paths), "--json").stdout)
+    assert found["workers"] == WORKERS
+    assert found["replay"]["today"]["label"] in QUEUES_INSIDE
+
+
+def test_one_kind_of_log_says_what_is_missing(lab: Lab, tmp_path: Path) -> None:
+    _, gunicorn = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    said = lab.call("diagnose", str(gunicorn)).stdout
+    assert "lab diagnose --setup" in said.replace("\n", " ")
+    assert "queueing" not in said
+
+
+def test_a_log_that_says_nothing_of_its_clock_is_asked_for(tmp_path: Path) -> None:
+    log = tmp_path / "app.json"
+    log.write_text(
+        '{"time": "2026-11-03T09:00:00Z", "method": "GET", "path": "/", "status": 200, "duration": 0.5}\n' * 3
+    )
+    with pytest.raises(WrongUse) as raised:
+        read_logs([log], KNOWN, {})
+    assert "app.json" in raised.value.message
+    assert "--server" in raised.value.hint
+
+
+def test_setup_prints_the_lines_of_each_server(lab: Lab) -> None:
+    said = lab.call("diagnose", "--setup").stdout
+    for server in ("nginx", "HAProxy", "Traefik", "gunicorn", "uWSGI", "uvicorn", "granian"):
+        assert server in said
