@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from analysis.records.folder import trial_folder
+from lab.apps.reproduce.all import REFERENCE
+from lab.apps.reproduce.reproduction import read_reproduction
 from lab.experiment.file import load_experiment, names
-from lab.paths import ROOT
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
 from tests.measuring import Result, completion_times, measure, only_load, shorter
@@ -54,22 +55,24 @@ def missed_claims(lab: Lab, name: str, *options: str) -> dict[str, dict[str, Any
     assert lab_objects() == []
     claims = Result(lab.latest(name)).summary["claims"]
     assert claims
-    page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
-    return {one["says"]: one for one in claims if not is_as_expected(one, page)}
+    kept = next(each for each in read_reproduction(REFERENCE).experiments if each.experiment == name)
+    assert kept.shown
+    return {one["says"]: one for one in claims if not is_as_expected(one, kept.shown.tables[0].rows)}
 
 
-def is_as_expected(claim: dict[str, Any], page: str) -> bool:
-    """Whether a claim is reproduced, or was not when the page was written, or is missed for a reason that is told.
+def is_as_expected(claim: dict[str, Any], kept: list[list[str]]) -> bool:
+    """Whether a claim is reproduced, or is not in the reference, or is missed for a reason that is told.
+
+    ``kept`` has the reference's verdict, claim, measured value and bound of each claim.
 
     A single trial decides nothing, and may miss a bound by a quarter, or by two requests. The interval of several
     trials may contain the bound. A trial that is suspect says what the machine lacked.
     """
-    rows = (line for line in page.splitlines() if line.startswith(f"| {claim['says']} |"))
-    row = next(line for line in rows if f"| {claim['bound']} |" in line)  # not a row of another table
+    expected = next(row[0] for row in kept if row[1].startswith(claim["says"]) and row[3].startswith(claim["bound"]))
     if (
         claim["verdict"] == "reproduced"
         or claim["says"] in VARIES
-        or not row.rstrip(" |").endswith(("| reproduced", "| reproduced, suspect"))
+        or expected not in ("reproduced", "reproduced, suspect")
     ):
         return True
     if claim["verdict"] == "invalid" or claim["measured"] is None:

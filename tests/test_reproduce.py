@@ -20,6 +20,7 @@ from lab.apps.reproduce.reproduction import (
     read_reproduction,
     write_reproduction,
 )
+from lab.apps.reproduce.shown import with_block
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.options import RunRequest
@@ -109,6 +110,39 @@ def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
 
     assert [one.report for one in reference.experiments] == [""]
     assert "1 of 5 measured figures agree with the articles, 4 contradict them: the reference" in page
+
+
+BLOCK = "# made-up\n\n<!-- generated: results of made-up -->\n\n<!-- end -->\n\nWhy it is so.\n"
+
+
+def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(tmp_path: Path) -> None:
+    """Other experiments stay in the reference, and words of the page outside of the block stay as they are."""
+    folder, page = measured(tmp_path), tmp_path / "made-up.md"
+    other = read_reproduced(folder, tmp_path).model_copy(update={"experiment": "other"})
+    write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[other]))
+    page.write_text(BLOCK)
+
+    assert reproduce.keep_for_page(folder, tmp_path / "reference.json") == page
+    text = page.read_text()
+    kept = {each.experiment: each for each in read_reproduction(tmp_path / "reference.json").experiments}
+
+    assert "Measured on 2026-01-02, 5 trials of each variant, on a processor, 2 cores" in text
+    assert "| reproduced | It is so | p50 10.5 ms (10.5 to 10.5) | \\<= 20 ms |" in text
+    assert text.endswith("<!-- end -->\n\nWhy it is so.\n")
+    assert [*kept] == ["other", "made-up"]
+    assert kept["made-up"].shown
+    assert with_block(text, "results of made-up", kept["made-up"].shown.lines()) == text
+
+
+def test_a_page_without_a_block_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[]))
+    (tmp_path / "made-up.md").write_text("# made-up\n")
+
+    with pytest.raises(WrongUse, match=r"made-up\.md has no block for results") as caught:
+        reproduce.keep_for_page(measured(tmp_path), tmp_path / "reference.json")
+
+    assert "<!-- generated: results of made-up -->" in str(caught.value.hint)
+    assert read_reproduction(tmp_path / "reference.json").experiments == []
 
 
 @pytest.mark.parametrize(

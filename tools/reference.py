@@ -13,6 +13,9 @@ import typer
 
 from analysis.metrics import METRICS
 from lab import cli
+from lab.apps.reproduce.all import REFERENCE, page_block
+from lab.apps.reproduce.reproduction import read_reproduction
+from lab.apps.reproduce.shown import with_block
 from lab.cli.help import GROUPS
 from lab.experiment.file import editor_schema
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
@@ -104,9 +107,13 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "metrics": ("explain/method.md", metrics),
     "k6": ("develop/extending.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
     "clients": ("develop/extending.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
+    **{
+        page_block(kept.experiment): (f"experiments/{kept.experiment}.md", kept.shown.lines)
+        for kept in read_reproduction(REFERENCE).experiments
+        if kept.shown
+    },
 }
 """The generated parts by name: the document of docs/, and the function that yields its lines."""
-_END = "\n<!-- end -->"
 
 
 def generated() -> Iterator[tuple[Path, str]]:
@@ -114,8 +121,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     documents: dict[Path, str] = {}
     for name, (document, lines) in PARTS.items():
         text = documents.get(DOCS / document) or (DOCS / document).read_text(encoding="utf-8")
-        before, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
-        documents[DOCS / document] = before + begin + "\n".join(lines()) + "\n" + "".join(rest.partition(_END)[1:])
+        documents[DOCS / document] = with_block(text, name, lines())
     yield from documents.items()
     for folder, declared in ((K6, K6_SCRIPTS), (CLIENTS, CLIENT_SCRIPTS)):
         for name, script in declared.items():

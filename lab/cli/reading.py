@@ -25,6 +25,9 @@ def report(
     ] = None,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+    on_page: Annotated[
+        bool, typer.Option("--page", help="Write the tables into the experiment's page in docs/experiments/.")
+    ] = False,
     results: Results = RESULTS,
 ) -> None:
     """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest --tables."""
@@ -38,7 +41,11 @@ def report(
     summary = reported(folder, results)
     record = read_run(folder)
     sections = read_sections(folder, summary)
-    if as_markdown or as_json:
+    if on_page:
+        from lab.apps.reproduce.all import keep_for_page  # noqa: PLC0415
+
+        say(f"Written: {keep_for_page(folder.resolve())}")
+    elif as_markdown or as_json:
         sys.stdout.write(markdown(record, summary) if as_markdown else f"{summary.model_dump_json(indent=2)}\n")
     elif table:
         try:

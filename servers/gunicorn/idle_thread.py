@@ -13,7 +13,7 @@ busy threads instead of connections:
   when the last idle thread gets work, the worker closes its idle connections, and their clients connect again.
 
 Copy this file next to your application, and leave ``worker_connections`` at its default. It needs gunicorn 24 or later,
-and was tried with 24.1.1, 25.3.0, 26.2.0 and 27.0.1. docs/experiments/idle-threads.md names its limits. MIT licence.
+and was tried with 24.1.1, 25.3.0, 26.2.0 and 27.0.1. docs/how-to/idle-thread-worker.md names its limits. MIT licence.
 """
 
 import selectors

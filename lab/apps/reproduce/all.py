@@ -13,6 +13,7 @@ from lab.apps.reproduce.reproduction import (
     read_reproduction,
     write_reproduction,
 )
+from lab.apps.reproduce.shown import END, with_block
 from lab.engine.engine import default_jobs
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
@@ -22,7 +23,7 @@ from lab.plan import lay_out
 from lab.plan.timing import expected_s
 
 REFERENCE = ROOT / "docs" / "experiments" / "reference.json"
-"""What the experiments said on the machine of this lab's authors."""
+"""What the experiments said on the machine of this lab's authors. The tables of their pages follow from it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,32 @@ def write_page(results: Path, own: Reproduction) -> Path:
     reference = read_reproduction(REFERENCE) if REFERENCE.exists() else None
     write_whole(target, reproduction_page(own, reference))
     return target
+
+
+def page_block(name: str) -> str:
+    """Return the name of the generated block in the page of an experiment."""
+    return f"results of {name}"
+
+
+def keep_for_page(folder: Path, reference: Path = REFERENCE) -> Path:
+    """Put what a run says into the reference and into the experiment's page beside it, and return the page.
+
+    Raise WrongUse if the experiment has no page with a block for results.
+    """
+    own = read_reproduced(folder, folder.parents[1])
+    page = reference.with_name(f"{own.experiment}.md")
+    assert own.shown
+    try:
+        text = with_block(page.read_text(encoding="utf-8"), page_block(own.experiment), own.shown.lines())
+    except (OSError, ValueError):
+        raise WrongUse(
+            f"{page} has no block for results.",
+            hint=f"Write these lines into the page:\n<!-- generated: {page_block(own.experiment)} -->\n\n{END}",
+        ) from None
+    others = [other for other in read_reproduction(reference).experiments if other.experiment != own.experiment]
+    write_reproduction(reference, Reproduction(experiments=[*others, own]))
+    write_whole(page, text)
+    return page
 
 
 def check_target(target: Path) -> None:

@@ -1,8 +1,9 @@
 """What all experiments of this machine say of everything that the articles published: one figure after the other."""
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from analysis.records.model import Record
 from analysis.records.run import METHOD, Run
 from analysis.records.summary import Article, Summary
 from analysis.report.article import article_sentence
+from lab.apps.reproduce.shown import Shown, shown_of
 
 
 class Figure(Record):
@@ -37,7 +39,7 @@ class Reproduced(Record):
     """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty.
 
     ``judged`` is the verdict on the article, and ``sentence`` is the same in words; None: nothing was published, or an
-    older version judged the run.
+    older version judged the run. ``shown`` is what the experiment's page in docs/ shows.
     """
 
     experiment: str
@@ -52,6 +54,7 @@ class Reproduced(Record):
     judged: Article | None = None
     sentence: str | None = None
     figures: list[Figure]
+    shown: Shown | None = None
     report: str = ""
 
     @property
@@ -88,6 +91,7 @@ def read_reproduced(folder: Path, results: Path) -> Reproduced:
         judged=summary.article,
         sentence=article_sentence(run, summary),
         figures=list(_figures(summary)),
+        shown=shown_of(run, summary),
         report=str((folder / "report.html").relative_to(results)),
     )
 
@@ -129,10 +133,25 @@ def read_reproduction(path: Path) -> Reproduction:
 
 
 def write_reproduction(path: Path, found: Reproduction) -> None:
-    """Write what the experiments of this machine say to a small file with a line for each figure."""
-    experiments = []
-    for experiment in found.experiments:
-        about = experiment.model_copy(update={"report": ""}).model_dump_json(exclude={"figures"})
-        figures = ",\n".join(figure.model_dump_json() for figure in experiment.figures)
-        experiments.append(f'{about.removesuffix("}")},"figures":[\n{figures}]}}')
-    write_whole(path, '{"experiments":[\n' + ",\n".join(experiments) + "]}\n")
+    """Write what the experiments of this machine say to a file with a line for each figure and each row of a table."""
+    write_whole(path, '{"experiments":[\n' + ",\n".join(map(_written, found.experiments)) + "]}\n")
+
+
+def _written(experiment: Reproduced) -> str:
+    parts = [experiment.model_copy(update={"report": ""}).model_dump_json(exclude={"figures", "shown"})[1:-1]]
+    if experiment.shown:
+        tables = ",\n".join(
+            f'{table.model_dump_json(exclude={"rows"})[:-1]},"rows":{_in_lines(_json(row) for row in table.rows)}}}'
+            for table in experiment.shown.tables
+        )
+        parts.append(f'"shown":{{"about":{_json(experiment.shown.about)},"tables":[\n{tables}]}}')
+    parts.append(f'"figures":{_in_lines(figure.model_dump_json() for figure in experiment.figures)}')
+    return "{" + ",\n".join(parts) + "}"
+
+
+def _in_lines(elements: Iterable[str]) -> str:
+    return "[\n" + ",\n".join(elements) + "]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,80 @@
+"""What an experiment's page in docs/ shows of a run. The reference keeps it; the page's block is written from there."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from analysis.records.model import Record
+from analysis.records.plural import plural
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report.article import article_tables
+from analysis.report.markdown import markdown_table
+from analysis.report.tables import Table
+from analysis.report.tables.quantities import quantity_tables
+from analysis.report.tables.verdicts import claims_table
+
+END = "<!-- end -->"
+
+
+class ShownTable(Record):
+    """A table of a page: a name for each column, and in each row a cell for each column. ``note`` explains it."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+class Shown(Record):
+    """What a page shows of a run. ``about`` says when, where and with which versions the run was measured."""
+
+    about: str
+    tables: list[ShownTable]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the block in Markdown."""
+        yield f"{self.about}\n"
+        for table in self.tables:
+            yield markdown_table(Table(table.title, table.head, table.rows, words=len(table.head), note=table.note))
+
+
+def shown_of(run: Run, summary: Summary) -> Shown:
+    """Return what the page shows of a run: its claims, the verdict on the article, and the quantities of the claims."""
+    claimed = {part.metric.replace("_", " ") for claim in run.claims for part in claim.quantities}
+    tables = [
+        *([claims_table(run, summary)] if summary.claims else []),
+        *article_tables(run, summary),
+        *(table for table in quantity_tables(run, summary) if _is_about(table, claimed)),
+    ]
+    return Shown(about=_about(run, summary), tables=[_kept(table) for table in tables])
+
+
+def _is_about(table: Table, metrics: Iterable[str]) -> bool:
+    return any(table.title.lower().startswith(metric) for metric in metrics)
+
+
+def _about(run: Run, summary: Summary) -> str:
+    programs = dict(chain.from_iterable(image.programs.items() for image in run.images))
+    versions = ", ".join(f"{name} {version}" for name, version in programs.items())
+    valid = sum(trial.verdict == "valid" for trial in summary.trials)
+    doubts = "".join(f"\n- {reason}" for reason in summary.validity.reasons)
+    return (
+        f"Measured on {run.began[:10]}, {plural(run.trials, 'trial')} of each variant, on {run.host.cpu}, "
+        f"{plural(run.host.cores, 'core')}, {run.host.kernel}{f', with {versions}' if versions else ''}. "
+        f"{valid} of {plural(len(summary.trials), 'trial')} are valid{f':{chr(10)}{doubts}' if doubts else '.'}"
+    )
+
+
+def _kept(table: Table) -> ShownTable:
+    rows = [[cell.replace("\n", " (", 1) + ")" * ("\n" in cell) for cell in row] for row in table.rows]
+    return ShownTable(title=table.title, head=list(table.head), rows=rows, note=table.note)
+
+
+def with_block(text: str, name: str, lines: Iterable[str]) -> str:
+    """Return a document with new lines in its block of this name. Raise ValueError if it has no such block."""
+    begin = f"<!-- generated: {name} -->\n"
+    before, found, rest = text.partition(begin)
+    _, end, after = rest.partition(f"\n{END}")
+    if not found or not end:
+        raise ValueError(name)
+    return before + begin + "\n".join(lines) + "\n" + end + after
