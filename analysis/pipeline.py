@@ -7,8 +7,6 @@ again: it writes the same files.
 """
 
 import json
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from analysis.metrics import bursts, failures, servers, spread, visits
@@ -16,8 +14,7 @@ from analysis.metrics.simulated import NOTHING, Predictions
 from analysis.metrics.unknown import known_claim, known_entries, unknown
 from analysis.predict.prediction import not_predicted
 from analysis.predict.stored import predictions_of
-from analysis.read.rows import opened
-from analysis.read.trial_data import read_raw_trial, read_trial_data
+from analysis.read.trial_data import read_trials
 from analysis.records.checksums import sealed
 from analysis.records.folder import read_run, trial_folders, write_whole
 from analysis.records.run import SCHEMA
@@ -30,9 +27,6 @@ from analysis.statistics.rows import completion_times_rows, difference_rows, fig
 from analysis.verdict.article import circumstances, judge_article
 from analysis.verdict.claims import claim_row, published_rows
 from analysis.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
-
-READ_AT_ONCE = 2
-"""How many trials are read at the same time; each may need as much memory as ``analysis.read.rows`` allows."""
 
 
 def derive(run_folder: Path) -> Summary:
@@ -53,12 +47,8 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
 
     ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
     """
-    run, folders = read_run(run_folder), trial_folders(run_folder)
-    read = partial(read_raw_trial, run_folder, hashes=sealed(run_folder))
-    with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
-        raw = [*pool.map(read, folders)]
-    with opened(folders) as rows:
-        trials = [read_trial_data(rows, run, *found) for found in zip(folders, raw, strict=True)]
+    run = read_run(run_folder)
+    with read_trials(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)

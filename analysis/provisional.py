@@ -1,14 +1,12 @@
 """What is known of a run while it is measured: the leading quantity, from the trials that have ended."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
 from analysis.metrics import FAMILIES, unit
 from analysis.metrics.times import OVERHEAD
-from analysis.read.rows import opened
-from analysis.read.trial_data import read_raw_trial, read_trial_data
+from analysis.read.trial_data import read_trials
 from analysis.records.claims import Quantity
 from analysis.records.folder import trial_folder
 from analysis.records.run import Run, TrialRecord
@@ -17,7 +15,6 @@ from analysis.report.wording import short_figure
 from analysis.statistics.results import measure_cells
 from analysis.verdict.validity import judge_trial
 
-READ_AT_ONCE = 2
 Values = dict[str, list[float | None]]
 """The leading quantity of each trial that can be trusted, by variant; None: the trial had too few requests for it."""
 
@@ -44,10 +41,7 @@ def measure_leading(run_folder: Path, run: Run, trials: Sequence[TrialRecord]) -
     wanted = leading(run)
     keys = [(trial.variant, trial.load, trial.trial) for trial in trials if trial.load == wanted.load]
     folders = [folder for key in keys if (folder := trial_folder(run_folder, *key)).is_dir()]
-    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-        raw = [*pool.map(lambda folder: read_raw_trial(run_folder, folder, {}), folders)]
-    with opened(folders) as rows:
-        known = [read_trial_data(rows, run, *found) for found in zip(folders, raw, strict=True)]
+    with read_trials(run_folder, run, folders, {}) as (rows, known):
         judged = {trial.key: judge_trial(trial) for trial in known}
         trusted = [trial for trial in known if judged[trial.key].is_trusted]
         families = [family for family in FAMILIES if wanted.metric in {metric.name for metric in family.metrics}]

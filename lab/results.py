@@ -18,7 +18,7 @@ from lab.engine.cluster.machines import Machine
 from lab.errors import LabError, WrongUse
 from lab.machine_lock import Say
 from lab.trial.containers import now
-from lab.trial.points import compress_points
+from lab.trial.files import compress_points
 
 ROOM_NEEDED = 256 * 2**20
 """The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""

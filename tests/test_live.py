@@ -18,7 +18,7 @@ from analysis.records.folder import trial_folder
 from lab.apps.watch import live
 from lab.apps.watch.live import LiveFeed, live_page
 from lab.errors import LabError
-from lab.trial.points import compress_points
+from lab.trial.files import compress_points
 from tests.conftest import Lab, wait_until
 from tests.live import ask, free_port
 from tests.pages import chromium

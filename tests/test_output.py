@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.sizes import megabytes
+from analysis.metrics.servers import megabytes
 from analysis.pipeline import derive_summary
 from analysis.read.observation import SENT, WRITTEN, parse
 from analysis.records.run import ContainerLog

@@ -12,9 +12,9 @@ from analysis.metrics import unit
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Host, Run
 from analysis.records.summary import ClaimRow, Row, Summary, TrialValidity, Validity
+from analysis.report.extensions import Section
 from analysis.report.screen import LINES, WIDTH, screen_lines
 from analysis.report.screen.strip import scale_of, strip
-from analysis.report.section import Section
 from lab.experiment.file import load_experiment, names
 from lab.options import MeasureOptions
 from lab.run import record_of

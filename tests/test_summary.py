@@ -11,11 +11,11 @@ import pytest
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from analysis import pipeline
 from analysis.metrics import OF_ALL_REQUESTS, Statistic
 from analysis.metrics.metric import rows_needed
 from analysis.metrics.spread import evenness
 from analysis.pipeline import derive, derive_summary
+from analysis.read import trial_data
 from analysis.read.trial_data import RawTrial
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run, trial_folder
@@ -389,7 +389,8 @@ def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path, mo
     """)
     larger.rename(table)
 
-    monkeypatch.setattr(pipeline, "read_raw_trial", lambda *_, **__: RawTrial())  # else it would write the table again
+    # else it would write the table again
+    monkeypatch.setattr(trial_data, "read_raw_trial", lambda *_, **__: RawTrial())
 
     summaries = [derive_summary(run).model_dump_json() for _ in range(3)]
 

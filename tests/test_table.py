@@ -34,13 +34,6 @@ def test_a_layer_that_says_nothing_more_has_no_table() -> None:
     assert [table.head for table in found] == [["variant", "time, ms"], ["variant", "from"]]
 
 
-def test_parts_of_a_facet_are_named_in_a_column() -> None:
-    [table] = mark_tables(dots(MARKS).facet(row=alt.Row("variant:N", title="which")))
-
-    assert table.head[-1] == "time, ms"
-    assert [row[0] for row in table.rows] == ["one", "two"]
-
-
 def test_of_many_marks_some_from_everywhere_have_rows_and_the_others_are_counted() -> None:
     [table] = mark_tables(dots([{"variant": f"v{n}", "value": n} for n in range(2 * MOST_ROWS + 5)]))
 

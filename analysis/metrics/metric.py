@@ -155,6 +155,11 @@ def failures_allowed(stat: str) -> float:
     return 1 if q is None else 1 - q / 100
 
 
+def is_printed(stat: str, made: int, failed: int) -> bool:
+    """Whether a statistic of times may be printed, given how many requests or visits were made and failed."""
+    return made - failed >= rows_needed(stat) and failed / made < failures_allowed(stat)
+
+
 def aggregate(stat: str, column: str) -> str:
     """Return the SQL that computes a statistic from a column of times; percentiles are interpolated."""
     if (q := percentile(stat)) is not None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from analysis.metrics.metric import Family, Metric, MetricValues, Severity, Stats, ValidityIssue
-from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import Container, Observation, balanced, counted_by_worker
 from analysis.records.plural import noun_for, plural
 from analysis.records.summary import CounterRow
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.read.trial_data import TrialData
+    from analysis.records.run import ContainerLog
 
 THROTTLED_ALLOWED = 0.01
 
@@ -240,6 +240,25 @@ def _logs(trial: TrialData) -> Iterator[ValidityIssue]:
     written = {container.name: container.after.written for container in trial.containers if container.after}
     for name, there in cut_logs(trial.record.logs, written).items():
         yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
+
+
+def megabytes(size: float) -> str:
+    """Return a number of bytes as megabytes; below 0.1 MB, as kilobytes."""
+    value, unit = (size / 1e6, "MB") if size >= 1e5 else (size / 1e3, "kB")
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+
+
+def cut_logs(logs: Mapping[str, ContainerLog], written: Mapping[str, int | None]) -> dict[str, str]:
+    """Return how much is there of each log that lacks its beginning, e.g. the last 1.8 MB of about 133 MB.
+
+    ``written`` is how many bytes each container wrote in all; None: nobody knows.
+    """
+    found = {}
+    for name, log in logs.items():
+        if log.cut:
+            total = written.get(name) or 0
+            found[name] = f"the last {megabytes(log.kept)}" + (f" of about {megabytes(total)}" * (total > log.kept))
+    return found
 
 
 def _named(workers: set[int]) -> str:

@@ -14,9 +14,8 @@ from analysis.metrics.metric import (
     Sample,
     Stats,
     aggregate,
-    failures_allowed,
+    is_printed,
     percentile,
-    rows_needed,
 )
 from analysis.read import OF_TRIAL, of_trial
 
@@ -45,9 +44,7 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
         stats = {
             (metric, stat): time_ms
             for (metric, stat, _), time_ms in zip(keys, times_ms, strict=True)
-            if time_ms is not None
-            and count.answered >= rows_needed(stat)
-            and count.failed / count.sent < failures_allowed(stat)
+            if time_ms is not None and is_printed(stat, count.sent, count.failed)
         }
         yield MetricValues(
             request_class, stats, likely={} if trial.load.burst else _likely(database, trial, request_class, stats)
@@ -101,10 +98,10 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     overheads_ms = durations_ms - 1000 * trial.asked_s
     for request_class, mine in trial.each_class():
         answered = mine & trial.answered
-        count, failed = int(answered.sum()), 1 - answered.sum() / max(mine.sum(), 1)
+        made, failed = int(mine.sum()), int((mine & ~trial.answered).sum())
         stats: Stats = {}
         for metric, times_ms in ((OVERHEAD, overheads_ms[answered]), (RESPONSE_TIME, durations_ms[answered])):
-            there = [stat for stat in metric.units if count >= rows_needed(stat) and failed < failures_allowed(stat)]
+            there = [stat for stat in metric.units if made and is_printed(stat, made, failed)]
             levels = [q / 100 for stat in there if (q := percentile(stat)) is not None]
             percentiles = iter(np.quantile(times_ms, levels).tolist() if levels else [])
             for stat in there:

@@ -68,10 +68,7 @@ class KnownClaim(NamedTuple):
 
 def known_claim(run: Run, claim: Claim) -> KnownClaim:
     """Return a claim of a run whose quantities name their load, also if the run has only one."""
-    value, other = claim.value, claim.relative_to
-    value = value.model_copy(update={"load": value.load or run.loads[0].name})
-    other = other and other.model_copy(update={"load": other.load or run.loads[0].name})
-    return KnownClaim(claim.model_copy(update={"value": value, "relative_to": other}), unknown_in_claim(run, claim))
+    return KnownClaim(claim.with_load(run.loads[0].name), unknown_in_claim(run, claim))
 
 
 class KnownFigures(NamedTuple):

@@ -23,8 +23,7 @@ from analysis.metrics.metric import (
     Stats,
     ValidityIssue,
     aggregate,
-    failures_allowed,
-    rows_needed,
+    is_printed,
 )
 from analysis.read import OF_TRIAL, of_trial
 from analysis.read.observation import database_of
@@ -185,15 +184,14 @@ def _times(database: duckdb.DuckDBPyConnection, key: Key, made: int, succeeded: 
 
     Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
     """
-    failed = (made - succeeded) / made
     columns = ", ".join(aggregate(stat, "time_ms") for stat in VISIT.units)
     [times_ms] = _rows(database, f"SELECT {columns} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
     known = {
         stat: time_ms
         for stat, time_ms in zip(VISIT.units, times_ms, strict=True)
-        if time_ms is not None and succeeded >= rows_needed(stat) and failed < failures_allowed(stat)
+        if time_ms is not None and is_printed(stat, made, made - succeeded)
     }
-    return VISITS_FAILED.keyed({"share": failed, "count": made - succeeded}) | VISIT.keyed(known)
+    return VISITS_FAILED.keyed({"share": (made - succeeded) / made, "count": made - succeeded}) | VISIT.keyed(known)
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:

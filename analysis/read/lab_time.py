@@ -9,8 +9,8 @@ import numpy as np
 
 from analysis.read import Key
 from analysis.read.clocks import Clock, ClockEstimates, Messages, UnknownClock, find
-from analysis.records.clocks import MachineClock, TrialClocks
 from analysis.records.run import MachineRecord
+from analysis.records.summary import MachineClock, TrialClocks
 
 PARTS = 1000
 """Into how many parts a load is divided: of each part, only the messages that bound the clocks most are kept. Leaving

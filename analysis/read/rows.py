@@ -180,7 +180,7 @@ def write_requests(
         database.execute(f"SET temp_directory = '{_quoted(spill)}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
-            try:
+            with _reading(points, spill):
                 database.execute("DROP TABLE IF EXISTS points")
                 database.execute(_READ, {"points": str(points)})
                 generator = points.name.split(".")[0]
@@ -189,21 +189,11 @@ def write_requests(
                 _refuse(points, database.execute(_CHECK_JOINED, {"generator": generator}))
                 [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
                 dropped += found[0] or 0
-            except duckdb.OutOfMemoryException:
-                raise
-            except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
-                if "No space left" in str(error):
-                    raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), str(spill.parent)) from None
-                raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         if served:
-            try:
+            with _reading(trial_folder / SERVED, spill):
                 database.execute(_SERVED, {"files": served})
                 database.execute(_JOIN_SERVED)
                 database.execute(_NOBODY)
-            except duckdb.OutOfMemoryException:
-                raise
-            except duckdb.Error as error:
-                raise UnreadablePoints(f"{trial_folder}/{SERVED} cannot be read: {_first_line(error)}") from None
         if clocks := find_clocks(database, machines, others, own=bool(served)) if machines else None:
             correct(database, clocks)
         try:
@@ -286,6 +276,19 @@ def _spill() -> Iterator[Path]:
             yield Path(folder)
         except duckdb.OutOfMemoryException as error:  # DuckDB stops at nine tenths of the free disk
             raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), place) from None
+
+
+@contextmanager
+def _reading(file: Path, spill: Path) -> Iterator[None]:
+    """Raise UnreadablePoints if DuckDB cannot read a file, and NoTemporaryRoom if it has no room for the rows."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise
+    except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
+        if "No space left" in str(error):
+            raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), str(spill.parent)) from None
+        raise UnreadablePoints(f"{file} cannot be read: {_first_line(error)}") from None
 
 
 def _quoted(path: Path) -> str:

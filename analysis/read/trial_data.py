@@ -1,6 +1,8 @@
 """What is known of one trial: its record, totals over its rows, and the observations of its containers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +19,14 @@ from analysis.read.observation import (
     read_generators,
     stalls_by_lab_clock,
 )
-from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.read.sending import Posts, Sending, posts, sending
 from analysis.records.checksums import Hashes, raw_files_problem
 from analysis.records.folder import BadRun, read_trial
 from analysis.records.run import LoadRecord, Run, TrialRecord, VariantRecord
+
+READ_AT_ONCE = 2
+"""How many trials are read at the same time; each may need as much memory as ``analysis.read.rows`` allows."""
 
 
 class ClassTotals(NamedTuple):
@@ -146,6 +151,17 @@ class TrialData(NamedTuple):
     def containers(self) -> tuple[Container, ...]:
         """The trial's containers before and after the load."""
         return self.raw.containers
+
+
+@contextmanager
+def read_trials(
+    run_folder: Path, run: Run, folders: Sequence[Path], hashes: Hashes
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[TrialData]]]:
+    """Write requests.parquet of some trials; yield the rows of all of them, and what is known of each."""
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
+        raw = [*pool.map(lambda folder: read_raw_trial(run_folder, folder, hashes), folders)]
+    with opened(folders) as rows:
+        yield rows, [read_trial_data(rows, run, *found) for found in zip(folders, raw, strict=True)]
 
 
 def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:

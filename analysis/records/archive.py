@@ -2,12 +2,13 @@
 
 import hashlib
 import lzma
+import shutil
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from analysis.records.checksums import MANIFEST, Hashes
 
@@ -15,7 +16,6 @@ KEPT = ("run.json", "summary.json", MANIFEST)
 MOST_KEPT_BYTES = 64 * 2**20
 MOST_BYTES = 16 * 2**30
 """How much one file that is kept, and all files of an archive together, may have at most."""
-_CHUNK = 2**20
 
 
 class BadArchive(Exception):
@@ -49,17 +49,12 @@ def read_archive(path: Path, beside: str = "") -> Packed:
     left = MOST_BYTES
     try:
         with tarfile.open(path, "r|*") as archive:
-            for member in archive:
-                if member.isdir():
-                    continue
-                name = _checked_name(member)
+            for name, member, file in _entries(archive):
                 left -= member.size
                 if left < 0:
                     raise BadArchive(f"has more than {MOST_BYTES // 2**30} GiB of files")
                 if any(part.startswith(".") for part in name.split("/")):
                     continue
-                file = archive.extractfile(member)
-                assert file
                 hashes[name], content = _read(file, member, (*KEPT, beside))
                 if content is not None:
                     kept[name] = content
@@ -74,19 +69,23 @@ def unpack(path: Path, run: PackedRun, folder: Path) -> None:
     Raise BadArchive or OSError if that is not possible.
     """
     with tarfile.open(path, "r|*") as archive:
-        for member in archive:
-            if member.isdir():
-                continue
-            name = _checked_name(member)
+        for name, _, file in _entries(archive):
             inside = name.removeprefix(f"{run.top}/") if run.top else name
             if inside not in run.hashes or (run.top and inside == name):
                 continue
-            file = archive.extractfile(member)
-            assert file
             (folder / inside).parent.mkdir(parents=True, exist_ok=True)
             with (folder / inside).open("wb") as target:
-                while chunk := file.read(_CHUNK):
-                    target.write(chunk)
+                shutil.copyfileobj(file, target)
+
+
+def _entries(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo, BufferedReader]]:
+    """Yield the files of an archive with their names. Raise BadArchive for an entry that no export has."""
+    for member in archive:
+        if not member.isdir():
+            name = _checked_name(member)
+            file = archive.extractfile(member)
+            assert isinstance(file, BufferedReader)
+            yield name, member, file
 
 
 def _checked_name(member: tarfile.TarInfo) -> str:
@@ -97,18 +96,15 @@ def _checked_name(member: tarfile.TarInfo) -> str:
     return name
 
 
-def _read(file: IO[bytes], member: tarfile.TarInfo, names: tuple[str, ...]) -> tuple[str, bytes | None]:
+def _read(file: BufferedReader, member: tarfile.TarInfo, names: tuple[str, ...]) -> tuple[str, bytes | None]:
     """Return the hash of an entry, and its content if that is kept."""
-    digest = hashlib.sha256()
-    is_kept = member.name.rpartition("/")[2] in names
-    if is_kept and member.size > MOST_KEPT_BYTES:
-        raise BadArchive(f"has a {member.name.rpartition('/')[2]} of more than {MOST_KEPT_BYTES // 2**20} MiB")
-    content = []
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
-        if is_kept:
-            content.append(chunk)
-    return digest.hexdigest(), b"".join(content) if is_kept else None
+    name = member.name.rpartition("/")[2]
+    if name not in names:
+        return hashlib.file_digest(file, "sha256").hexdigest(), None
+    if member.size > MOST_KEPT_BYTES:
+        raise BadArchive(f"has a {name} of more than {MOST_KEPT_BYTES // 2**20} MiB")
+    content = file.read()
+    return hashlib.sha256(content).hexdigest(), content
 
 
 def _packed(hashes: Hashes, kept: Mapping[str, bytes], beside: str) -> Packed:

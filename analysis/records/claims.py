@@ -4,6 +4,8 @@ Names of metrics and statistics are text here, because a newer version may have 
 where an experiment is read (``lab.experiment.entries``), and ``metrics.unknown`` says which of them are unknown.
 """
 
+from typing import Self
+
 from pydantic import Field, FiniteFloat
 
 from analysis.records.model import Record
@@ -83,6 +85,11 @@ class Claim(Record):
     def quantities(self) -> list[Quantity]:
         """The quantities that the claim needs: its value, and the value that it is relative to."""
         return [self.value] + ([self.relative_to] if self.relative_to else [])
+
+    def with_load(self, load: str) -> Self:
+        """Return the claim with quantities that name their load; ``load``: the load of those that do not."""
+        named = [quantity.model_copy(update={"load": quantity.load or load}) for quantity in self.quantities]
+        return self.model_copy(update=dict(zip(("value", "relative_to"), named, strict=False)))
 
     def expects_failures_of(self, variant: str, load: str, request_class: str) -> bool:
         """Whether this claim says that requests of one class fail in one variant under one load."""

@@ -12,9 +12,9 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.answer import key_claims
 from analysis.report.article import article_sentence, article_tables
+from analysis.report.extensions import Section
 from analysis.report.figures import pictures, published_picture
 from analysis.report.page import render, script_json
-from analysis.report.section import Section
 from analysis.report.tables import Table
 from analysis.report.tables.quantities import clocks_table, differences_table, legend, quantity_tables, stairs_tables
 from analysis.report.tables.verdicts import claims_table, published_table

@@ -11,7 +11,7 @@ from rich.text import Text
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.article import article_tables
-from analysis.report.section import Section
+from analysis.report.extensions import Section
 from analysis.report.tables import Table
 from analysis.report.tables.quantities import (
     differences_table,

@@ -41,11 +41,10 @@ from lab.servers.workload import BEFORE
 from lab.trial import calibration, reasons, starting
 from lab.trial.alone import Front, alone_ms
 from lab.trial.compose import Composed, compose, env_file
-from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
+from lab.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
 from lab.trial.login import Session, without_sessions
 from lab.trial.logs import LogStart, log_record, log_starts, note_cuts
 from lab.trial.observing import keep_who_served, observe
-from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
 from lab.trial.starting import create_generators, start_order, start_services
 

@@ -1,10 +1,12 @@
-"""Bring files to a load generator's container, and fetch its results, on a machine that shares no folders with the lab.
+"""The files of a load generator: bring them to a machine that shares no folders with the lab, and fetch its points.
 
 Such a container has volumes in the place of the lab's folders. The engine copies files to and from the volumes.
 """
 
+import gzip
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -76,3 +78,21 @@ def _owned(name: str) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.uid, member.gid = os.getuid(), os.getgid()
     return member
+
+
+def compress_points(part: Path) -> None:
+    """Compress the points that k6 wrote so that they could be read while the load ran."""
+    for points in part.glob("points*.json"):
+        compressed = points.with_name(f"{points.name}.gz")
+        try:
+            with points.open("rb") as source, gzip.open(compressed, "wb", 1) as target:
+                shutil.copyfileobj(source, target)
+        except OSError:
+            compressed.unlink(missing_ok=True)
+            raise
+        points.unlink()
+
+
+def points_of(service: str) -> str:
+    """Return the name of the points of a load generator, without the suffix of the file, e.g. points-2 for k6-2."""
+    return "points" + service.removeprefix("k6") if service.startswith("k6") else f"points-{service}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.metrics.sizes import cut_logs
+from analysis.metrics.servers import cut_logs
 from analysis.read.observation import read_containers
 from analysis.records.run import ContainerLog
 from lab.engine.containers import ContainerInfo, first_line_of, output_of

@@ -41,14 +41,10 @@ def _says_no_more(
 def _layers(spec: dict[str, Any], outer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the layers of a chart, with the data, the encoding and the title that they have or get from around them."""
     encoding = outer["encoding"] | spec.get("encoding", {})
-    facet = spec.get("facet")
-    if isinstance(facet, dict):
-        encoding |= {channel: facet[channel] for channel in ("row", "column") if channel in facet}
     title = spec.get("title") or outer["title"]
     title = title["text"] if isinstance(title, dict) else title
     inner = {"data": spec.get("data", outer["data"]), "encoding": encoding, "title": title}
     parts = [*spec.get("layer", []), *spec.get("vconcat", []), *spec.get("hconcat", [])]
-    parts += [spec["spec"]] if "spec" in spec else []
     if not parts:
         yield inner
     for part in parts:

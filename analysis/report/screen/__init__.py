@@ -14,9 +14,9 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.answer import answers, cures
 from analysis.report.article import article_sentence
+from analysis.report.extensions import Section
 from analysis.report.screen import words
 from analysis.report.screen.table import screen_table
-from analysis.report.section import Section
 
 WIDTH, LINES = 80, 24
 FEWEST_TABLE_LINES = 10

@@ -58,8 +58,8 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
     weights: Counter[Quantity] = Counter()
     for claim in run.claims:
         weight = _WEIGHTS.get(claim.role, 1)
-        for quantity in claim.quantities:
-            weights[quantity.model_copy(update={"variant": "", "load": quantity.load or run.loads[0].name})] += weight
+        for quantity in claim.with_load(run.loads[0].name).quantities:
+            weights[quantity.model_copy(update={"variant": ""})] += weight
     if not weights and measures:
         groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
         return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
@@ -75,8 +75,7 @@ def leading_quantity(run: Run) -> Quantity | None:
     """Return what the heaviest claim is about, with its load; None: there are no claims."""
     if not run.claims:
         return None
-    wanted = max(run.claims, key=lambda claim: _WEIGHTS.get(claim.role, 1)).value
-    return wanted.model_copy(update={"load": wanted.load or run.loads[0].name})
+    return max(run.claims, key=lambda claim: _WEIGHTS.get(claim.role, 1)).with_load(run.loads[0].name).value
 
 
 def _grouped(weights: Counter[Quantity]) -> Iterator[tuple[Group, int]]:

@@ -13,9 +13,9 @@ from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
 from analysis.report.answer import answers, cures
+from analysis.report.extensions import Section
 from analysis.report.screen.columns import Group, Lead, deciding_columns
 from analysis.report.screen.strip import scale_of, strip
-from analysis.report.section import Section
 from analysis.report.wording import number, plain_name, short_figure
 
 _NARROWEST, _NARROWEST_GROUP, _WIDEST_NAME = 6, 11, 24

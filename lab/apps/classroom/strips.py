@@ -185,17 +185,11 @@ def _shared(all_of: Iterable[Strip]) -> str | None:
 def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
     run, summary, _ = handed
     for said, row in zip(run.claims, summary.claims, strict=True):
-        claim = with_load(said, run.loads[0].name)
+        claim = said.with_load(run.loads[0].name)
         dot = Dot(laptop, row.measured, row.verdict, run.cores, cpu_mode(run, claim.value.load or ""), row.suspect)
         predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
         theory = [] if predicted is None else [predicted]
         yield claim_key(claim), Strip(said.says, claim.value, row.stat, row.unit, claim, [dot], theory, published)
-
-
-def with_load(claim: Claim, load: str) -> Claim:
-    """Return a claim whose quantities name their load; ``load``: the only load of the experiment."""
-    quantities = [quantity.model_copy(update={"load": quantity.load or load}) for quantity in claim.quantities]
-    return claim.model_copy(update=dict(zip(("value", "relative_to"), quantities, strict=False)))
 
 
 def claim_key(claim: Claim) -> str:

@@ -25,7 +25,7 @@ from analysis.records.folder import BadRun, read_run, read_summary
 from analysis.records.summary import Summary
 from analysis.verification import compute_summary, derived_elsewhere
 from lab.apps.classroom.predictions import NumberPrediction, read_predictions
-from lab.apps.classroom.strips import OwnExperiment, SubmittedRun, claim_key, with_load
+from lab.apps.classroom.strips import OwnExperiment, SubmittedRun, claim_key
 from lab.experiment.file import names, read_experiment
 from lab.experiment.model import Experiment
 from lab.paths import EXPERIMENTS, LESSONS
@@ -218,5 +218,5 @@ def _lesson_steps() -> list[str]:
 
 def _known(experiment: Experiment, step: str = "") -> OwnExperiment:
     load = next(iter(experiment.all_loads))
-    claims = {claim_key(with_load(claim, load)): claim.says for claim in experiment.claims}
+    claims = {claim_key(claim.with_load(load)): claim.says for claim in experiment.claims}
     return OwnExperiment(experiment.title, experiment.question, claims, frozenset(experiment.variants), step)

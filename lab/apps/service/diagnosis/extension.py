@@ -7,7 +7,7 @@ from analysis.read.rows import opened
 from analysis.records.folder import read_run, read_trial, trial_folder
 from analysis.records.run import TODAY, Run
 from analysis.records.summary import Summary
-from analysis.report.section import Section
+from analysis.report.extensions import Section
 from lab.apps.service.diagnosis.held import read_alone, read_held
 from lab.apps.service.diagnosis.model import read_diagnosis, write_diagnosis
 from lab.apps.service.diagnosis.omissions import read_omissions

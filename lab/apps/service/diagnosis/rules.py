@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import duckdb
 
-from analysis.metrics.sizes import megabytes
+from analysis.metrics.servers import megabytes
 from analysis.records.run import TODAY, Run
 from analysis.records.summary import Summary
 from analysis.report.spread import value_and_spread

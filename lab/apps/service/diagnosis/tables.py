@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from analysis.records.claims import Measure
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
-from analysis.report.section import Section
+from analysis.report.extensions import Section
 from analysis.report.spread import trials_that_tell, value_and_spread, word_list
 from analysis.report.tables import Table
 from analysis.report.wording import capitalised, number, percent
