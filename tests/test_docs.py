@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
 COMMANDS = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
 EXTENDING = (DOCS / "develop" / "extending.md").read_text(encoding="utf-8")
-METHOD = (DOCS / "explain" / "method.md").read_text(encoding="utf-8")
+METRICS = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 GROUP = get_command(app)
@@ -201,7 +201,7 @@ def test_every_server_and_script_is_described_where_the_lab_is_extended(name: st
 
 def test_every_metric_and_its_statistics_are_in_the_method() -> None:
     told: dict[str, set[str]] = {}
-    table = METHOD[METHOD.index("<!-- generated: metrics -->") :].partition("<!-- end -->")[0]
+    table = METRICS[METRICS.index("<!-- generated: metrics -->") :].partition("<!-- end -->")[0]
     for metric, statistics, *_ in rows(table)[1:]:
         of_row = told.setdefault(metric.strip("`") or next(reversed(told)), set())
         of_row |= set(TIMES) if statistics == "times" else set(re.findall(r"`(\w+)`", statistics))
@@ -209,7 +209,7 @@ def test_every_metric_and_its_statistics_are_in_the_method() -> None:
     assert told == {metric: set(statistics) for metric, statistics in STATISTICS.items()}
 
 
-TIMES = re.findall(r"p[\d.]*\d|min|avg|stdev|max", METHOD[METHOD.index("*Times* stands") :].split(". A metric")[0])
+TIMES = re.findall(r"p[\d.]*\d|min|avg|stdev|max", METRICS[METRICS.index("*Times* stands") :].split(". A metric")[0])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

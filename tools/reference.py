@@ -104,7 +104,7 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("reference/commands.md", commands),
     "log formats": ("how-to/advise.md", log_formats),
     "log strings": ("how-to/advise.md", log_strings),
-    "metrics": ("explain/method.md", metrics),
+    "metrics": ("reference/metrics.md", metrics),
     "k6": ("develop/extending.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
     "clients": ("develop/extending.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
     **{

@@ -1,7 +1,7 @@
 """All metrics. Each module is a family: it declares its metrics and computes them.
 
 To add a metric, declare it in the module of its family, or in a new module, and add that module's FAMILY here. Tables,
-units, comparisons, the schema of experiment files and docs/explain/method.md are made from these declarations.
+units, comparisons, the schema of experiment files and docs/reference/metrics.md are made from these declarations.
 """
 
 from collections.abc import Iterator

@@ -22,7 +22,7 @@ AVOIDABLE_WAIT = Metric(
     "avoidable_wait",
     {"count": "requests", "share": "share", "total": "ms", "max": "ms"},
     {
-        "count": "requests whose [avoidable wait](#avoidable-wait) was longer than 50 ms",
+        "count": "requests whose [avoidable wait](../explain/measures.md#avoidable-wait) was longer than 50 ms",
         "share": "the number of such requests, divided by the answered requests",
         "total": "how long all answered requests together waited avoidably",
         "max": "the longest avoidable wait of one request",
@@ -35,7 +35,7 @@ AVOIDABLE_WAIT = Metric(
 RECOVERY = Metric(
     "recovery",
     {"avg": "ms", "max": "ms"},
-    "how long requests still waited for a thread after the end of a stall ([recovery](#recovery))",
+    "how long requests still waited for a thread after the end of a stall ([recovery](../explain/measures.md#recovery))",
     of_all=True,
     between_clocks="max",
 )

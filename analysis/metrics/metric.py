@@ -39,7 +39,7 @@ class Metric:
     """One thing that is measured in a trial.
 
     ``units`` has the unit of each statistic, in the order in which tables show them. ``how`` says how they are counted:
-    a plain sentence in Markdown, or one for each statistic; links are relative to docs/explain/method.md.
+    a plain sentence in Markdown, or one for each statistic; links are relative to docs/reference/metrics.md.
 
     ``of_all``: the metric is computed for the trial as a whole, and not for each class of request. ``sample`` is what
     the statistics are computed from; if a value is missing, the reason may be that the sample was too small or that too

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 VISIT = Metric(
     "visit",
     TIMES,
-    "the time from the first request of a [visit](visits.md) to the visit's last answer, for visits that succeeded",
+    "the time from the first request of a [visit](../explain/measures.md#visits) to the visit's last answer, for visits that succeeded",
     of_all=True,
     sample="visits",
     compared=("p50", "p99"),
@@ -57,7 +57,7 @@ VISITS_FAILED = Metric(
 CAPACITY = Metric(
     "capacity",
     {"per_second": "visits/s"},
-    "the highest rate up to which fewer than 1 % of the visits failed ([capacity](visits.md#capacity))",
+    "the highest rate up to which fewer than 1 % of the visits failed ([capacity](../explain/measures.md#visits))",
     of_all=True,
     sample=None,
     between_clocks="per_second",
