@@ -35,7 +35,8 @@ AVOIDABLE_WAIT = Metric(
 RECOVERY = Metric(
     "recovery",
     {"avg": "ms", "max": "ms"},
-    "how long requests still waited for a thread after the end of a stall ([recovery](../explain/measures.md#recovery))",
+    "how long requests still waited for a thread after the end of a stall "
+    "([recovery](../explain/measures.md#recovery))",
     of_all=True,
     between_clocks="max",
 )

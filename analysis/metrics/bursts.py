@@ -26,8 +26,8 @@ BURST = Metric(
     "burst",
     {"total": "ms", "largest_share": "share"},
     {
-        "total": "the time from the first request of a [burst](../explain/measures.md#bursts) to the burst's last answer; the median "
-        "over the bursts",
+        "total": "the time from the first request of a [burst](../explain/measures.md#bursts) to the burst's "
+        "last answer; the median over the bursts",
         "largest_share": "the share of a burst's answered requests that the busiest worker served; the median over the "
         "bursts",
     },

@@ -19,8 +19,8 @@ THROUGHPUT = Metric(
     {"per_second": "requests/s", "of_ideal": "share"},
     {
         "per_second": "answered requests, divided by the time from the first request sent to the last answer",
-        "of_ideal": "the throughput of a [closed loop](../explain/method.md#closed-and-open-loops), as a share of what it would be "
-        "without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
+        "of_ideal": "the throughput of a [closed loop](../explain/method.md#closed-and-open-loops), as a share of "
+        "what it would be without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
     },
     between_clocks="per_second",
     compared=("per_second",),

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 VISIT = Metric(
     "visit",
     TIMES,
-    "the time from the first request of a [visit](../explain/measures.md#visits) to the visit's last answer, for visits that succeeded",
+    "the time from the first request of a [visit](../explain/measures.md#visits) to the visit's last answer, for "
+    "visits that succeeded",
     of_all=True,
     sample="visits",
     compared=("p50", "p99"),

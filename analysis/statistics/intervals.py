@@ -3,7 +3,7 @@
 Chance decides after every start of the servers which worker gets which connection. So the requests of one trial depend
 on each other, but the statistics of different trials do not. Each trial is therefore one draw, and a draw has two
 sources of chance: how this start of the servers went, and which requests fell into the trial. Intervals combine both.
-docs/explain/method.md shows how often they hold the true value.
+docs/explain/measures.md shows how often they hold the true value.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ Requests of one trial depend on each other, so the interval resamples whole tria
 Methods and their Application*, 3.8; Field and Welsh 2007, *Bootstrapping clustered data*). The ends of the resamples
 would lie too near to each other if there are few trials: a bootstrap of few trials has too small a variance, and no
 resample reaches beyond what was measured. So the resamples give only the standard error, on the scale of logarithms,
-and Student's t gives the interval. docs/explain/method.md shows how often it holds the true value.
+and Student's t gives the interval. docs/explain/measures.md shows how often it holds the true value.
 """
 
 from __future__ import annotations
