@@ -97,6 +97,7 @@ LOADED = {
     "threads": "import threading, time\nfor _ in range(2): threading.Thread(target=time.sleep, args=(1e6,)).start()\n",
     "signals": "import signal, atexit, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "atexit.register(time.sleep, 1e6)\n",
+    "streams": "import os, sys\nfor one in (sys.stdout, sys.stderr): one.close()\nos.close(1), os.close(2)\n",
 }
 APP = "def app(environ, start_response): ...\n"
 
@@ -129,6 +130,7 @@ def test_an_application_whose_process_does_not_end_by_itself_can_be_loaded(tmp_p
     ("source", "said"),
     [
         (LOADED["threads"] + "raise KeyError('SHOP_KEY')\n", "KeyError: 'SHOP_KEY'"),
+        (LOADED["streams"] + "raise KeyError('SHOP_KEY')\n", "KeyError: 'SHOP_KEY'"),
         ("import sys\nsys.exit('no database')\n", "no database"),
         ("import sys\nsys.exit(0)\n", "sys.exit(0)"),
     ],
@@ -146,6 +148,24 @@ def test_an_application_that_is_never_loaded_says_what_it_was_doing(tmp_path: Pa
     assert done.returncode == 1
     assert "time.sleep(0.05)  # until the flags are there" in done.stderr
     assert "not loaded within 0.5 s" in done.stderr.splitlines()[-1]
+
+
+def test_an_application_that_blocks_in_c_is_ended_too(tmp_path: Path) -> None:
+    """It holds the interpreter lock, so no function of Python can say anything."""
+    source = "import ctypes, signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nctypes.PyDLL(None).sleep(1000)\n"
+
+    done = loaded(tmp_path, source, 2)
+
+    assert done.returncode == 1
+    assert cause(done.stderr).startswith("Timeout (")
+    assert 'shop.py", line 3 in <module>' in done.stderr
+
+
+def test_an_application_is_loaded_without_threads(tmp_path: Path) -> None:
+    """With several threads, gevent cannot patch the modules of a process."""
+    done = loaded(tmp_path, f"import threading\nassert threading.active_count() == 1\n{APP}")
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ import re
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\s*$")
 _CONSEQUENCE = re.compile(r"HaltServer|^SystemExit|^KeyboardInterrupt|^asyncio\.\S*CancelledError|^StopIteration")
 """Exceptions that only follow from the one that matters."""
-_ERROR = re.compile(r"\b(error|exception|fatal|critical|cannot|can't|could not|failed|denied|no such)\b", re.IGNORECASE)
+_ERROR = re.compile(
+    r"\b(error|exception|fatal|critical|cannot|can't|could not|failed|denied|no such)\b|^Timeout \(", re.IGNORECASE
+)
 _UNREACHED = re.compile(
     r"name or service not known|name resolution|getaddrinfo|nodename nor servname|failed to resolve|"
     r"could not translate host name|no address associated|no address of the host|connection refused|"

@@ -4,12 +4,13 @@ Usage: python -c <this text> WITHIN_S NO_ADDRESS. After so many seconds, the pro
 each host without an address, it prints a line that begins with the word NO_ADDRESS.
 """
 
+import faulthandler
 import os
+import signal
 import socket
 import sys
-import threading
-import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 within_s, no_address = sys.argv[1:]
@@ -24,30 +25,34 @@ def resolve(host: str, *words: Any, resolve: Any = socket.getaddrinfo, **options
         raise
 
 
-def give_up(main: int = threading.get_ident(), sleep: Any = time.sleep) -> None:  # the main thread
-    sleep(float(within_s))
-    traceback.print_stack(sys._current_frames()[main])
-    print("It was not loaded within", within_s, "s; the last line above is what it was doing.", file=sys.stderr)
+def give_up(_signal: int, frame: Any) -> None:
+    traceback.print_stack(frame, file=said)
+    print("It was not loaded within", within_s, "s; the last line above is what it was doing.", file=said)
     leave(1)
 
 
 def leave(code: int, leave: Any = os._exit) -> None:
     for host in unknown:
-        print(no_address, host, file=sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        print(no_address, host, file=said)
+    for stream in (sys.stdout, sys.stderr, said):
+        with suppress(Exception):  # the application may have closed it or put another object in its place
+            stream.flush()
     leave(code)
 
 
+said = os.fdopen(os.dup(2), "w")  # an application may close the standard streams
 socket.getaddrinfo = resolve
-threading.Thread(target=give_up, daemon=True).start()
+# No thread: gevent cannot patch the modules of a process that has several threads.
+signal.signal(signal.SIGALRM, give_up)
+signal.setitimer(signal.ITIMER_REAL, float(within_s))
+faulthandler.dump_traceback_later(float(within_s) + 1, exit=True, file=said)  # it blocks in C, or has its own handler
 code = 0
 try:
     import own  # noqa: F401
 except SystemExit as left:
-    print(left.code if isinstance(left.code, str) else f"It called sys.exit({left.code}).", file=sys.stderr)
+    print(left.code if isinstance(left.code, str) else f"It called sys.exit({left.code}).", file=said)
     code = 1
 except BaseException:
-    traceback.print_exc()
+    traceback.print_exc(file=said)
     code = 1
 leave(code)
