@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lab.errors import WrongUse
 from lab.logs import access_log, bulk
-from lab.logs.access_log import AccessLog, read_logs, read_requests
+from lab.logs.access_log import AccessLog, opened_log, read_logs, read_requests
+from lab.logs.bulk import LoggedRequest
 from lab.logs.format_files import choose_formats
 from lab.logs.format_strings import DIALECTS, compile_format
 from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
@@ -409,7 +410,7 @@ def test_many_lines_at_once_say_what_each_line_says(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(bulk, "CHUNK", 300)
     pieces = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
 
-    monkeypatch.setattr(access_log, "requests_in", lambda texts, _: texts)
+    monkeypatch.setattr(access_log, "requests_in", lambda texts, _, read_alone: map(read_alone, texts))
     alone = read_logs([tmp_path / "access.log"], ["GET"], formats=formats)
 
     assert pieces.requests >= len(TOOK_S)
@@ -425,8 +426,13 @@ def test_a_long_line_of_something_else_is_told_apart_at_once() -> None:
     assert parse_entry(line, choose_formats(text)) is None
 
 
-@pytest.mark.parametrize("further", ["{s}", '"-" rt={s} urt=0.001', "{s} <11>"])
-def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, further: str) -> None:
+PLAIN = {name: of for name, of in LINES.items() if name not in NAMED} | {
+    further: LINES[further] for further in ("{ms}ms 475", "rt=0.000 urt={s}", '"{s}" "{s}"')
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """That a log of millions of lines is read in seconds rests on this."""
     alone: list[str] = []
 
@@ -437,10 +443,32 @@ def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(access_log, "SAMPLE", 20)
     monkeypatch.setattr(access_log, "parse_entry", parse)
 
-    log = read_logs([log_of(tmp_path, written(f"{AGAIN} {further}"))], ["GET"])
+    formats, lines = LINES[name]
+    log = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
 
     assert seconds_of(log) == pytest.approx(TOOK_S)
     assert len(alone) == 20
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{{"time": "2026-11-03T14:00:{n:02}Z", "request": "GET /a HTTP/1.1", "status": 200, "request_time": {s}, '
+        '"upstream_addr": "10.0.0.{n}:80", "request_id": "a4c2{n:02}"}}',
+        "time=2026-11-03T14:00:{n:02}Z id=a4c2{n:02} method=GET path=/a status=200 pid=10.0.0.{n}:80 duration={ms}ms",
+        AGAIN + ' {n} "shop@docker" "10.0.0.{n}:80" {ms}ms id=a4c2{n:02}',
+    ],
+)
+def test_the_id_and_the_worker_of_every_line_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Of the lines after the sample, as of those in it."""
+    monkeypatch.setattr(access_log, "SAMPLE", 20)
+    with opened_log(log_of(tmp_path, written(line))) as (_, lines):
+        found = [request for request in lines if isinstance(request, LoggedRequest)]
+
+    assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
+    assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]
 
 
 def test_a_string_without_the_name_of_its_dialect_is_that_of_its_variables() -> None:

@@ -12,7 +12,7 @@ import sys
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -147,7 +147,7 @@ def _read(
         log.sources[file] = sample.source
         if need_durations and sample.source.format and not sample.source.says:
             raise _without_durations(file, sample.source)
-        for line in chain(sample.lines(), sample.further(requests_in(texts, sample.source))):
+        for line in chain(sample.lines(), requests_in(texts, sample.source, sample.read)):
             if isinstance(line, str):
                 log.unreadable += bool(line.strip())
             elif line.method in methods:
@@ -174,10 +174,9 @@ class _Sample(NamedTuple):
             for line, text in zip(lines, self.texts, strict=True)
         )
 
-    def further(self, lines: Iterable[LoggedRequest | str]) -> Iterator[LoggedRequest | str]:
-        """Yield further lines, of which those are read that are not read yet, if they have a format."""
-        for line in lines:
-            yield self.line(parse_entry(line, self.formats) or line) if isinstance(line, str) else line
+    def read(self, text: str) -> LoggedRequest | str:
+        """Return what is taken from a further line; a line without a known format as it is."""
+        return self.line(parse_entry(text, self.formats) or text)
 
     def line(self, entry: Entry | str) -> LoggedRequest | str:
         """Return what is taken from a line."""
@@ -261,7 +260,7 @@ def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedReques
     """
     with _opened(path) as texts:
         sample = _sample(texts, NO_UNIT, path.name, formats)
-        lines = chain(sample.lines(), sample.further(texts))
+        lines = chain(sample.lines(), map(sample.read, texts))
         yield from (line for line in lines if isinstance(line, LoggedRequest))
 
 
@@ -275,7 +274,7 @@ def opened_log(
     """
     with _opened(path) as texts:
         sample = _sample(texts, unit, "standard input" if str(path) == "-" else path.name, formats)
-        further = sample.further(requests_in(texts, sample.source, identified=True))
+        further = requests_in(texts, sample.source, sample.read, identified=True)
         yield sample.source, chain(sample.lines(identified=True), further)
 
 

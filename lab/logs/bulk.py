@@ -1,24 +1,52 @@
-"""Many lines of a log at once: a single pattern finds the parts of each line that has the format of the log."""
+"""Many lines of a log at once: the lines of a log are alike, so a single program finds the parts of all of them.
+
+A line that differs from the first lines is read alone.
+"""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO, NamedTuple
 
-from lab.logs.durations import DurationSource
-from lab.logs.formats import UNITS, Format, epoch_seconds, id_in, moment_in, seconds_of, worker_of
+import duckdb
+import numpy as np
 
-CHUNK = 1 << 20
+from lab.logs.durations import DurationSource
+from lab.logs.formats import (
+    ISO_TIME,
+    OBJECT,
+    OF_DOCKER,
+    TEXT,
+    UNITS,
+    JsonFormat,
+    epoch_seconds,
+    id_in,
+    json_keys,
+    logfmt_keys,
+    moment_in,
+    seconds_of,
+    worker_of,
+)
+
+CHUNK = 1 << 22
 """So many characters of a log are in memory at once, and the rest of their last line."""
 SHORTEST_S = 0.0005
 """nginx writes 0.000 for what takes less than half a millisecond."""
+_FIRST = 1000
+"""So many lines show which keys the lines of a log have."""
+_OBJECTS = re.compile(rf"^(?:{OBJECT}|.*)$", re.MULTILINE)
+_VALUES = "SELECT try(json_extract_string(json, $1)) AS v FROM objects"
+_PRINTED = f"SELECT if(v[2] IS NULL, '', regexp_extract(v[1], '^([^\\n]*)\\n*$', 1)) FROM ({_VALUES})"  # noqa: S608
+"""What a container printed, if it is a single line."""
+_PARTS = ("time", "method", "target", "status", "worker")
+_KEY = r"[A-Za-z_@][\w.@-]*="
+_GAP = r"(?:[^\S\n]++|$)"
 
 
 class LoggedRequest(NamedTuple):
     """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
 
-    ``worker`` is the worker or the upstream server that answered, if the line names it; ``id`` is the request's id, if
-    ids are asked for and the line has one.
+    ``worker`` is the worker or the upstream server that answered, if the line names it.
     """
 
     at: float
@@ -30,45 +58,51 @@ class LoggedRequest(NamedTuple):
     id: str | None = None
 
 
-def requests_in(texts: IO[str], source: DurationSource, *, identified: bool = False) -> Iterator[LoggedRequest | str]:
-    """Yield what is taken from each line, in order; a line that has another format than the log, as it is.
-
-    ``identified``: with the ids of requests, and their times as precisely as the lines have them.
-    """
-    if not isinstance(source.format, Format):
-        yield from texts
-        return
-    line = source.format.line.pattern.replace("(?P<rest>.*)", source.rest)
-    before = r"[^\[\n]*+" if line.startswith(r"\[") else ".*?"
-    pattern = re.compile(rf"^(?:{before}(?:{line}).*|(?P<other>.+))$", re.MULTILINE)
-    while chunk := texts.read(CHUNK):
-        lines = _in_chunk(whole := chunk + texts.readline(), pattern, source, source.format)
-        yield from _with_ids(lines, whole) if identified else lines
-
-
-def _with_ids(lines: Iterator[LoggedRequest | str], chunk: str) -> Iterator[LoggedRequest | str]:
-    for line, text in zip(lines, filter(None, chunk.split("\n")), strict=True):
-        yield line if isinstance(line, str) else identified_by(line, text)
-
-
-def identified_by(line: LoggedRequest, text: str) -> LoggedRequest:
+def identified_by(request: LoggedRequest, text: str) -> LoggedRequest:
     """Return a request with its id and its time as precisely as its line has them."""
-    return line._replace(id=id_in(text), at=moment_in(text, line.at))
+    return request._replace(id=id_in(text), at=moment_in(text, request.at))
 
 
-def _in_chunk(
-    chunk: str, pattern: "re.Pattern[str]", source: DurationSource, known: Format
+class _Reader(NamedTuple):
+    """Finds the parts of lines as text: a row for each line, which has no time if the line has another shape.
+
+    ``place`` says where in a row each part is. A part has the name of a group of a Format, or is ``value``.
+    """
+
+    place: Mapping[str, int]
+    rows: Callable[[Sequence[str]], Sequence[Sequence[str]]]
+
+
+def requests_in(
+    texts: IO[str],
+    source: DurationSource,
+    read_alone: Callable[[str], LoggedRequest | str],
+    *,
+    identified: bool = False,
 ) -> Iterator[LoggedRequest | str]:
-    place = {name: index - 1 for name, index in pattern.groupindex.items()}
-    other, time, method, target = (place[name] for name in ("other", "time", "method", "target"))
-    status, worker, at_start = place.get("status"), place.get("worker"), known.at_start
-    durations = [*_durations(place, source)]
-    for row in pattern.findall(chunk):
-        if row[other] or not row[time]:
-            yield row[other]
-            continue
+    """Yield what is taken from each line, in order; a line without a known format as it is.
+
+    ``read_alone`` reads a line that has another shape than the first lines. ``identified``: with the ids of requests,
+    and their times as precisely as the lines have them.
+    """
+    reader = None
+    while chunk := texts.read(CHUNK):
+        lines = (chunk + texts.readline()).split("\n")
+        reader = reader or _reader_of(lines, source)
+        for line, found in zip(lines, _requests(reader, lines, source), strict=True):
+            if found or line:
+                request = found or read_alone(line)
+                yield identified_by(request, line) if identified and isinstance(request, LoggedRequest) else request
+
+
+def _requests(reader: _Reader, lines: Sequence[str], source: DurationSource) -> Iterator[LoggedRequest | None]:
+    """Yield what is taken from each line; None: the line has another shape."""
+    time, method, target, status, worker = (reader.place.get(part, -1) for part in _PARTS)
+    at_start, believed = source.format is not None and source.format.at_start, bool(source.says)
+    durations = [*_durations(reader.place, source)]
+    for row in reader.rows(lines):
         if not row[method] or not row[target] or (at := epoch_seconds(row[time])) is None:
-            yield row[time]  # somebody sent what is no request
+            yield None
             continue
         took_s = None
         for index, seconds in durations:
@@ -76,20 +110,104 @@ def _in_chunk(
                 took_s = seconds(row[index])
         yield LoggedRequest(
             at + took_s if at_start and took_s else at, row[method], row[target],
-            int(row[status]) if status is not None and row[status] else 0,
-            took_s if took_s is None or took_s > SHORTEST_S else SHORTEST_S,
-            worker_of(row[worker]) if worker is not None else None,
+            int(row[status]) if status >= 0 and row[status] else 0,
+            max(took_s, SHORTEST_S) if believed and took_s is not None else None,
+            worker_of(row[worker]) if worker >= 0 else None,
         )  # fmt: skip
 
 
-def _durations(place: dict[str, int], source: DurationSource) -> Iterator[tuple[int, Callable[[str], float | None]]]:
-    """Yield in which groups of a row its duration may be, and what returns it in seconds."""
+def _durations(place: Mapping[str, int], source: DurationSource) -> Iterator[tuple[int, Callable[[str], float | None]]]:
+    """Yield in which places of a row its duration may be, and what returns it in seconds."""
     if "value" in place:
         yield place["value"], source.seconds
     for unit in UNITS:
         if unit in place:
-            yield place[unit], partial(_seconds, unit)
+            yield place[unit], partial(seconds_of, unit=unit)
 
 
-def _seconds(unit: str, text: str) -> float | None:
-    return seconds_of(text, unit)
+def _reader_of(lines: Sequence[str], source: DurationSource) -> _Reader:
+    """Return what finds the parts of all lines of a log that has lines such as these."""
+    objects, known = [*filter(None, map(json_keys, lines[:_FIRST]))], source.format
+    if objects and all(keys.keys() >= OF_DOCKER for keys in objects):
+        printed = _query(_PRINTED, ["$.log", "$.stream"])
+        inner = _reader_of([text for (text,) in printed(lines)], source)
+        return _Reader(inner.place, lambda lines: inner.rows([text for (text,) in printed(lines)]))
+    if isinstance(known, JsonFormat) and objects:
+        return _of_json({name for keys in objects for name in keys}, known, source.key)
+    if isinstance(known, JsonFormat):
+        line = max(lines[:_FIRST], key=lambda line: len(logfmt_keys(line)))
+        return _of_pattern(_logfmt_pattern(line, known, source.key), "")
+    line = known.line.pattern.replace("(?P<rest>.*)", source.rest) if known else "()"
+    return _of_pattern(line, r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?")
+
+
+def _of_pattern(line: str, before: str) -> _Reader:
+    pattern = re.compile(rf"^(?:{before}(?:{line}).*|.*)$", re.MULTILINE)
+    place = {name: index - 1 for name, index in pattern.groupindex.items()}
+    return _Reader(place, lambda lines: pattern.findall("\n".join(lines)))
+
+
+def _names(known: JsonFormat, duration: str) -> tuple[str, dict[str, Sequence[str]]]:
+    """Return what the part of the duration is called, and the keys that each part may have."""
+    name, unit = known.duration or (duration, "value")
+    return unit, {"time": known.time, "request": [known.request], "method": known.method, "target": known.target,
+                  "status": known.status, "worker": known.worker, unit: [name]}  # fmt: skip
+
+
+def _logfmt_pattern(line: str, known: JsonFormat, duration: str) -> str:
+    """Return the pattern of lines that have the parts of a request in the order in which this line has them."""
+    keys, head = logfmt_keys(line), ISO_TIME.replace("?P<time>", "")
+    names = _names(known, duration)[1]
+    parts = {part: next((name for name in of_part if name in keys), "") for part, of_part in names.items()}
+    has_head = re.match(head, line) and known.time[0] not in keys
+    has_request = " " in keys.get(parts["request"], "")
+    for part in ("method", "target") if has_request else ("request",):
+        del parts[part]
+    text = {part: rf'"?(?P<{part}>[^\s"\\]*+)"?' for part in parts} | {
+        "status": r'"?(?P<status>\d++)"?',
+        "time": r'"(?P<time>[^"\\\n]++)"' if f'{parts["time"]}="' in line else r'(?P<time>[^\s"\\]++)',
+        "request": r'"(?P<method>[^\s"\\]++) (?P<target>[^\s"\\]++)(?: [^"\\\n]*+)?"',
+    }
+    ordered = [(name, text[part]) for name in keys for part, of_part in parts.items()
+               if name == of_part and not (has_head and part == "time")]  # fmt: skip
+    others = "|".join(re.escape(name) for name, _ in ordered)
+    other = rf'(?:(?!(?:{others})=)(?:{_KEY}{TEXT}(?!\S)|(?!{_KEY}")\S++){_GAP})*+'
+    begins = rf"{ISO_TIME}{_GAP}" if has_head else f"(?!{head})"
+    return begins + other + "".join(f"{re.escape(name)}={pattern}{_GAP}{other}" for name, pattern in ordered) + "$"
+
+
+def _of_json(there: set[str], known: JsonFormat, duration: str) -> _Reader:
+    """Return what finds the values of the keys that are there."""
+    unit, parts = _names(known, duration)
+    paths: list[str] = []
+    columns = []
+    for part, names in parts.items():
+        of_part = [path for name in names if name in there for path in _paths(name)]
+        values = [f"v[{len(paths) + place}], " for place in range(1, len(of_part) + 1)]
+        columns.append(f"coalesce({''.join(values)}'') AS {part}")
+        paths += of_part
+    asked = "request ~ '[^ {[]+ [^ ]+( .*)?'"
+    needed = f"AND {unit} != ''" if known.duration and not known.is_own else ""
+    query = f"""
+        SELECT CASE WHEN status ~ '[0-9]+' AND target !~ '[{{[].*' {needed} THEN time ELSE '' END,
+            CASE WHEN {asked} THEN split_part(request, ' ', 1) ELSE method END,
+            CASE WHEN {asked} THEN split_part(request, ' ', 2) ELSE target END, status, worker, {unit}
+        FROM (SELECT {", ".join(columns)} FROM ({_VALUES}))"""  # noqa: S608  # no text of a log is in it
+    return _Reader({part: place for place, part in enumerate([*_PARTS, unit])}, _query(query, paths))
+
+
+def _paths(name: str) -> list[str]:
+    """Return where in an object a key may be: a dot in it may be that of a nested object."""
+    return [f'$."{name}"', "$." + ".".join(f'"{part}"' for part in name.split("."))]
+
+
+def _query(sql: str, paths: Sequence[str]) -> Callable[[Sequence[str]], list[tuple[str, ...]]]:
+    """Return what queries lines: the values that their objects of JSON have at these paths."""
+    connection = duckdb.connect()
+
+    def rows(lines: Sequence[str]) -> list[tuple[str, ...]]:
+        connection.register("objects", {"json": np.array(_OBJECTS.findall("\n".join(lines)), dtype=object)})
+        found: list[tuple[str, ...]] = connection.execute(sql, [paths]).fetchall()
+        return found
+
+    return rows

@@ -69,7 +69,9 @@ class DurationSource:
     rest: str = ".*"
     """A pattern of all that follows the head of a line, whose group ``value`` is the duration as it is written."""
     seconds: Callable[[str], float | None] = field(default=lambda _: None, compare=False)
-    """Returns in seconds what this group holds."""
+    """Returns in seconds what this group holds, or the value of ``key``."""
+    key: str = ""
+    """The name of the field that is the duration, if it has one."""
     format: Format | JsonFormat | None = None
 
     @property
@@ -154,7 +156,7 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
 
     says = f"{field.says}, in {_in_words(said or 's')}"
     return DurationSource(says, clock, lambda entry: seconds(field.text_of(entry)), rest=rest_with(name),
-                          seconds=seconds)  # fmt: skip
+                          seconds=seconds, key=name)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,8 @@ class Formats(NamedTuple):
 
 
 KNOWN = Formats()
+OF_DOCKER = {"log", "stream"}
+"""The keys of a line as Docker writes what a container printed."""
 
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "elapsed": "", "elapsed_time": "",
@@ -211,9 +213,14 @@ _OTHER = rf'(?: (?:{TEXT}|\[[^\]\n]*\]|[^\sA-Za-z_"\[:,][^\s",]*+|(?!(?:{_UNIT})
 _VALUE = rf'(?P<quote>"?)(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)(?P=quote)(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
 _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
-_ISO_TIME = re.compile(r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S+)")
-_OBJECT = re.compile(r"(?:[^{\"]*\s)?(?P<json>\{\s*\".*\})\s*$")
+_EPOCH = re.compile(r"\d{9,10}(\.\d+)?|(?P<ms>\d{13})|(?P<us>\d{16})")
+_FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
+_DECIMAL = re.compile(r"\d+(?:\.\d+)?")
+ISO_TIME = r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S++)"
+_ISO_TIME = re.compile(ISO_TIME)
+OBJECT = r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*"
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
+_OBJECT = re.compile(rf"{OBJECT}$")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
 
@@ -248,8 +255,8 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if (found := _OBJECT.match(text)) and (keys := _keys(found["json"])):
-        if "log" in keys and "stream" in keys:  # as Docker writes what a container printed
+    if keys := json_keys(text):
+        if keys.keys() >= OF_DOCKER:
             return parse_entry(keys["log"], formats) or parse_entry(f"{keys.get('time')} {keys['log']}", formats)
         if entry := next(filter(None, (_of_keys(keys, known) for known in formats.keys)), None):
             return entry
@@ -259,9 +266,10 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     return _of_logfmt(text, formats.logfmt) if formats.logfmt else None
 
 
-@lru_cache(maxsize=1 << 16)
 def seconds_of(text: str, unit: str) -> float | None:
     """Return a duration in seconds, whose unit is ``unit`` if none stands beside it; None: the text is no number."""
+    if _DECIMAL.fullmatch(text):
+        return float(text) * UNITS[unit]
     value = parse_value(text)
     return value.number * UNITS[value.unit or unit] if value else None
 
@@ -300,18 +308,22 @@ def duration_name(name: str) -> tuple[str, str] | None:
 @lru_cache(maxsize=1024)
 def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
-    text = text.strip("[]")
-    if text[4:5] in ("-", "/"):
+    if found := _EPOCH.fullmatch(text):
+        return float(text) / (1e3 if found["ms"] else 1e6 if found["us"] else 1)
+    if text[4:5] in ("-", "/") or text[5:6] in ("-", "/"):
         with suppress(ValueError):
-            return _utc(datetime.fromisoformat(text.replace("/", "-")))
-    if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}|\d{16}", text):
-        return float(text) / {13: 1e3, 16: 1e6}.get(len(text) * text.isdecimal(), 1)
-    with suppress(ValueError):
-        return _utc(datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)))
-    for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S",
-                    "%a %b %d %H:%M:%S %Y"):  # fmt: skip
+            return _utc(datetime.fromisoformat(text.strip("[]").replace("/", "-")))
+    if not (found := _FRACTION.fullmatch(text)):
+        return _whole_seconds(text)
+    whole_s = _whole_seconds(found[1])
+    return None if whole_s is None else (1_000_000 * whole_s + int(found[2].ljust(6, "0"))) / 1_000_000
+
+
+@lru_cache(maxsize=1024)
+def _whole_seconds(text: str) -> float | None:
+    for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S", "%a %b %d %H:%M:%S %Y"):
         with suppress(ValueError):
-            return _utc(datetime.strptime(text, written))
+            return _utc(datetime.strptime(text.strip("[]"), written))
     return None
 
 
@@ -332,6 +344,7 @@ def _entry(found: re.Match[str], known: Format) -> Entry | None:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1 << 12)
 def worker_of(text: str) -> str | None:
     """Return the worker that answered, of those that a line names in their order; None: it names none."""
     last = re.split(r", | : ", text)[-1].strip("<>")
@@ -394,20 +407,26 @@ def rest_with(name: str) -> str:
     return rf"(?:{_OTHER}|{other})*? {re.escape(name)}[=:]{_VALUE}.*"
 
 
-def _keys(line: str) -> dict[str, str]:
+def json_keys(text: str) -> dict[str, str]:
+    """Return the values of the object of JSON that a line is; those of a nested object have keys with a dot."""
+    keys: dict[str, str] = {}
     try:
-        values = json.loads(line)
+        values = json.loads(found[1]) if (found := _OBJECT.match(text)) else None
     except ValueError:
         return {}
-    keys: dict[str, str] = {}
     if isinstance(values, dict):
         _flatten(values, "", keys)
     return keys
 
 
+def logfmt_keys(text: str) -> dict[str, str]:
+    """Return the values of a line of ``key=value``."""
+    return {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
+
+
 def _of_logfmt(text: str, known: JsonFormat) -> Entry | None:
     """Return what a line of ``key=value`` says. A time without a key stands before the keys, as syslog writes it."""
-    keys = {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
+    keys = logfmt_keys(text)
     if len(keys) < len(("method", "path")):
         return None
     if head := _ISO_TIME.match(text):
