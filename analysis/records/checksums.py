@@ -93,13 +93,6 @@ def changed_files(run_folder: Path) -> list[FileDifference]:
     return [FileDifference(name, what) for name, what in found if what]
 
 
-def changed_in_archive(hashes: Hashes, found: Hashes) -> list[FileDifference]:
-    """Return every recorded file whose hash in ``found`` differs from the manifest's, in the order of their paths."""
-    there = {name: digits for name, digits in found.items() if not is_derived(name)}
-    compared = [(name, _difference(hashes.get(name), there.get(name))) for name in sorted(hashes.keys() | there.keys())]
-    return [FileDifference(name, what) for name, what in compared if what]
-
-
 def raw_files_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
     """Return why the raw files of a trial are not what was measured; None: they are, or the trial was never sealed.
 
@@ -155,21 +148,15 @@ def sha256(path: Path) -> str:
 
 
 def _change(run_folder: Path, name: str, hashes: Hashes, there: set[str]) -> str | None:
-    if name not in there or name not in hashes:
-        return _difference(hashes.get(name), "" if name in there else None)
+    """Return how a file differs from the manifest; None: it does not."""
+    if name not in there:
+        return f"missing, although {MANIFEST} lists it"
+    if name not in hashes:
+        return f"not in {MANIFEST}"
     try:
-        return _difference(hashes[name], sha256(run_folder / name))
+        return None if sha256(run_folder / name) == hashes[name] else f"changed, its hash differs from {MANIFEST}"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
-
-
-def _difference(listed: str | None, found: str | None) -> str | None:
-    """Return how a file differs from the manifest, given both hashes (None: it is not there); None: it does not."""
-    if found is None:
-        return f"missing, although {MANIFEST} lists it"
-    if listed is None:
-        return f"not in {MANIFEST}"
-    return None if found == listed else f"changed, its hash differs from {MANIFEST}"
 
 
 def _can_be_listed(name: str) -> bool:

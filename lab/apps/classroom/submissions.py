@@ -3,20 +3,18 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from analysis.records.archive import BadArchive, PackedRun, read_archive, unpack
 from analysis.records.checksums import (
     MANIFEST,
     FileDifference,
     Hashes,
     changed_files,
-    changed_in_archive,
     read_manifest,
     sha256,
 )
@@ -24,6 +22,7 @@ from analysis.records.files import POINTS
 from analysis.records.folder import BadRun, read_run, read_summary
 from analysis.records.summary import Summary
 from analysis.verification import compute_summary, derived_elsewhere
+from lab.apps.classroom.archive import BadArchive, unpack
 from lab.apps.classroom.predictions import NumberPrediction, read_predictions
 from lab.apps.classroom.strips import OwnExperiment, SubmittedRun, claim_key
 from lab.experiment.file import names, read_experiment
@@ -81,7 +80,10 @@ def _once(paths: Sequence[Path], found: Sequence[Submission]) -> list[Submission
 
 def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     try:
-        found = _read_folder(path, check=check) if path.is_dir() else _read_file(path, check=check)
+        if path.is_dir():
+            found = _read_runs(path, path, lambda run: run.name, check=check)
+        else:
+            found = _read_archive(path, check=check)
     except BadArchive as error:
         return Submission(problems=[f"{path} {error}."])
     except OSError as error:
@@ -98,74 +100,42 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     return Submission(runs, found.predictions, found.problems + more)
 
 
-def _read_file(path: Path, *, check: bool) -> Submission:
+def _read_archive(path: Path, *, check: bool) -> Submission:
     """Read the runs in an archive. Raise BadArchive or OSError if it cannot be read."""
-    with path.open("rb"):
-        pass  # say what is wrong with the file itself, before it is read as an archive
-    packed = read_archive(path, LESSON)
-    found = Submission(predictions=read_predictions(packed.beside))
-    for run in packed.runs:
-        with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
-            folder = Path(temporary)
-            for name, content in run.kept.items():
-                (folder / name).write_bytes(content)
-            _add(found, _Source(path, folder, run), check=check)
-    return found
+    with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
+        folder = Path(temporary).resolve()
+        unpack(path, folder)
+        return _read_runs(path, folder, lambda run: str(run.relative_to(folder)), check=check)
 
 
-def _read_folder(path: Path, *, check: bool) -> Submission:
-    lessons = sorted(path.rglob(LESSON))
+def _read_runs(path: Path, top: Path, called: Callable[[Path], str], *, check: bool) -> Submission:
+    """Read the runs in a folder. ``called`` returns how whoever handed in ``path`` knows the folder of a run."""
+    lessons = sorted(top.rglob(LESSON))
     found = Submission(predictions=read_predictions(lessons[0].read_bytes() if lessons else None))
-    for folder in sorted({record.parent.resolve() for record in path.rglob("run.json")}):
-        _add(found, _Source(path, folder, None), check=check)
+    for folder in sorted({record.parent.resolve() for record in top.rglob("run.json")}):
+        _add(found, path, folder, called(folder), check=check)
     return found
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A run that was handed in. ``folder`` has its records; if it is ``packed``, the archive ``path`` has the rest."""
-
-    path: Path
-    folder: Path
-    packed: PackedRun | None
-
-    @property
-    def name(self) -> str:
-        """The name of the run's folder, as whoever handed it in knows it."""
-        return self.packed.top if self.packed else self.folder.name
-
-    def changed(self) -> list[FileDifference]:
-        """Return which measured files differ from the manifest."""
-        if self.packed:
-            return changed_in_archive(read_manifest(self.folder), self.packed.hashes)
-        return changed_files(self.folder)
-
-    def complete(self) -> None:
-        """Put all files of the run into the folder."""
-        if self.packed:
-            unpack(self.path, self.packed, self.folder)
-
-
-def _add(found: Submission, source: _Source, *, check: bool) -> None:
-    """Add one run to what was found, or say why it cannot be used."""
-    path, folder = source.path, source.folder
+def _add(found: Submission, path: Path, folder: Path, called: str, *, check: bool) -> None:
+    """Add one run of ``path`` to what was found, or say why it cannot be used."""
     try:
         run = read_run(folder)
-        if wrong := source.changed():
+        if wrong := changed_files(folder):
             problem = f"{path}: the run of {run.experiment} was changed since it was measured: {_some(wrong)}."
             found.problems.append(problem)
             return
         manifest = sha256(folder / MANIFEST)
         key = _key(read_manifest(folder), manifest)
-        summary = _summary(source)
-        if check and _again(source) != summary:
+        summary = _summary(folder)
+        if check and _again(folder) != summary:
             found.problems.append(
                 f"{path}: the results of {run.experiment} do not follow from its measured files, or another version of "
                 "the lab computed them."
             )
             return
     except BadRun as error:
-        found.problems.append(f"{path}: {str(error).replace(str(folder), source.name)}.")
+        found.problems.append(f"{path}: {str(error).replace(str(folder), called)}.")
         return
     if len(summary.claims) != len(run.claims):
         found.problems.append(f"{path}: the results of {run.experiment} belong to another run.")
@@ -173,19 +143,18 @@ def _add(found: Submission, source: _Source, *, check: bool) -> None:
     found.runs.append((key, SubmittedRun(run, summary, manifest)))
 
 
-def _summary(source: _Source) -> Summary:
+def _summary(folder: Path) -> Summary:
     """Return the results of a run. Compute them if they are missing, or if another version of the lab wrote them."""
     try:
-        return read_summary(source.folder)
+        return read_summary(folder)
     except BadRun:
-        return _again(source)
+        return _again(folder)
 
 
-def _again(source: _Source) -> Summary:
+def _again(folder: Path) -> Summary:
     """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
     try:
-        source.complete()
-        with derived_elsewhere(source.folder, compute_summary, keep=()) as (again, _):
+        with derived_elsewhere(folder, compute_summary, keep=()) as (again, _):
             return read_summary(again)
     except OSError as error:
         raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
