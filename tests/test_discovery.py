@@ -127,6 +127,10 @@ SHAPES = {
 }  # fmt: skip
 
 FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
+    "a release of uWSGI that the lab lacks": (
+        {"Procfile": "web: uwsgi --module shop:app --processes 2\n", "requirements.txt": "flask\nuWSGI==2.0.24\n"},
+        {"callable": "shop:app", "uwsgi": "2.0.31", "left_out": ["uWSGI 2.0.24: 2.0.31 is measured instead"]},
+    ),
     # cloud.google.com/run, the quickstart for Python
     "the shell form with exec": (
         {"Dockerfile": "FROM python:3.12-slim\nENV PYTHONUNBUFFERED True\nENV APP_HOME /app\nWORKDIR $APP_HOME\nCOPY "

@@ -422,7 +422,7 @@ def settings_not_in_force(service: UserService, layer: Layer) -> list[str]:
     file = {"gunicorn": "gunicorn.conf.py", "uwsgi": "uwsgi.ini"}.get(served.server, "")
     if file and application.folder and not served.settings and (application.folder / file).is_file():
         found.append(f"{file}, because served.settings does not name it")
-    found += [f"{option} of the command line" for option in served.left_out]
+    found += [f"{each} of the command line" if each.startswith("-") else each for each in served.left_out]
     variables = read_env_file(application.env_file) if application.env_file else {}
     names = [name for name in variables | application.environment if name in _OF_SERVERS or name.startswith("GRANIAN_")]
     return [*found, *(f"the variable {name}" for name in names)]

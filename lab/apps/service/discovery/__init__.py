@@ -14,6 +14,7 @@ import yaml
 
 from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
+from lab.apps.service.description import UWSGI
 from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.servers import (
@@ -40,7 +41,7 @@ _ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
 _APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
 _FACTORY = re.compile(r"^def (create_app|make_app)\(([^)]*)\)", re.MULTILINE)
 OTHERWISE = {
-    "gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": "2.0.31", "granian": "2.8.7", "hypercorn": "0.18.0",
+    "gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": UWSGI, "granian": "2.8.7", "hypercorn": "0.18.0",
     "daphne": "4.2.3",
 }  # fmt: skip
 """The release of each server that is taken if no file names one."""
@@ -75,6 +76,8 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     found.note(server, pinned_release(server, lines), requirements)
     if server not in found.values and (locked := locked_release(server, bases)):
         found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], found.folder)}")
+    if found.values.get("uwsgi", UWSGI) != UWSGI:
+        _replace_uwsgi(found)
     if server == "gunicorn" and "worker_class" not in found.values:
         found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
@@ -82,6 +85,14 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     routes = routes_of([*_route_sources(repository, found.folder)], found.folder)
     requests = classes_of_log(log) if log else [*_guessed(dict.fromkeys(routes))]
     return _yaml(found, requirements, requests)
+
+
+def _replace_uwsgi(found: Discovery) -> None:
+    """Note the only release of uWSGI that the lab has, and that the service has another."""
+    there, place = found.values["uwsgi"], found.places["uwsgi"]
+    found.values["uwsgi"], found.places["uwsgi"] = UWSGI, f"guessed: {place} has {there}, which the lab lacks"
+    found.values["left_out"] = [*found.values.get("left_out", []), f"uWSGI {there}: {UWSGI} is measured instead"]
+    found.places.setdefault("left_out", place)
 
 
 def _other_services(starts: Sequence[Start], repository: Repository) -> Iterator[str]:
