@@ -543,10 +543,9 @@ def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None
         "gunicorn.conf.py, because served.settings does not name it", "the variable WEB_CONCURRENCY",
         "the variable GRANIAN_LOOP",
     ]  # fmt: skip
-    with_options = found.model_copy(update={"served": Served(workers=2, left_out=["--max-requests 500"])})
-    assert "--max-requests 500 of the command line" in settings_not_in_force(
-        with_options, Layer(Path("nowhere"), "abc")
-    )
+    with_options = found.model_copy(update={"served": Served(workers=2, left_out=["--backlog 9", "uWSGI 2"])})
+    said = settings_not_in_force(with_options, Layer(Path("nowhere"), "abc"))
+    assert said[1:3] == ["--backlog 9 of the command line", "uWSGI 2"]
     named = found.model_copy(
         update={"served": Served(workers=2, settings=service.parent / "shop" / "gunicorn.conf.py")}
     )
@@ -610,7 +609,8 @@ def test_an_image_has_the_application_and_what_it_requires(service: Path) -> Non
 
     with lay_out_layer(found) as layer:
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\ngunicorn==27.0.1\n"
-        assert json.loads((layer.folder / "environment.json").read_text()) == {"TOKEN": "s3cret", "GREETING": "hello"}
+        environment = json.loads((layer.folder / "srv" / "environment.json").read_text())
+        assert environment == {"TOKEN": "s3cret", "GREETING": "hello"}
         assert not (layer.folder / "application" / ".git").exists()
         assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, bye"
         assert (layer.folder / "application" / "app.py").read_text() == SHOP
@@ -1593,7 +1593,7 @@ def test_variables_may_contain_those_of_the_env_file(service: Path) -> None:
     service.write_text(FILE.replace("environment: {GREETING: hello}", f"{url}\n  env_file: names.env"))
 
     with lay_out_layer(read_user_service(service)) as layer:
-        given = json.loads((layer.folder / "environment.json").read_text())
+        given = json.loads((layer.folder / "srv" / "environment.json").read_text())
 
     assert given == {"PASSWORD": "hush-hush", "URL": "db://hush-hush@db/${OTHER}"}
 
@@ -1976,46 +1976,66 @@ def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: 
     with pytest.raises(WrongUse, match=says):
         read_user_service(tmp_path / "my.yaml")
     (tmp_path / "my.yaml").write_text(
-        "application: {image: shop, callable: 'app:app'}\n" + served.replace("workers", "uwsgi: 2.0.31, workers")
+        "application: {folder: ., callable: 'app:app'}\n" + served.replace("workers", "uwsgi: 2.0.24, workers")
     )
-    with pytest.raises(WrongUse, match=r"an image cannot be served by uWSGI; give the folder, or another server"):
+    with pytest.raises(WrongUse) as caught:
         read_user_service(tmp_path / "my.yaml")
-
-
-def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path) -> None:
-    (tmp_path / "my.yaml").write_text(
-        "application: {image: 'shop:1', callable: 'app:app'}\n"
-        "served: {uvicorn: 0.38.0, workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
-    )
-    with lay_out_layer(read_user_service(tmp_path / "my.yaml")) as layer:
-        assert (layer.image, layer.server) == ("shop:1", ("uvicorn", "0.38.0"))
-        assert {path.name for path in (layer.folder / "programs").iterdir()} == {
-            "wait-until-ready", "observe", "with-database", "workers-ready", "observe-own", "serve", "curl"
-        }  # fmt: skip
-        assert "uvicorn" in (layer.folder / "programs" / "serve").read_text()
+    for named in ("served.uwsgi", "2.0.24", "write 2.0.31", "an image that has 2.0.24"):
+        assert named in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("version", "programs", "says"),
+    ("server", "programs", "modules"),
     [
-        ("26.0.0", "sh awk cat grep find", None),
-        (
-            "21.2.0",
-            "sh awk cat grep find",
-            "It has gunicorn 21.2.0, but the file says 26.0.0. Write served.gunicorn: 21.2.0",
-        ),
-        (None, "sh awk cat grep find", "Its Python has no gunicorn."),
-        ("26.0.0", "sh cat", "It lacks awk, grep, GNU find, which the lab's observations need."),
+        ("uvicorn: 0.38.0", {"workers-ready"}, set()),
+        ("gunicorn: 20.1.0", {"workers-ready"}, {"gunicorn.conf.py", "idle_thread.py"}),
+        ("uwsgi: 2.0.21", set(), {"stats.py", "uwsgi.ini"}),
     ],
 )
-def test_an_image_that_cannot_be_measured_says_what_it_lacks(
-    monkeypatch: pytest.MonkeyPatch, version: str | None, programs: str, says: str | None
+def test_an_image_gets_the_programs_of_the_lab(
+    tmp_path: Path, server: str, programs: set[str], modules: set[str]
 ) -> None:
+    (tmp_path / "my.yaml").write_text(
+        "application: {image: 'shop:1', callable: 'app:app'}\n"
+        f"served: {{{server}, workers: 2}}\nrequests: {{home: {{path: /, users: 1}}}}\n"
+    )
+    name, _, release = server.partition(": ")
+    found = read_user_service(tmp_path / "my.yaml")
+    with lay_out_layer(found) as layer:
+        assert (layer.image, layer.server) == ("shop:1", (name, release))
+        there = {path.name for path in (layer.folder / "programs").iterdir()}
+        assert there == {"wait-until-ready", "observe", "observe-own", "serve"} | programs
+        shared = {"own.py", "before.py", "forward.py", "environment.json", "own_settings.py", "own_settings.ini"}
+        shared |= {"counters.py"}
+        assert {path.name for path in (layer.folder / "srv").iterdir()} == shared | modules
+        assert name in (layer.folder / "programs" / "serve").read_text()
+        ways = {way.name for way in candidates(found, layer)}
+    assert ("map-socket-2x1" in ways) == (name == "uwsgi")
+
+
+def check_of_images() -> Any:  # a module
+    """Return the program that checks an image, as a module."""
     spec = spec_from_file_location("check", SERVERS / "user-service" / "image" / "check.py")
     assert spec
     assert spec.loader
     check = module_from_spec(spec)
     spec.loader.exec_module(check)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("version", "missing", "says"),
+    [
+        ("26.0.0", "", None),
+        ("21.2.0", "", "It has gunicorn 21.2.0, but the file says 26.0.0. Write served.gunicorn: 21.2.0"),
+        (None, "", "Its Python has no gunicorn."),
+        ("26.0.0", "awk grep", "It lacks awk, grep, which the lab's observations need."),
+    ],
+)
+def test_an_image_that_cannot_be_measured_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, missing: str, says: str | None
+) -> None:
+    check = check_of_images()
 
     def found(name: str) -> str:
         if version is None:
@@ -2023,11 +2043,35 @@ def test_an_image_that_cannot_be_measured_says_what_it_lacks(
         return version
 
     monkeypatch.setattr(check, "version", found)
-    monkeypatch.setattr("shutil.which", lambda name: name if name in programs.split() else None)
+    monkeypatch.setattr("shutil.which", lambda name: None if name in missing.split() else name)
 
     assert check.problem("gunicorn", "26.0.0") == says
     monkeypatch.setattr("sys.version_info", (3, 8))
     assert check.problem("gunicorn", "26.0.0").endswith("; the lab needs 3.9 or later.")
+
+
+@pytest.mark.parametrize(
+    ("version", "plugin", "says"),
+    [
+        ("2.0.21-debian", "python3", None),
+        ("2.0.21", "", None),
+        ("2.0.28", "python3", "It has uwsgi 2.0.28, but the file says 2.0.21. Write served.uwsgi: 2.0.28"),
+        ("2.0.21", "lua", "Its uwsgi has no plugin for Python, such as Debian's uwsgi-plugin-python3."),
+        ("", "", "It has no uwsgi."),
+    ],
+)
+def test_an_image_with_uwsgi_needs_its_plugin_for_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, plugin: str, says: str | None
+) -> None:
+    """The plugin is inside uWSGI, as pip builds it, or beside uWSGI, as in Debian and Alpine."""
+    if version:
+        asked = f"--plugin {plugin} --help" if plugin else "--help"
+        answers = f'case "$*" in --version) echo {version} ;; "{asked}") echo --wsgi-file ;; esac'
+        (tmp_path / "uwsgi").write_text(f"#!/bin/sh\n{answers}\n")
+        (tmp_path / "uwsgi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    assert check_of_images().problem("uwsgi", "2.0.21") == says
 
 
 def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import os
 import runpy
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +56,40 @@ def test_a_server_is_ready_when_all_its_workers_are_there_and_one_answers(told: 
     both = shell(script, told, url, LAB_WORKERS="2")
     assert (both.returncode, both.stderr) == (0, "")
     assert both.stdout == f"curl --fail-with-body --silent --show-error --max-time 2 {url}\n"
+
+
+def test_a_server_in_an_image_without_curl_is_ready_at_the_same_time(told: Path) -> None:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/-/ready" else 503)
+            self.end_headers()
+            self.wfile.write(b"no database")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    script = (SERVERS / "user-service" / "image" / "workers-ready").read_text().replace("/tmp/", f"{told}/")
+
+    def run(path: str, workers: int = 1) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", script, f"http://127.0.0.1:{server.server_port}{path}"]
+        environment = os.environ | {"LAB_WORKERS": str(workers)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    (told / "workers").mkdir()
+    (told / "workers" / "17").touch()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever).start()
+        done, missing, broken = run("/-/ready"), run("/-/ready", 2), run("/-/health")
+        server.shutdown()
+    nobody = run("/-/ready")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (missing.returncode, missing.stderr) == (1, "1 of 2 workers have loaded the application\n")
+    assert (broken.returncode, broken.stderr.partition("health ")[2]) == (
+        1,
+        "is answered with status 503\nno database\n",
+    )
+    assert (nobody.returncode, "refused" in nobody.stderr) == (1, True)
 
 
 def test_what_workers_have_counted_is_told_with_the_settings(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +173,22 @@ def test_uwsgi_is_started_with_the_longest_queue_that_the_kernel_allows_up_to_20
     assert written.splitlines() == [
         "processes = 2", "threads = 3", *lines[:2], "module = application:app", *lines[2:]
     ]  # fmt: skip
+
+
+def test_uwsgi_in_an_image_gets_its_plugin_for_python_and_the_virtual_environment(told: Path) -> None:
+    (told / "programs" / "uwsgi").write_text('#!/bin/sh\ncase "$*" in *python3*--help) echo "  --wsgi-file" ;; esac\n')
+    (told / "programs" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (told / "programs" / "python3").chmod(0o755)
+
+    shell(
+        SERVERS / "uwsgi" / "start", told,
+        LAB_WORKERS="2", LAB_THREADS="3", LAB_SOMAXCONN="16", LAB_PROTOCOL="http", LAB_THUNDER_LOCK="false",
+        LAB_MAP_SOCKET="false", LAB_CALLABLE="app:app", LAB_FOLDER="/home/shop",
+    )  # fmt: skip
+
+    written = (told / "uwsgi.ini").read_text()
+    assert "\nplugin = python3\n" in written
+    assert f"\nvirtualenv = {sys.prefix}\n" in written
 
 
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:

@@ -22,10 +22,10 @@ set -e
 if command -v dpkg-query > /dev/null; then dpkg-query --show --showformat='${Package} ${Version}\\n'
 else apk info -v 2> /dev/null | sed 's/-\\([0-9]\\)/ \\1/'
 fi
-if [ -x /opt/venv/bin/python ]; then /opt/venv/bin/python -c '
+if command -v python3 > /dev/null; then python3 -c '
 from importlib.metadata import distributions
 import platform, sys
-for one in distributions(): print("python/" + one.metadata["Name"].lower(), one.version)
+for one in distributions(): print("python/" + str(one.metadata["Name"]).lower(), one.version)
 if sys.base_prefix == "/opt/python": print("python3", platform.python_version() + sys.abiflags)'
 fi
 if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 \\1/p'; fi

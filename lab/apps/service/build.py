@@ -77,7 +77,7 @@ def _run_once(options: list[str], image: str, words: list[str], what: str, probl
     command = [
         "docker", "run", "--rm", "--init", "--name", name, *label_options(CHECK_PROJECT), "--network", "none",
         "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", *options,
-        "--entrypoint", "python", image, *words,
+        "--entrypoint", "python3", image, *words,
     ]  # fmt: skip
     try:
         run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60)

@@ -104,6 +104,9 @@ WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
 MOST_THREADS, MOST_CONNECTIONS = 512, 65535
 GRANIAN_BACKLOG = 1024
 """granian shares so many requests among its workers, unless a backpressure is given."""
+UWSGI = "2.0.31"
+"""The release of uWSGI that serves an application in a folder. The lab compiles uWSGI, and older releases do not
+compile on its Python."""
 OLDEST_GRANIAN = 2
 """granian 1 has other options."""
 
@@ -266,9 +269,12 @@ class UserService(Model):
         return self
 
     @model_validator(mode="after")
-    def _image_has_the_server(self) -> Self:
-        if self.application.image and self.served.server == "uwsgi":
-            raise ValueError("an image cannot be served by uWSGI; give the folder, or another server")
+    def _has_a_release_of_uwsgi(self) -> Self:
+        if self.application.folder and self.served.uwsgi not in (None, UWSGI):
+            raise ValueError(
+                f"served.uwsgi: the lab compiles uWSGI {UWSGI}, and not {self.served.uwsgi}; write {UWSGI}, or give an "
+                f"image that has {self.served.uwsgi}"
+            )
         return self
 
 

@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,7 +24,6 @@ LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".py
 MOST_MIB = 500
 PORTS = [80, 443]
 """The ports of a host outside, if none is named."""
-_PROGRAMS = ("wait-until-ready", "observe", "with-database", "workers-ready")
 
 
 @contextmanager
@@ -39,12 +38,14 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
         secrets = read_env_file(application.env_file) if application.env_file else {}
         given = {name: fill(value, secrets) for name, value in application.environment.items()}
         environment = secrets | given | ({"LAB_READY": application.ready} if application.ready else {})
-        (folder / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
+        srv = folder / "srv"
+        srv.mkdir()
+        (srv / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
         for name, server in (("own_settings.py", "gunicorn"), ("own_settings.ini", "uwsgi")):
             settings = served.settings if served.server == server else None
-            (folder / name).write_bytes(settings.read_bytes() if settings else b"")
+            (srv / name).write_bytes(settings.read_bytes() if settings else b"")
         for name in ("own.py", "before.py", "forward.py"):
-            shutil.copyfile(SERVERS / "user-service" / name, folder / name)
+            shutil.copyfile(SERVERS / "user-service" / name, srv / name)
         if application.folder:
             _lay_out_folder(application.folder, folder)
             required = required_lines(application.requirements) if application.requirements else []
@@ -97,20 +98,30 @@ def _lay_out_folder(application: Path, folder: Path) -> None:
 def _lay_out_programs(served: Served, folder: Path) -> None:
     """Copy what the lab's images of servers have, and an image that exists lacks."""
     (folder / "programs").mkdir()
-    for name in _PROGRAMS:
-        shutil.copyfile(SERVERS / name, folder / "programs" / name)
-    shutil.copyfile(SERVERS / "observe-counted", folder / "programs" / "observe-own")
-    shutil.copyfile(SERVERS / "user-service" / "image" / "curl", folder / "programs" / "curl")
-    serve = folder / "programs" / "serve"
-    if served.server == "gunicorn":
-        serve.write_text("#!/bin/sh\nexec python -m gunicorn --config gunicorn.conf.py\n", encoding="utf-8")
-    else:
-        shutil.copyfile(SERVERS / "asgi" / "start", serve)
-    shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
-    for name in ("gunicorn.conf.py", "idle_thread.py"):
-        shutil.copyfile(SERVERS / "gunicorn" / name, folder / name)
-    shutil.copyfile(SERVERS / "user-service" / "image" / "Dockerfile", folder / "Dockerfile")
+    of_server = _OF_SERVERS.get(served.server, _OF_SERVERS["asgi"])
+    for source, target in {**_OF_IMAGES, **of_server}.items():
+        shutil.copyfile(SERVERS / source, folder / target)
     (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # a part of the digest
+
+
+_OF_IMAGES = {
+    "wait-until-ready": "programs/wait-until-ready", "observe": "programs/observe",
+    "app/counters.py": "srv/counters.py", "user-service/image/Dockerfile": "Dockerfile",
+}  # fmt: skip
+"""What the layer on any image that exists has, and where it lies in the folder that is built."""
+_COUNTED = {"observe-counted": "programs/observe-own", "user-service/image/workers-ready": "programs/workers-ready"}
+_OF_SERVERS: Mapping[str, Mapping[str, str]] = {
+    "gunicorn": _COUNTED | {
+        "user-service/image/gunicorn": "programs/serve", "gunicorn/gunicorn.conf.py": "srv/gunicorn.conf.py",
+        "gunicorn/idle_thread.py": "srv/idle_thread.py",
+    },
+    "uwsgi": {
+        "uwsgi/observe-own": "programs/observe-own", "uwsgi/start": "programs/serve", "uwsgi/stats.py": "srv/stats.py",
+        "uwsgi/uwsgi.ini": "srv/uwsgi.ini",
+    },
+    "asgi": _COUNTED | {"asgi/start": "programs/serve"},
+}  # fmt: skip
+"""What the layer has besides, by the server; ``asgi`` are all others."""
 
 
 def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:
