@@ -1,4 +1,4 @@
-"""Waiting from ten workers to ten thousand, on paper: the pictures of docs/explain/scale.md.
+"""Waiting from ten workers to ten thousand, on paper: the pictures of docs/explain/theory.md.
 
     PYTHONPATH=. .venv/bin/python tools/scale.py policies docs/explain/scale-policies.svg
     PYTHONPATH=. .venv/bin/python tools/scale.py balancers docs/explain/scale-balancers.svg
