@@ -25,9 +25,10 @@ import numpy as np
 
 from analysis.records.model import name_from
 from lab.errors import WrongUse
-from lab.logs.bulk import SHORTEST_S, LoggedRequest, identified_by, requests_in
+from lab.logs.bulk import SHORTEST_S, LoggedRequest, identified, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
 from lab.logs.formats import ADD, FORMATS, KNOWN, TIMELESS, UNITS, Entry, Formats, parse_entry
+from lab.logs.identity import find_identity
 
 MOST_CLASSES = 20
 MOST_ALIKE = 10
@@ -164,15 +165,9 @@ class _Sample(NamedTuple):
     formats: Formats
     texts: list[str]
 
-    def lines(self, *, identified: bool = False) -> Iterator[LoggedRequest | str]:
+    def lines(self) -> Iterator[LoggedRequest | str]:
         """Yield what is taken from each line; a line without a known format as it is."""
-        lines = (self.line(entry) for entry in self.entries)
-        if not identified:
-            return lines
-        return (
-            line if isinstance(line, str) else identified_by(line, text)
-            for line, text in zip(lines, self.texts, strict=True)
-        )
+        return (self.line(entry) for entry in self.entries)
 
     def read(self, text: str) -> LoggedRequest | str:
         """Return what is taken from a further line; a line without a known format as it is."""
@@ -274,8 +269,9 @@ def opened_log(
     """
     with _opened(path) as texts:
         sample = _sample(texts, unit, "standard input" if str(path) == "-" else path.name, formats)
-        further = requests_in(texts, sample.source, sample.read, identified=True)
-        yield sample.source, chain(sample.lines(identified=True), further)
+        identity = find_identity(sample.texts)
+        lines = (identified(line, text, identity) for line, text in zip(sample.lines(), sample.texts, strict=True))
+        yield sample.source, chain(lines, requests_in(texts, sample.source, sample.read, identity))
 
 
 @contextmanager

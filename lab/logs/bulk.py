@@ -20,13 +20,12 @@ from lab.logs.formats import (
     UNITS,
     JsonFormat,
     epoch_seconds,
-    id_in,
     json_keys,
     logfmt_keys,
-    moment_in,
     seconds_of,
     worker_of,
 )
+from lab.logs.identity import Identity
 
 CHUNK = 1 << 22
 """So many characters of a log are in memory at once, and the rest of their last line."""
@@ -58,9 +57,15 @@ class LoggedRequest(NamedTuple):
     id: str | None = None
 
 
-def identified_by(request: LoggedRequest, text: str) -> LoggedRequest:
+_UNIDENTIFIED = Identity()
+
+
+def identified(request: LoggedRequest | str, text: str, identity: Identity) -> LoggedRequest | str:
     """Return a request with its id and its time as precisely as its line has them."""
-    return request._replace(id=id_in(text), at=moment_in(text, request.at))
+    if isinstance(request, str) or identity is _UNIDENTIFIED:
+        return request
+    at, method, target, status, took_s, worker, _ = request
+    return LoggedRequest(identity.moment_in(text, at), method, target, status, took_s, worker, identity.id_in(text))
 
 
 class _Reader(NamedTuple):
@@ -77,13 +82,12 @@ def requests_in(
     texts: IO[str],
     source: DurationSource,
     read_alone: Callable[[str], LoggedRequest | str],
-    *,
-    identified: bool = False,
+    identity: Identity = _UNIDENTIFIED,
 ) -> Iterator[LoggedRequest | str]:
     """Yield what is taken from each line, in order; a line without a known format as it is.
 
-    ``read_alone`` reads a line that has another shape than the first lines. ``identified``: with the ids of requests,
-    and their times as precisely as the lines have them.
+    ``read_alone`` reads a line that has another shape than the first lines. ``identity`` says where lines have
+    the ids of requests and precise times, if they are wanted.
     """
     reader = None
     while chunk := texts.read(CHUNK):
@@ -91,8 +95,7 @@ def requests_in(
         reader = reader or _reader_of(lines, source)
         for line, found in zip(lines, _requests(reader, lines, source), strict=True):
             if found or line:
-                request = found or read_alone(line)
-                yield identified_by(request, line) if identified and isinstance(request, LoggedRequest) else request
+                yield identified(found or read_alone(line), line, identity)
 
 
 def _requests(reader: _Reader, lines: Sequence[str], source: DurationSource) -> Iterator[LoggedRequest | None]:

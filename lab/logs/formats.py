@@ -351,28 +351,6 @@ def worker_of(text: str) -> str | None:
     return None if last in ("", "-") else last
 
 
-_ID = re.compile(
-    r"""(?<![\w.-])(?:(?:x[-_])?(?:request|req|correlation|trace)[-_]?id|rid|id)["']?[=:]\s?"?(?P<named>[\w.:+=-]{6,})"""
-    r"|(?<![\w/-])(?P<bare>[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/-])",
-    re.IGNORECASE,
-)
-
-
-def id_in(text: str) -> str | None:
-    """Return the id that a line gives its request: one with a name, or 32 digits as nginx writes $request_id."""
-    found = _ID.search(text)
-    return found["named"] or found["bare"] if found else None
-
-
-_MOMENT = re.compile(r"(?<![\d.])(?P<epoch>\d{10}\.\d{3,6})(?![\d.])")
-
-
-def moment_in(text: str, at: float) -> float:
-    """Return the time of a line, ``at``, as precisely as the line has it: nginx writes $msec in seconds since 1970."""
-    found = _MOMENT.search(text)
-    return moment if found and 0 <= (moment := float(found["epoch"])) - at < 1 else at
-
-
 def _worker_in(named: dict[str, str], fields: list[str]) -> str | None:
     """Return the worker that the fields after the head name: by a name, or as gunicorn writes %(p)s."""
     of_name = next((named[name] for name in JSON_FORMATS[-1].worker if name in named), "")
