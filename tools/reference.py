@@ -4,6 +4,7 @@ These files follow from the code: parts of docs/, which stand between ``<!-- gen
 the .env file of each load script, for people who start the script by hand; the schema of experiment files, for editors.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from lab.cli.help import GROUPS
 from lab.experiment.file import editor_schema
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.loads.script import LoadScript
+from lab.experiment.loads.script import LoadScript, as_variables, request_environment
 from lab.logs.format_strings import DIALECTS
 from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Format
 from lab.paths import CLIENTS, EXPERIMENTS, K6, ROOT
@@ -116,6 +117,29 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
 """The generated parts by name: the document of docs/, and the function that yields its lines."""
 
 
+def env_file(script: Path, declared: LoadScript) -> str:
+    """Return the env file with which people start a script by hand: each variable that it reads."""
+    settings = declared.example | ({"cpu": "hold"} if "cpu_ms" in declared.example else {})
+    by_hand = {"DURATION": "30s", "START_AT_MS": "0", "START_AFTER": "0s"}
+    known = as_variables(settings) | declared.derived_environment(declared.example, by_hand["DURATION"]) | by_hand
+    if "rounds" in settings:
+        known |= request_environment(settings)
+    shared = {name for file in (script.parent / "lib").glob(f"*{script.suffix}") for name in _read_by(file)}
+    read = _read_by(script) | (shared & known.keys())
+    lines = [f"# The settings of {script.name} when you start it by hand. {declared.needs}".rstrip()]
+    lines += [f"{name}={known[name]}" for name in sorted(read, key=list(known).index)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _read_by(program: Path) -> set[str]:
+    """Return the variables that a program reads with a function of k6/lib/settings.js or clients/lib/settings.py."""
+    return set(_READ.findall(program.read_text(encoding="utf-8")))
+
+
+_READ = re.compile(r"""\b(?:text|numbers?|count|duration_s)\(["'](?!LAB_)(\w+)["']\)""")
+"""How a script reads a variable. Compose sets the variables that begin with LAB_."""
+
+
 def generated() -> Iterator[tuple[Path, str]]:
     """Yield each file that follows from the code, and the text that it should have."""
     documents: dict[Path, str] = {}
@@ -125,7 +149,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield from documents.items()
     for folder, declared in ((K6, K6_SCRIPTS), (CLIENTS, CLIENT_SCRIPTS)):
         for name, script in declared.items():
-            yield (folder / name).with_suffix(".env"), script.env_file(folder / name)
+            yield (folder / name).with_suffix(".env"), env_file(folder / name, script)
     yield EXPERIMENTS / "schema.json", editor_schema()
 
 

@@ -4,11 +4,9 @@ The lab finds a wrong setting here, before anything starts. It also computes her
 and passes the result to the script in environment variables. A script that lacks a variable does not start.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from analysis.records.classes import OwnRequestClass, RequestClass, read_classes, read_own_classes
@@ -29,11 +27,6 @@ GRACE_S = 60
 """How long k6 waits for the last answers after a load: longer than any wait that a trial should show."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
 """The settings that give a rate of visits. A load whose rate is relative leaves these settings out."""
-ENVIRONMENT_BY_HAND = {"DURATION": "30s", "START_AT_MS": "0", "START_AFTER": "0s"}
-"""What a script that is started by hand reads besides its settings."""
-_READ = re.compile(r"""\b(?:text|numbers?|count|duration_s)\(["'](?!LAB_)(\w+)["']\)""")
-"""How a script reads a variable: with a function of k6/lib/settings.js or of clients/lib/settings.py. Compose sets the
-variables that begin with LAB_."""
 
 Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
@@ -152,22 +145,6 @@ class LoadScript:
         words = {name: setting.example for name, setting in self.settings.items()}
         return {name: setting.example for name, setting in self.declared(words).items()}
 
-    def env_file(self, script: Path) -> str:
-        """Return the text of the env file with which people start the script by hand: each variable that it reads."""
-        settings = self.example | ({"cpu": "hold"} if "cpu_ms" in self.example else {})
-        known = (
-            as_variables(settings)
-            | self.derived_environment(self.example, ENVIRONMENT_BY_HAND["DURATION"])
-            | ENVIRONMENT_BY_HAND
-        )
-        if "rounds" in settings:
-            known |= request_environment(settings)
-        shared = {name for file in (script.parent / "lib").glob(f"*{script.suffix}") for name in _read_by(file)}
-        read = _read_by(script) | (shared & known.keys())
-        lines = [f"# The settings of {script.name} when you start it by hand. {self.needs}".rstrip()]
-        lines += [f"{name}={known[name]}" for name in sorted(read, key=list(known).index)]
-        return "".join(f"{line}\n" for line in lines)
-
     def _rate_rps(self, values: Settings) -> float:
         if self.rate_rps:
             return self.rate_rps(numbers_of(values))
@@ -213,11 +190,6 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
 def as_variables(settings: Settings) -> dict[str, str]:
     """Return settings as the upper-case environment variables that a script reads."""
     return {name.upper(): str(value) for name, value in settings.items()}
-
-
-def _read_by(program: Path) -> set[str]:
-    """Return the names of the variables that a program reads."""
-    return set(_READ.findall(program.read_text(encoding="utf-8")))
 
 
 def request_path(settings: Settings) -> str:
