@@ -116,33 +116,15 @@ def _standard_error(values: Times, counts: Places) -> float:
 
 
 def _percentiles_of_resamples(times_ms: Sequence[Times], level: float) -> tuple[Times, Places]:
-    """Return the percentile of each resample of whole trials, and how many resamples are the same.
+    """Return the percentile of each resample of whole trials that has any times, and how many resamples are the same.
 
-    Resamples are never laid out: the value at a place is found by bisection, from how many times of each trial are at
-    most as large. So the memory is that of the times and of the resamples.
+    Trials with many times are never pooled, so all resamples together take little time.
     """
     drawn, counts = _resamples(len(times_ms))
-    sizes = drawn @ np.array([*map(len, times_ms)])
-    drawn, counts, sizes = drawn[sizes > 0], counts[sizes > 0], sizes[sizes > 0]
-    place = (sizes - 1) * level
-    below = np.floor(place).astype(np.intp)
-    ordered = [np.sort(times) for times in times_ms]
-    at, after = (_at(ordered, drawn, places) for places in (below, np.minimum(below + 1, sizes - 1)))
-    return at + (after - at) * (place - below), counts
-
-
-def _at(ordered: Sequence[Times], drawn: Places, places: Places) -> Times:
-    """Return the value at a place of each resample, counted from 0: the smallest with more than ``places`` up to it."""
-    candidates = np.sort(np.concatenate(ordered))
-    low, high = np.zeros_like(places), np.full_like(places, candidates.size - 1)
-    while (low < high).any():
-        middle = (low + high) // 2
-        up_to = sum(
-            drawn[:, trial] * np.searchsorted(times, candidates[middle], side="right")
-            for trial, times in enumerate(ordered)
-        )
-        low, high = np.where(up_to > places, low, middle + 1), np.where(up_to > places, middle, high)
-    return candidates[low]
+    laid_out = (np.concatenate([*map(np.tile, times_ms, row)]) for row in drawn)
+    found = [(np.quantile(times, level), count) for times, count in zip(laid_out, counts, strict=True) if times.size]
+    percentiles, kept = zip(*found, strict=True)
+    return np.array(percentiles), np.array(kept)
 
 
 @lru_cache(maxsize=8)
