@@ -18,7 +18,6 @@ from analysis.predict.system import NotModelled, system_of
 from analysis.records.duration import in_seconds
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import NotPredicted, Summary
-from analysis.statistics.intervals import median_of_each
 from analysis.statistics.results import results_of
 from analysis.statistics.rows import completion_times_rows, figure_rows
 from theory.model import QueueingSystem
@@ -113,7 +112,7 @@ def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[Predicti
         length: np.random.Generator(np.random.SFC64(0)).integers(length, size=(_GROUPS, trials))
         for length in {len(values) for values in columns}
     }
-    medians = [median_of_each(np.array(values)[drawn[len(values)]]) for values in columns]
+    medians = [np.median(np.array(values)[drawn[len(values)]], axis=1) for values in columns]
     ends = np.quantile(medians, [0.025, 0.975], axis=1).T.tolist() if medians else []
     return [
         Prediction(*(float(f"{number:.6g}") for number in (median(values), *between)))

@@ -153,7 +153,7 @@ def _medians(draws: Sequence[Draw], seed: int = 0) -> Times:
     """Return the medians of many resamples (Efron 1979): of trials, and in each trial of one of its likely values."""
     most = max(len(draw.likely) for draw in draws) or 1
     values = np.array([draw.likely or [draw.value] * most for draw in draws], dtype=np.float64)
-    return median_of_each(values.ravel()[_places(len(draws), most, seed)])
+    return np.asarray(np.median(values.ravel()[_places(len(draws), most, seed)], axis=1))
 
 
 @lru_cache(maxsize=8)
@@ -162,14 +162,6 @@ def _places(trials: int, most: int, seed: int) -> Places:
     chance = np.random.default_rng(seed)
     drawn = chance.integers(trials, size=(_RESAMPLES, trials))
     return drawn * most + chance.integers(most, size=drawn.shape)
-
-
-def median_of_each(rows: Times) -> Times:
-    """Return the median of each row. np.median, which looks for missing values, takes twice as long."""
-    ordered, middle = np.sort(rows, axis=1), rows.shape[1] // 2
-    if rows.shape[1] % 2:
-        return np.asarray(ordered[:, middle])
-    return np.asarray((ordered[:, middle - 1] + ordered[:, middle]) / 2)
 
 
 def _ends(resampled: Times) -> Interval:
