@@ -48,6 +48,8 @@ class Unheard:
         return getattr(self._stream, name)
 
 
+INTERRUPTED = 130
+"""The exit code of a command that was interrupted."""
 out = Console(highlight=False)
 talk = Console(file=cast("IO[str]", Unheard()), highlight=False)
 
@@ -118,4 +120,4 @@ def interruptible() -> Iterator[None]:
         if was_left():
             say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
         say("Interrupted. Nothing is left running; what was measured is kept.")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ import anyio.to_thread
 import duckdb
 import pytest
 import yaml
+from inline_snapshot import snapshot
 from rich.console import Console
 
 from analysis.read.rows import UnreadablePoints, opened, write_requests
@@ -65,6 +67,7 @@ from lab.options import MeasureOptions, RunRequest
 from lab.paths import SERVERS
 from lab.servers.base import Variant
 from lab.serving.options import ServingOption
+from lab.terminal import INTERRUPTED
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.synthetic import Request, lines, make_run
@@ -160,6 +163,10 @@ def service(tmp_path: Path) -> Path:
         ("gunicorn: 27.0.1,", "uvicorn: 0.38.0,", r"served: uvicorn has no threads; leave threads out"),
         ("threads: 2", "threads: 2, worker_class: gevent", r"served: workers of the class gevent have no threads; "
                                                            r"choose worker_class: gthread, or threads: 1"),
+        ("threads: 2", "threads: 1, worker_class: eventlet", r":6: served: gunicorn 27.0.1 has no class eventlet; choose "
+                                                             r"a release up to 25, or another class"),
+        ("gunicorn: 27.0.1, workers: 2, threads: 2", "gunicorn: 23.0.0, workers: 2, worker_class: asgi",
+         r"served: gunicorn 23.0.0 has no class asgi; choose a release from 24 on"),
         ("threads: 2", "threads: 2, worker_class: asgi", r"of the class asgi have no threads; leave threads out"),
         ("threads: 2", "threads: 2, worker_class: tornado", r":6: served.worker_class: 'tornado' must be one of "),
         ("gunicorn: 27.0.1, workers: 2, threads: 2", "uvicorn: 0.38.0, workers: 2, settings: x.py",
@@ -371,6 +378,8 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
         one for one in every if "least-conn" not in one
     ]
+    greenlets = [TODAY, "least-conn-3x1", "reuse-port-3x1", "more-workers-6x1", "threads-3x4"]
+    assert ways(workers=3, worker_class="eventlet", gunicorn="25.3.0")[0] == greenlets
     loops = [TODAY, "one-process-1x1", "least-conn-3x1"]
     no_limit = "limit and idle-thread, because they count busy threads, and {} no threads."
     assert ways(workers=3, uvicorn="0.38.0") == (
@@ -387,9 +396,7 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ["limit and idle-thread, because only gunicorn has them."],
     )
     assert ways(workers=3, worker_class="gevent")[1] == [no_limit.format("greenlets have")]
-    assert ways(workers=3, worker_class="gevent")[0] == [
-        TODAY, "least-conn-3x1", "reuse-port-3x1", "more-workers-6x1", "threads-3x4"
-    ]  # fmt: skip
+    assert ways(workers=3, worker_class="gevent")[0] == greenlets
     assert ways(workers=3, threads=2, uwsgi="2.0.31")[0] == [
         TODAY, "one-process-1x6", "least-conn-3x2", "map-socket-3x2", "more-workers-6x2", "more-threads-3x4"
     ]  # fmt: skip
@@ -1475,6 +1482,41 @@ def test_ways_follow_from_what_a_first_trial_finds(
     said = capsys.readouterr().err
     assert ("So far, after one trial of today's way:" in said) == (asked[0] == ([TODAY], 1))
     assert (f"- {first.sentences[0]}" in said) == (asked[0] == ([TODAY], 1))
+
+
+def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is built, it is said about when this answer comes."""
+    measured = Measured(tmp_path, WELL)
+
+    def interrupted(request: RunRequest) -> tuple[Path, Summary]:
+        if measured.asked:
+            signal.raise_signal(signal.SIGINT)
+        return measured(request)
+
+    monkeypatch.setattr("lab.apps.service.trying.engine_cores", lambda: 2)
+    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", interrupted)
+
+    code = app(["try", str(service), "--results", str(tmp_path), "--duration", "9s"], standalone_mode=False)
+
+    assert code == INTERRUPTED
+
+    assert measured.asked == [([TODAY], 1)]
+    assert capsys.readouterr().err.replace(str(tmp_path), "…") == snapshot("""\
+1. The image of the application: about 1 min 00 s, unless it is built already.
+2. Each class of requests alone: about 6 s.
+3. Today's way, 1 trial: about 16 s. Then comes the first answer; Ctrl-C after it keeps it.
+4. Today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if the first answer names a limit that further ways lift.
+
+So far, after one trial of today's way:
+- All is well.
+
+Interrupted. Nothing is left running; what was measured is kept.
+The first answer is kept: …/run/report.html
+To read it: lab report …/run
+To measure the other ways: lab try …/my-service.yaml --ways one-process,limit,idle-thread,least-conn --duration 9s
+""")
 
 
 def test_what_cannot_be_measured_is_named_before_anything_is_built(

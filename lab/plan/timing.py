@@ -37,6 +37,8 @@ SINGLE_S, CALIBRATE_SHORT, CALIBRATE_LONG, LONG_S = 0.1, 11, 4, 0.5
 """What a single request takes beside its work, and how many calibrate a trial: short ones, and those from LONG_S."""
 ALONE_S = 2
 """How long single requests of every class take, to somebody's own application."""
+IMAGE_S = 60
+"""How long it takes to install what somebody's own application requires, and to load it: with a few packages."""
 WAITS = 0.15
 """How much longer than its work a long request takes, because it also waits."""
 GENERATOR_DOWN_S = 0.7
@@ -75,9 +77,14 @@ def left_s(expected_s: Sequence[float], took_s: Sequence[float], spent_s: float)
 def before_s(plan: Plan, *, busy: bool = False, check: bool = False) -> float:
     """Return about how long it takes until the first batch begins."""
     cells = {(trial.variant_name, trial.load_name) for trial in plan.trials}
-    first = [plan.batches[0][0]] if check and plan.trials[0].variant.workload else []
-    checks_s = up_s(first) + ALONE_S + down_s(first) if first else 0
+    checks_s = check_s(plan) if check and plan.trials[0].variant.workload else 0
     return _times(busy) * (READY_S + PREDICT_S * len(cells) + checks_s)
+
+
+def check_s(plan: Plan) -> float:
+    """Return about how long it takes to start somebody's own application, and to ask for each class alone."""
+    first = [plan.batches[0][0]]
+    return up_s(first) + ALONE_S + down_s(first)
 
 
 def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:

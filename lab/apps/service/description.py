@@ -96,6 +96,9 @@ _OF_ONE_SERVER = {"gunicorn": {"worker_class", "worker_connections"}, "granian":
 GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", *ASGI_WORKERS)
 """gunicorn's classes of workers that the lab serves."""
 
+_RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
+"""The first and the last major release of gunicorn that has a class, if others lack it."""
+
 
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
 """The servers that serve somebody's own application, by the names of their packages."""
@@ -158,6 +161,14 @@ class Served(Model):
                 raise ValueError(f"{others[0]} is a setting of {server}; leave it out for {self.server}")
         if self.settings and self.server not in ("gunicorn", "uwsgi"):
             raise ValueError(f"{self.server} has no settings file that the lab reads; leave settings out")
+        return self
+
+    @model_validator(mode="after")
+    def _release_has_the_class(self) -> Self:
+        first, last = _RELEASES.get(self.worker_class, (0, self.major))
+        if self.server == "gunicorn" and not first <= self.major <= last:
+            way_out = f"from {first} on" if self.major < first else f"up to {last}, or another class"
+            raise ValueError(f"gunicorn {self.release} has no class {self.worker_class}; choose a release {way_out}")
         return self
 
     @model_validator(mode="after")

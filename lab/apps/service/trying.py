@@ -1,9 +1,11 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import typer
 from pydantic import ValidationError
 
 from analysis.records.classes import login_as_json, own_classes_as_json
@@ -15,6 +17,7 @@ from analysis.records.summary import Summary
 from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
 from lab.apps.service.image import lay_out_layer
+from lab.apps.service.layer import Layer
 from lab.apps.service.replay import Replay, read_replay
 from lab.apps.service.theory import advise_way
 from lab.apps.service.variants import (
@@ -33,8 +36,9 @@ from lab.errors import WrongUse, reason_of
 from lab.experiment.model import Experiment, Load
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
+from lab.plan import timing
 from lab.serving.options import ServingOption
-from lab.terminal import say
+from lab.terminal import INTERRUPTED, count, interruptible, report_path, say, time_in_words
 
 LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
@@ -67,7 +71,7 @@ def try_service(
     """
     service = read_user_service(path)
     replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
-    name = results_name(path)
+    name, cores = results_name(path), engine_cores()
     with lay_out_layer(service) as layer:
         if replay:
             replay.write(layer.folder / "replay")
@@ -80,17 +84,14 @@ def try_service(
             command = taken.command(f"lab try {path.name}", ways=ways)
             return measure_quietly(RunRequest(name, experiment, replace(taken, jobs=1), results, command, check=check))
 
-        cores = engine_cores()
         possible = candidates(service, layer, cores)
         if ADVISED in named_kinds(ways):
             possible.append(advise_way(service, layer, results / name / "latest"))
-        _say_each("Not tried", untried_reasons(service))
-        asked = named_kinds(ways) or [*default_kinds(service.served), *LIFTING]
-        _say_each("Not tried", too_large_ways(service, layer, asked, cores))
         tried = choose_ways(possible, ways)
-        _say_each("Left out", settings_not_in_force(service, layer))
+        say_what_is_left_out(service, layer, named_kinds(ways), cores)
         if ways:
             return *measure(tried, ways, options.trials), tried
+        say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
         folder, summary = measure(tried[:1], TODAY, 1)
         diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
         say_first_findings(summary, diagnosis)
@@ -100,7 +101,47 @@ def try_service(
         tried = choose_ways(possible, ways, kinds)
         if len(tried) == 1 and options.trials == 1:
             return folder, summary, tried
-        return *measure(tried, ways, options.trials, check=False), tried
+        further = ",".join(kind_of(way) for way in tried[1:])
+        command = options.command(f"lab try {path}", ways=further)
+        with keeping_first_answer(folder, command) if diagnosis else nullcontext():
+            return *measure(tried, ways, options.trials, check=False), tried
+
+
+def say_what_is_left_out(service: UserService, layer: Layer, named: Sequence[str], cores: int) -> None:
+    """Say which ways are not tried, and what of the service is not in force in the lab."""
+    kinds = named or [*default_kinds(service.served), *LIFTING]
+    _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
+    _say_each("Left out", settings_not_in_force(service, layer))
+
+
+def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
+    """Say about how long each part of the measurement takes, and when the first answer comes."""
+    [first, *ways] = experiment.variants
+    today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
+    first_s = sum(timing.batches_s(today)) + timing.report_s(today)
+    every_s = sum(timing.batches_s(every)) + timing.report_s(every)
+    ways_too = f" and {count(ways, 'other way')}" if ways else ""
+    say(
+        f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
+        f"2. Each class of requests alone: about {time_in_words(round(timing.check_s(today)))}.\n"
+        f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
+        "Then comes the first answer; Ctrl-C after it keeps it.\n"
+        f"4. Today's way{ways_too}, {count(every.rounds, 'trial')} each: about {time_in_words(round(every_s))}; "
+        "longer if the first answer names a limit that further ways lift."
+    )
+
+
+@contextmanager
+def keeping_first_answer(folder: Path, command: str) -> Iterator[None]:
+    """If the block is interrupted, say how to read the first answer, and which command measures the other ways."""
+    try:
+        with interruptible():
+            yield
+    except typer.Exit as stopped:
+        if stopped.exit_code == INTERRUPTED:
+            say(f"The first answer is kept: {report_path(folder)}\n"
+                f"To read it: lab report {folder}\nTo measure the other ways: {command}")  # fmt: skip
+        raise
 
 
 def _say_each(lead: str, sentences: Iterable[str]) -> None:
@@ -124,7 +165,7 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
     The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
     """
     wanted = named_kinds(names)
-    known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
+    known = [kind_of(way) for way in ways]
     for name in wanted:
         if name not in known:
             there = nearest_first(name, known)
@@ -132,6 +173,11 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
     default = [name for name in known if name not in (*ONLY_IF_NAMED, *LIFTING)]
     taken = [TODAY, *wanted] if wanted else [*default, *lifting]
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
+
+
+def kind_of(way: ServingOption) -> str:
+    """Return the word by which the option WAYS names a way."""
+    return ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY
 
 
 def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
