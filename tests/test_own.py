@@ -163,8 +163,8 @@ def service(tmp_path: Path) -> Path:
         ("gunicorn: 27.0.1,", "uvicorn: 0.38.0,", r"served: uvicorn has no threads; leave threads out"),
         ("threads: 2", "threads: 2, worker_class: gevent", r"served: workers of the class gevent have no threads; "
                                                            r"choose worker_class: gthread, or threads: 1"),
-        ("threads: 2", "threads: 1, worker_class: eventlet", r":6: served: gunicorn 27.0.1 has no class eventlet; choose "
-                                                             r"a release up to 25, or another class"),
+        ("threads: 2", "threads: 1, worker_class: eventlet", r":6: served: gunicorn 27.0.1 has no class eventlet; "
+                                                             r"choose a release up to 25, or another class"),
         ("gunicorn: 27.0.1, workers: 2, threads: 2", "gunicorn: 23.0.0, workers: 2, worker_class: asgi",
          r"served: gunicorn 23.0.0 has no class asgi; choose a release from 24 on"),
         ("threads: 2", "threads: 2, worker_class: asgi", r"of the class asgi have no threads; leave threads out"),
@@ -1507,7 +1507,7 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
 1. The image of the application: about 1 min 00 s, unless it is built already.
 2. Each class of requests alone: about 6 s.
 3. Today's way, 1 trial: about 16 s. Then comes the first answer; Ctrl-C after it keeps it.
-4. Today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if the first answer names a limit that further ways lift.
+4. Today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if further ways may lift a limit.
 
 So far, after one trial of today's way:
 - All is well.

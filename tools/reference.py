@@ -17,6 +17,7 @@ from lab import cli
 from lab.apps.reproduce.all import REFERENCE, page_block
 from lab.apps.reproduce.reproduction import read_reproduction
 from lab.apps.reproduce.shown import with_block
+from lab.apps.service.description import UserService
 from lab.cli.help import GROUPS
 from lab.experiment.file import editor_schema
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
@@ -88,6 +89,37 @@ def scripts(folder: Path, what: str, declared: Mapping[str, LoadScript]) -> Iter
         yield f"| `{name}` | {script.sends} |"
 
 
+def service_keys() -> Iterator[str]:
+    """Yield the table of the keys of a file that describes somebody's own service."""
+    yield "| key | what it says | values | if it is left out |\n| --- | --- | --- | --- |"
+    schema = UserService.model_json_schema()
+    yield from _keys(schema, schema["$defs"], "")
+
+
+def _keys(model: dict[str, Any], models: dict[str, Any], of: str) -> Iterator[str]:
+    for name, key in model["properties"].items():
+        named = [*key.get("patternProperties", {}).values()]
+        if inner := next((each["$ref"] for each in [key, *key.get("anyOf", []), *named] if "$ref" in each), None):
+            yield from _keys(models[inner.rpartition("/")[2]], models, f"{of}{name}.{'NAME.' if named else ''}")
+        else:
+            left_out = "required" if name in model.get("required", []) else _left_out(key.get("default"))
+            yield f"| `{of}{name}` | {key['description']} | {_values(key)} | {left_out} |"
+
+
+def _values(key: dict[str, Any]) -> str:
+    """Return which values a key of a JSON schema takes: words, or numbers from the least to the most."""
+    each = next((kind for kind in key.get("anyOf", []) if kind.get("type") != "null"), key)
+    if "enum" in each:
+        return ", ".join(f"`{word}`" for word in each["enum"])
+    least, most = each.get("minimum", each.get("exclusiveMinimum")), each.get("maximum")
+    return "" if least is None else f"from {least}" if most is None else f"{least} to {most:,}"
+
+
+def _left_out(default: object) -> str:
+    words = ", ".join(default) if isinstance(default, list) else default
+    return f"`{words}`" if words not in (None, "", 0, {}) else "–"
+
+
 def _name(parameter: Any) -> str:  # noqa: ANN401
     if parameter.param_type_name == "argument":
         return f"`{parameter.name}`"
@@ -103,6 +135,7 @@ def _default(parameter: Any) -> str:  # noqa: ANN401
 
 PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("reference/commands.md", commands),
+    "service keys": ("reference/service-file.md", service_keys),
     "log formats": ("how-to/advise.md", log_formats),
     "log strings": ("how-to/advise.md", log_strings),
     "metrics": ("reference/metrics.md", metrics),

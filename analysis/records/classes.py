@@ -45,9 +45,15 @@ def _kind(takes: object) -> str:
 class Arrivals(Model):
     """How the requests of one class come: from users who wait for each answer, or so many per second."""
 
-    users: int | None = Field(None, ge=1, le=100_000)
-    pause_s: Short = 0
-    per_second: float | None = Field(None, gt=0, le=1_000_000, allow_inf_nan=False)
+    users: int | None = Field(
+        None, ge=1, le=100_000, description="How many users send these requests; each waits for the answer, pauses, "
+        "and sends the next request. Give `users` or `per_second`.",
+    )  # fmt: skip
+    pause_s: Short = Field(0, description="How long a user pauses, in seconds.")
+    per_second: float | None = Field(
+        None, gt=0, le=1_000_000, allow_inf_nan=False, description="How many requests come per second, however long "
+        "the answers take.",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _either(self) -> Self:
@@ -81,10 +87,13 @@ class OwnRequest(Model):
     are written as ``${NAME}``; only k6 and single requests get their values.
     """
 
-    path: str = Field(pattern=PATH_PATTERN, max_length=2000)
-    method: str = Field("GET", pattern=METHOD_PATTERN)
-    headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({})
-    body: str | None = Field(None, max_length=100_000)
+    path: str = Field(pattern=PATH_PATTERN, max_length=2000, description="The path, perhaps with a query string.")
+    method: str = Field("GET", pattern=METHOD_PATTERN, description="The method.")
+    headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({}, description="Headers.")
+    body: str | None = Field(
+        None, max_length=100_000, description="The body. Here and in the path and the headers, `${NAME}` is a variable "
+        "of `env_file`; a run records the name only.",
+    )  # fmt: skip
 
     @property
     def names_of_secrets(self) -> list[str]:
@@ -102,9 +111,14 @@ class Login(OwnRequest):
     The user keeps the cookies. ``token`` names the value of a JSON answer that the user sends as a bearer token.
     """
 
-    method: str = Field("POST", pattern=METHOD_PATTERN)
-    form: dict[str, str] = Field({})
-    token: str = Field("", pattern=r"^[\w.-]*$")
+    method: str = Field("POST", pattern=METHOD_PATTERN, description="The method of a login with a body.")
+    form: dict[str, str] = Field(
+        {}, description="Fields of the page's form, which is sent with these values and with its hidden fields."
+    )
+    token: str = Field(
+        "", pattern=r"^[\w.-]*$", description="The key in the JSON answer whose value each request has as its bearer "
+        "token; a dot leads to an inner key.",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _either_form_or_body(self) -> Self:
@@ -124,7 +138,9 @@ class OwnRequestClass(OwnRequest, Arrivals):
     below 400.
     """
 
-    expected_status: int | None = Field(None, ge=100, le=599)
+    expected_status: int | None = Field(
+        None, ge=100, le=599, description="The status with which a request succeeds. Without it, any below 400."
+    )
 
     @property
     def users_at_once(self) -> int:

@@ -36,15 +36,39 @@ NEEDS_A_FILE = "make try SERVICE=my-service.yaml; lab init path/of/the/applicati
 class Application(Model):
     """The application: its folder, or the image that has it; its callable, and what it needs."""
 
-    folder: Path | None = None
-    image: str | None = Field(None, min_length=1)
-    callable: str
-    requirements: Path | None = None
-    environment: dict[str, str] = Field({})
-    env_file: Path | None = None
-    before: str = ""
-    ready: str = Field("", pattern=READY_PATTERN)
-    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field([], max_length=8)
+    folder: Path | None = Field(
+        None,
+        description="Where the application is; or give `image`. A relative path starts at the folder of this file.",
+    )
+    image: str | None = Field(None, min_length=1, description="An image that has the application and its server.")
+    callable: str = Field(
+        description="The module and the callable, such as `shop.wsgi:application`, or a factory, perhaps with "
+        'literals: `app:create_app("prod")`.'
+    )
+    requirements: Path | None = Field(
+        None, description="The file with the required packages, seen from the folder: of pip, or pyproject.toml, "
+        "Pipfile or setup.cfg. Without it, only the server is installed.",
+    )  # fmt: skip
+    environment: dict[str, str] = Field(
+        {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
+        "`env_file`.",
+    )  # fmt: skip
+    env_file: Path | None = Field(
+        None, description="A file with further variables, such as secrets. A relative path starts at the folder of "
+        "this file.",
+    )  # fmt: skip
+    before: str = Field(
+        "", description="A command that runs in the application's folder before it is served, such as `python "
+        "manage.py migrate`.",
+    )  # fmt: skip
+    ready: str = Field(
+        "", pattern=READY_PATTERN, description="The path that answers with 200 when the application is ready. Without "
+        "it, the application is ready when it is loaded.",
+    )  # fmt: skip
+    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field(
+        [], max_length=8, description="Hosts outside that the application may reach, such as `api.example.com` or "
+        "`db.example.com:5432`.",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
@@ -117,25 +141,41 @@ OLDEST_GRANIAN = 2
 class Served(Model):
     """How the application is served today: by one of SERVERS, in the named release."""
 
-    gunicorn: Release = "27.0.1"
-    uvicorn: Release | None = None
-    uwsgi: Release | None = None
-    granian: Release | None = None
-    hypercorn: Release | None = None
-    daphne: Release | None = None
+    gunicorn: Release = Field(
+        "27.0.1",
+        description="The release of gunicorn, in the place of the release in the requirements. Name one server.",
+    )
+    uvicorn: Release | None = Field(None, description="The release of uvicorn.")
+    uwsgi: Release | None = Field(None, description=f"The release of uWSGI: {UWSGI}, unless an image has another.")
+    granian: Release | None = Field(None, description=f"The release of granian, from {OLDEST_GRANIAN} on.")
+    hypercorn: Release | None = Field(None, description="The release of hypercorn.")
+    daphne: Release | None = Field(None, description="The release of daphne.")
     worker_class: Literal[
         "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
-    ] = "gthread"
-    interface: Literal["wsgi", "asgi"] | None = None
-    workers: int = Field(ge=1, le=64)
-    threads: int = Field(1, ge=1, le=MOST_THREADS)
-    backpressure: int | None = Field(None, ge=1, le=MOST_CONNECTIONS)
-    worker_connections: int = Field(1000, ge=1, le=MOST_CONNECTIONS)
-    settings: Path | None = None
-    replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
-    balance: Balance = "round_robin"
-    memory_mib: int = Field(512, ge=64)
-    left_out: list[str] = Field([], max_length=32)
+    ] = Field("gthread", description="gunicorn's class of workers. The last three serve ASGI applications.")
+    interface: Literal["wsgi", "asgi"] | None = Field(None, description="granian's interface, which it must name.")
+    workers: int = Field(ge=1, le=64, description="How many processes there are. daphne always has one.")
+    threads: int = Field(
+        1, ge=1, le=MOST_THREADS, description="How many threads each worker has: of `gthread`, of uWSGI, and of "
+        "granian with `interface: wsgi` (its blocking threads; if left out, half of the backpressure).",
+    )  # fmt: skip
+    backpressure: int | None = Field(
+        None, ge=1, le=MOST_CONNECTIONS, description="The most requests that each worker of granian takes. Without it, "
+        "1024 / workers.",
+    )  # fmt: skip
+    worker_connections: int = Field(
+        1000, ge=1, le=MOST_CONNECTIONS, description="gunicorn's limit of connections for each worker."
+    )
+    settings: Path | None = Field(
+        None, description="Your own settings file of gunicorn or uWSGI, seen from the application's folder."
+    )
+    replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many containers have these workers each.")
+    balance: Balance = Field("round_robin", description="How nginx chooses a container.")
+    memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
+    left_out: list[str] = Field(
+        [], max_length=32, description="Options of your command line that the lab does not apply, such as "
+        "`--max-requests 500`. `lab init` writes them, and the diagnosis repeats them.",
+    )  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod
@@ -243,8 +283,10 @@ class Served(Model):
 class Beside(Model):
     """What the application needs beside it: services of a Compose file."""
 
-    compose: Path
-    services: list[str] = Field(min_length=1, max_length=8)
+    compose: Path = Field(description="Your Compose file.")
+    services: list[str] = Field(
+        min_length=1, max_length=8, description="The services in it that the application needs, such as a database."
+    )
 
     @field_validator("services")
     @classmethod
@@ -257,8 +299,10 @@ class Beside(Model):
 class LogToReplay(Model):
     """An access log, whose requests with these methods are sent again at the times at which they came."""
 
-    log: Path
-    methods: list[Annotated[str, Field(pattern=METHOD_PATTERN)]] = Field(["GET", "HEAD"], min_length=1)
+    log: Path = Field(description="An access log whose requests are sent again, in the place of `requests`.")
+    methods: list[Annotated[str, Field(pattern=METHOD_PATTERN)]] = Field(
+        ["GET", "HEAD"], min_length=1, description="The methods of these requests."
+    )
 
 
 class UserService(Model):

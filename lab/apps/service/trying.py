@@ -127,7 +127,7 @@ def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
         f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
         "Then comes the first answer; Ctrl-C after it keeps it.\n"
         f"4. Today's way{ways_too}, {count(every.rounds, 'trial')} each: about {time_in_words(round(every_s))}; "
-        "longer if the first answer names a limit that further ways lift."
+        "longer if further ways may lift a limit."
     )
 
 

@@ -238,7 +238,7 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
              if name.startswith("environment ")]  # fmt: skip
     settings = f"settings of {server}"
     return "\n".join([
-        "# A service for make try SERVICE=<this file>. docs/how-to/your-service.md explains each line.",
+        "# A service for make try SERVICE=<this file>. docs/reference/service-file.md explains each key.",
         *lines_of(found.problems),
         "application:",
         f"  folder: {json_text(str(found.folder))}",
