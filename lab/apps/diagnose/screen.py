@@ -20,6 +20,8 @@ from lab.apps.diagnose.requests import Requests
 WIDTH = 80
 NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
+CLOCK_S = 0.05
+"""The clock of a server is mentioned if it differs by more than this."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_WAYS, _NAME = 4, 18
 
@@ -53,8 +55,8 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     yield f"{len(requests):,} requests in {_time(lasts_s)}, from {began:%d %B %Y, %H:%M:%S} UTC on."
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
-        clock = f"; its clock is ahead by {_time(joined.clock.ahead_s)}" if (
-            abs(joined.clock.ahead_s) > joined.clock.uncertain_s) else ""  # fmt: skip
+        ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
+        clock = f"; its clock is {_time(ahead_s)} {way}" if ahead_s > max(joined.clock.uncertain_s, CLOCK_S) else ""
         unsure = f"; {percent(joined.ambiguous)} could be a neighbour" if joined.ambiguous > NOTICED else ""
         yield (f"{server.file}: {percent(len(joined.server) / len(server))} of its lines are in {balancer.file}, "
                f"joined {by}{unsure}{clock}.")  # fmt: skip
