@@ -226,3 +226,16 @@ def test_setup_prints_the_lines_of_each_server(lab: Lab) -> None:
     said = lab.call("diagnose", "--setup").stdout
     for server in ("nginx", "HAProxy", "Traefik", "gunicorn", "uWSGI", "uvicorn", "granian"):
         assert server in said
+
+
+def test_the_page_has_the_lanes_of_the_workers_and_nothing_of_a_person(lab: Lab, tmp_path: Path) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    page = tmp_path / "who-waited.html"
+    result = lab.call("diagnose", *map(str, paths), "--to", str(page))
+    assert str(page) in result.stdout + result.stderr
+    text = page.read_text()
+    assert "GET /quick" in text
+    assert f"{WORKERS} workers of {THREADS} threads" in text
+    for of_a_person in ("198.51.100", "curl/8.5", "page=", "-0000001"):
+        assert of_a_person in paths[0].read_text()
+        assert of_a_person not in text + result.stdout

@@ -10,7 +10,7 @@ import typer
 from lab.errors import WrongUse
 from lab.logs.formats import Clock
 from lab.options import JsonKeys, LogFormat, LogFormatFrom
-from lab.terminal import out, print_json
+from lab.terminal import out, print_json, say
 
 
 def diagnose(
@@ -25,6 +25,9 @@ def diagnose(
     format_: LogFormat = "",
     format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
+    to: Annotated[
+        Path | None, typer.Option(show_default=False, help="Also write a page with the lanes of the workers.")
+    ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="Print what makes servers log what is needed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
@@ -32,9 +35,11 @@ def diagnose(
 
     The logs stay on this machine, and nothing of a person is shown: routes, counts and times only.
     """
+    from analysis.records.folder import write_whole  # noqa: PLC0415
     from lab.apps.diagnose.capacity import capacity_of  # noqa: PLC0415  # so that other commands start faster
     from lab.apps.diagnose.findings import findings_of  # noqa: PLC0415
     from lab.apps.diagnose.logs import read_logs  # noqa: PLC0415
+    from lab.apps.diagnose.page import diagnosis_page  # noqa: PLC0415
     from lab.apps.diagnose.replayed import replay  # noqa: PLC0415
     from lab.apps.diagnose.requests import requests_of  # noqa: PLC0415
     from lab.apps.diagnose.screen import print_diagnosis  # noqa: PLC0415
@@ -53,6 +58,8 @@ def diagnose(
     capacity = capacity_of(requests, workers, threads)
     findings = findings_of(requests, capacity, found.routes.names)
     replayed = replay(requests, capacity, findings) if requests.joins else None
+    if to:
+        write_whole(to, diagnosis_page(requests, capacity, findings))
     if as_json:
         print_json({
             "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
@@ -64,3 +71,5 @@ def diagnose(
         })  # fmt: skip
         return
     print_diagnosis(out, found, requests, capacity, findings, replayed)
+    if to:
+        say(f"Page: {to}")

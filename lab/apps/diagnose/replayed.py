@@ -69,7 +69,7 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
         workers, threads = capacity.total, 1
     if workers > MOST_WORKERS:
         return None
-    shown = _around_longest(requests.waited_s)
+    shown = around_longest(requests.waited_s, MOST)
     answered = requests.answered(findings.names, findings.of_class, workers, capacity.place, shown)
     measured = _served("measured", [requests.waited_s[shown]])
     waits_s: dict[str, list[Floats]] = {}
@@ -82,10 +82,10 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
     return Replay(measured, today, [*found.values()], _enough(answered, capacity.total))
 
 
-def _around_longest(waited_s: Floats) -> slice:
-    """Return the requests around the longest wait, at most MOST."""
-    first = max(0, min(int(waited_s.argmax()) - MOST // 2, len(waited_s) - MOST))
-    return slice(first, first + MOST)
+def around_longest(waited_s: Floats, most: int) -> slice:
+    """Return the requests around the longest wait, at most so many."""
+    first = max(0, min(int(waited_s.argmax()) - most // 2, len(waited_s) - most))
+    return slice(first, first + most)
 
 
 def _served(label: str, waits_s: Sequence[Floats]) -> Served:

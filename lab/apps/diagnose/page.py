@@ -1,0 +1,74 @@
+"""The page of a diagnosis: the lanes of the real workers around the longest wait, and the same requests in other ways.
+
+It opens offline, and has nothing of a person: routes, times and numbers of workers only.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from analysis.read.rows import COLUMNS
+from analysis.records.run import Host, LoadRecord, Run, VariantRecord
+from analysis.records.summary import Summary, TrialValidity
+from analysis.report.html import timeline_page
+from lab.apps.diagnose.capacity import Capacity
+from lab.apps.diagnose.findings import Findings
+from lab.apps.diagnose.replayed import around_longest
+from lab.apps.diagnose.requests import Requests
+
+MOST = 4000
+"""So many requests are shown at most: those around the longest wait."""
+_VARIANT, _LOAD = "production", "logs"
+
+
+def diagnosis_page(requests: Requests, capacity: Capacity, findings: Findings) -> str:
+    """Return the page of a diagnosis."""
+    workers, threads = (capacity.workers, capacity.threads) if (capacity.place >= 0).all() else (capacity.total, 1)
+    variant = VariantRecord(name=_VARIANT, workers=workers, accept="shared", settings={"threads": threads})
+    load = LoadRecord(name=_LOAD, script="", loop="open", duration="", settings={})
+    valid = TrialValidity(variant=_VARIANT, load=_LOAD, trial=1, verdict="valid", reasons=[])
+    summary = Summary.of_nothing("diagnosis").model_copy(update={"trials": [valid]})
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE requests ({COLUMNS})")
+        _insert(database, requests, capacity, findings)
+        return timeline_page(database, Path(), _run(requests, variant, load), summary, "Who waited in production?",
+                             (workers, threads))  # fmt: skip
+
+
+def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> None:
+    """Insert the requests around the longest wait into the table ``requests``."""
+    shown = around_longest(requests.waited_s, MOST)
+    names = np.array(findings.names)
+    database.execute(_ROWS, {
+        "class": names[findings.of_class[shown]].tolist(), "worker": capacity.place[shown].tolist(),
+        "sent": (requests.first + requests.sent_s[shown]).tolist(),
+        "began": (requests.first + requests.began_s[shown]).tolist(),
+        "ended": (requests.first + requests.ended_s[shown]).tolist(),
+        "status": requests.status[shown].tolist(),
+    })  # fmt: skip
+
+
+_ROWS = f"""
+WITH logged AS (
+    SELECT unnest($class) AS request_class, unnest($worker) AS place, unnest($sent) AS sent_s,
+        unnest($began) AS began, unnest($ended) AS ended, unnest($status) AS status)
+INSERT INTO requests BY NAME
+SELECT '{_VARIANT}' AS variant, '{_LOAD}' AS load, 1 AS trial, request_class, status, began, ended, 'app' AS generator,
+    row_number() OVER (ORDER BY sent_s) AS id, make_timestamp((1e6 * sent_s)::BIGINT) AS sent,
+    make_timestamp((1e6 * ended)::BIGINT) AS answered, 0 AS service_time_ms, 'app:' || (1000 + place) AS worker,
+    0 AS thread
+FROM logged
+"""  # noqa: S608  # made of constants
+
+
+def _run(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Run:
+    """Return a record that says of the logs what the page shows."""
+    began = datetime.fromtimestamp(requests.first, UTC).isoformat(timespec="seconds")
+    host = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
+    return Run(
+        experiment="diagnosis", title="Production, from its logs", question="Who waited?", source=None, published=[],
+        claims=[], variants=[variant], loads=[load], full=False, trials=1, jobs=1, seed=1,
+        order=[[variant.name, load.name, "1"]], command="lab diagnose", host=host, git=None, images=[], began=began,
+    )  # fmt: skip
