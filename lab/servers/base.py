@@ -14,7 +14,7 @@ from lab import limits
 from lab.paths import SERVERS
 from lab.servers.workload import Workload
 
-RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
+RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?$"
 CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
 Release = Annotated[str, Field(pattern=RELEASE_PATTERN)]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]

@@ -3,6 +3,7 @@
 The lab's own workload is served by granian, too, as lab/servers/asgi.py and lab/servers/python314.py say.
 """
 
+import re
 from abc import ABC
 from typing import ClassVar, Literal
 
@@ -31,7 +32,7 @@ class Granian(Variant, ABC):
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
         """per-worker from granian 2.8 on, which gives each worker its own listening socket; otherwise shared."""
-        numbers = tuple(int(number) for number in self.release.split("."))
+        numbers = tuple(int(number) for number in re.findall(r"\d+", self.release)[:3])
         return "per-worker" if numbers >= FIRST_WITH_SOCKETS else "shared"
 
     def configuration(self) -> list[str]:

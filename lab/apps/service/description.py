@@ -2,10 +2,11 @@
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from analysis.predict.options import MOST_REPLICAS
 from analysis.records.classes import (
@@ -33,6 +34,10 @@ MOST_ASKED = 100_000
 NEEDS_A_FILE = "make try SERVICE=my-service.yaml; lab init path/of/the/application writes such a file"
 
 
+def _listed(said: object) -> object:
+    return said if isinstance(said, list) else [said]
+
+
 class Application(Model):
     """The application: its folder, or the image that has it; its callable, and what it needs."""
 
@@ -53,9 +58,9 @@ class Application(Model):
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
         "`env_file`.",
     )  # fmt: skip
-    env_file: Path | None = Field(
-        None, description="A file with further variables, such as secrets. A relative path starts at the folder of "
-        "this file.",
+    env_file: Annotated[list[Path], BeforeValidator(_listed)] = Field(
+        [], max_length=8, description="A file with further variables, such as secrets, or a list of files, of which "
+        "the last counts most. A relative path starts at the folder of this file.",
     )  # fmt: skip
     before: str = Field(
         "", description="A command that runs in the application's folder before it is served, such as `python "
@@ -340,10 +345,11 @@ def read_user_service(path: Path) -> UserService:
     """
     file = YamlFile(path, WORDING)
     service = _resolve_paths(file.read_as(UserService), path.resolve().parent)
-    for (part, name), there in _paths_in(service).items():
+    for (part, name), stated in _paths_in(service).items():
         what = "folder" if name == "folder" else "file"
-        if not (there.is_dir() if what == "folder" else there.is_file()):
-            raise file.mistake(f"there is no {what} {there}", part, name)
+        for there in stated if isinstance(stated, list) else [stated]:
+            if not (there.is_dir() if what == "folder" else there.is_file()):
+                raise file.mistake(f"there is no {what} {there}", part, name)
     _check_secrets(file, service)
     return service
 
@@ -356,32 +362,37 @@ _PATHS = {
 _IN_APPLICATION = ("requirements", "settings")
 
 
-def _paths_in(service: UserService) -> dict[tuple[str, str], Path]:
+def _paths_in(service: UserService) -> dict[tuple[str, str], Path | list[Path]]:
     stated = {(part, name): getattr(getattr(service, part), name, None) for part, names in _PATHS.items()
               for name in names}  # fmt: skip
-    return {place: path for place, path in stated.items() if path is not None}
+    return {place: path for place, path in stated.items() if path}
 
 
 def _resolve_paths(service: UserService, base: Path) -> UserService:
     """Return a description whose relative paths are those from a folder."""
     in_application = base / (service.application.folder or "")
-    changes: dict[str, dict[str, Path]] = {}
+    changes: dict[str, dict[str, Path | list[Path]]] = {}
     for (part, name), path in _paths_in(service).items():
-        changes.setdefault(part, {})[name] = (in_application if name in _IN_APPLICATION else base) / path
+        start = in_application if name in _IN_APPLICATION else base
+        changes.setdefault(part, {})[name] = [start / each for each in path] if isinstance(path, list) else start / path
     parts = {part: getattr(service, part).model_copy(update=paths) for part, paths in changes.items()}
     return service.model_copy(update=parts)
 
 
 def _check_secrets(file: YamlFile, service: UserService) -> None:
     """Raise WrongUse if a request needs a variable that the file of variables lacks."""
-    env_file = service.application.env_file
-    secrets = read_env_file(env_file) if env_file else {}
+    secrets = read_env_files(service.application.env_file)
     asked_for = {("requests", name): asked for name, asked in service.requests.items()}
     for place, asked in [*asked_for.items(), *([(("login",), service.login)] if service.login else [])]:
         if unknown := [secret for secret in asked.names_of_secrets if secret not in secrets]:
             there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
             problem = f"${{{unknown[0]}}} is no variable of env_file; there are {there}"
             raise file.mistake(problem, *place)
+
+
+def read_env_files(paths: Iterable[Path]) -> dict[str, str]:
+    """Read env files. A variable has the value of the last file that has it. Raise WrongUse as read_env_file does."""
+    return {name: value for path in paths for name, value in read_env_file(path).items()}
 
 
 def read_env_file(path: Path) -> dict[str, str]:

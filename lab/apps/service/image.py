@@ -13,7 +13,7 @@ from pathlib import Path
 
 from analysis.records.classes import fill
 from lab.apps.service.compose_file import read_beside
-from lab.apps.service.description import Served, UserService, read_env_file
+from lab.apps.service.description import Served, UserService, read_env_files
 from lab.apps.service.layer import Layer, ServicesBeside
 from lab.apps.service.packages import required_lines
 from lab.errors import WrongUse
@@ -35,7 +35,7 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
     application, served = service.application, service.served
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        secrets = read_env_file(application.env_file) if application.env_file else {}
+        secrets = read_env_files(application.env_file)
         given = {name: fill(value, secrets) for name, value in application.environment.items()}
         environment = secrets | given | ({"LAB_READY": application.ready} if application.ready else {})
         srv = folder / "srv"

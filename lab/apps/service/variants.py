@@ -18,7 +18,7 @@ from lab.apps.service.description import (
     MOST_THREADS,
     Served,
     UserService,
-    read_env_file,
+    read_env_files,
 )
 from lab.apps.service.kinds import KINDS
 from lab.apps.service.layer import Layer
@@ -423,7 +423,7 @@ def settings_not_in_force(service: UserService, layer: Layer) -> list[str]:
     if file and application.folder and not served.settings and (application.folder / file).is_file():
         found.append(f"{file}, because served.settings does not name it")
     found += [f"{each} of the command line" if each.startswith("-") else each for each in served.left_out]
-    variables = read_env_file(application.env_file) if application.env_file else {}
+    variables = read_env_files(application.env_file)
     names = [name for name in variables | application.environment if name in _OF_SERVERS or name.startswith("GRANIAN_")]
     return [*found, *(f"the variable {name}" for name in names)]
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -15,6 +16,7 @@ import yaml
 from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
 from lab.apps.service.description import UWSGI
+from lab.apps.service.discovery.preparation import note_preparation
 from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.servers import (
@@ -56,18 +58,17 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     repository = Repository(folder, cores)
     found = Discovery(folder)
     starts = starts_of(repository)
-    if starts:
-        read_start(found, starts[0], repository)
+    start = _with_compose(starts) if starts else None
+    if start:
+        read_start(found, start, repository)
         found.problems += _other_services(starts, repository)
-        for other in starts:
-            if other.beside and other.folder == starts[0].folder:
-                found.note("beside", [*other.beside], other.compose)
     found.problems += repository.problems
     if not starts and not found.problems:
         found.problems.append("no command that starts a server was found, so the lab guesses how the service is served")
     _note_settings_files(found, repository)
     _from_nginx(found, repository)
     _note_source(found, repository)
+    note_preparation(found, start, repository)
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
     dockerfile = starts[0].image.file if starts else None
     requirements, lines = _requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
@@ -84,7 +85,20 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
         found.values["worker_class"] = "gthread"  # gunicorn does the same
     routes = routes_of([*_route_sources(repository, found.folder)], found.folder)
     requests = classes_of_log(log) if log else [*_guessed(dict.fromkeys(routes))]
-    return _yaml(found, requirements, requests)
+    return _yaml(found, repository.folder, requirements, requests)
+
+
+def _with_compose(starts: Sequence[Start]) -> Start:
+    """Return the first start, and what a Compose file that starts the same folder gives to it and has beside it."""
+    start = starts[0]
+    of_compose = (other for other in starts if other.compose and other.folder == start.folder)
+    other = next(iter(sorted(of_compose, key=lambda other: not other.beside)), None)
+    if other is None or start.beside:
+        return start
+    return replace(
+        start, given={**other.given, **start.given}, env_files=other.env_files, beside=other.beside,
+        compose=other.compose, problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
+    )  # fmt: skip
 
 
 def _replace_uwsgi(found: Discovery) -> None:
@@ -221,7 +235,7 @@ def classes_of_log(log: AccessLog) -> list[str]:
     return lines
 
 
-def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
+def _yaml(found: Discovery, root: Path, requirements: str, requests: list[str]) -> str:
     def line(name: str, otherwise: object, key: str = "") -> str:
         value, place = found.values.get(name, otherwise), found.places.get(name, "guessed")
         is_finding = not place.startswith("guessed") and not place.endswith(" default")
@@ -246,6 +260,7 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
         *([f"  requirements: {requirements}"] if requirements else []),
         *known("env_file"),
         *(["  environment:", *given] if given else []),
+        *known("before"),
         "served:",
         line(server, OTHERWISE[server]),
         *([line("worker_class", "gthread")] if server == "gunicorn" else []),
@@ -257,7 +272,7 @@ def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
         *known("replicas", "balance"),
         *([line(settings, "", "settings")] if settings in found.values else []),
         *known("left_out"),
-        *(["beside:", f"  compose: {json_text(found.places['beside'])}",
+        *(["beside:", f"  compose: {json_text(str((root / found.places['beside']).resolve()))}",
            f"  services: {json_text(found.values['beside'])}  # from {found.places['beside']}: depends_on"]
           if "beside" in found.values else []),
         "requests:",

@@ -4,7 +4,7 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ import yaml
 from dockerfile_parse import DockerfileParser
 
 from lab.apps.service.discovery.follow import follow
-from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Image, Repository, Start
+from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Image, Repository, Start, preparing
 from lab.apps.service.discovery.shell import Shell
 
 FOR_DEVELOPMENT = re.compile(
@@ -72,6 +72,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     stages: dict[str, _Stage] = {}
     stage = _Stage()
     common: dict[str, str] = {}
+    before: list[tuple[str, str]] = []
     for step in DockerfileParser(fileobj=io.BytesIO(text.encode())).structure:  # type: ignore[arg-type]  # it takes bytes
         value = step["value"]
         if step["instruction"] == "FROM":
@@ -85,6 +86,8 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             common |= _pairs(value, Shell(common)) | {**(arguments or {})}
         elif step["instruction"] in ("COPY", "ADD"):
             stage.copy(value, stages, written)
+        elif step["instruction"] == "RUN":
+            before += ((command, f"{name}:{step['startline'] + 1}") for command in _preparing(value))
         else:
             stage.take(step["instruction"], value, f"{name}:{step['startline'] + 1}", arguments or {}, repository.cores)
     stage = stages.get(target or _for_production(stages, stage), stage)
@@ -94,8 +97,17 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     )  # fmt: skip
     given = {key: value for key, value in stage.given.items() if not NOT_OF_THE_SERVICE.match(key)}
     folder = repository.folder_of(stage.folder, image)
-    start = Start(stage.words, folder, stage.place or name, stage.environment, given, image=image)
+    start = Start(stage.words, folder, stage.place or name, stage.environment, given, image=image,
+                  before=tuple(before))  # fmt: skip
     return start if start.words else _base_image_start(start, stage.base, repository)
+
+
+def _preparing(run: str) -> Iterator[str]:
+    """Yield the commands of a RUN that prepare an application, with the variables that they are given."""
+    for begun in Shell({}).run(re.sub(r"^(?:--\S+\s+)+", "", run)):
+        if command := preparing(shlex.join(begun.words)):
+            given = [f"{name}={value}" for name, value in begun.given.items() if not re.search(r"[\s$]", value)]
+            yield " ".join([*given, command])
 
 
 def _for_production(stages: Mapping[str, "_Stage"], last: "_Stage") -> str:
@@ -257,22 +269,38 @@ def compose_starts(repository: Repository) -> list[Start]:
     said = {path: _services(repository, path) for path in paths}
     found: list[Start] = []
     for path in sorted(_by_purpose(paths, repository), key=lambda path: not _FOR_PRODUCTION.search(path.name)):
-        base = _base(path, said) if _FOR_PRODUCTION.search(path.name) else {}
-        services = {name: {**base.get(name, {}), **each} for name, each in said[path].items()}
+        base = _base(path, said) if _FOR_PRODUCTION.search(path.name) else None
+        services = _added(said[base], said[path]) if base else said[path]
         for name, each in services.items():
             if each.get("build") or each.get("command") or each.get("entrypoint"):
                 try:
-                    found += _service(repository, path, name, services)
+                    started = _service(repository, path, name, services)
+                    found += (replace(each, compose=_with_images(each, base or path, path, said)) for each in started)
                 except (AttributeError, TypeError):  # what the file says has another form
                     place = path.relative_to(repository.folder)
                     repository.problems.append(f"{place}: the lab does not know the form of the service {name}")
     return found
 
 
-def _base(path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the services of the file that a file for production adds to."""
+def _base(path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> Path | None:
+    """Return the file that a file for production adds to; None: it stands alone."""
     beside = (other for other in said if other.parent == path.parent and not _FOR_PRODUCTION.search(other.name))
-    return next((said[other] for other in beside), {})
+    return next(beside, None)
+
+
+def _added(base: Mapping[str, dict[str, Any]], said: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the services of a file that adds to another file. Variables are added one by one."""
+    services = {name: {**base.get(name, {}), **each} for name, each in said.items()}
+    for name in {*base} & {*said}:
+        variables = _variables(base[name].get("environment")) | _variables(said[name].get("environment"))
+        services[name] |= {"environment": variables} if variables else {}
+    return {**base, **services}
+
+
+def _with_images(start: Start, base: Path, path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> str:
+    """Return which of two Compose files has the images of the services beside a start, as its start names files."""
+    has_all = all({"image", "build"} & {*said[path].get(name, {})} for name in start.beside)
+    return start.compose if has_all else f"{PurePosixPath(start.compose).with_name(base.name)}"
 
 
 def _services(repository: Repository, path: Path) -> dict[str, dict[str, Any]]:
@@ -295,8 +323,6 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     written = {name: _interpolated(value, named) for name, value in _variables(said.get("environment")).items()}
     files, problems = _files_of_variables(path, place, said)
     further = [path.parent.resolve() / ".env"] if written != environment else []
-    if files and further not in ([], files[:1]):
-        problems.append(f"{place}: only the first env_file is taken, not .env, which has values of the environment")
     for variable in [variable for variable, value in environment.items() if re.search(r"\$\{?\w", value)]:
         problems.append(f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository")
     if said.get("working_dir"):
@@ -309,8 +335,10 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     found = follow(replace(
         start, words=words, place=f"{place}:{_line(repository.text(path), name, key)}" if key else start.place,
         environment={**start.environment, **variables, **environment}, given={**start.given, **given},
-        replicas=replicas if isinstance(replicas, int) else None, beside=_beside(said, services), compose=place,
-        problems=tuple(problems), env_files=(*files, *further),
+        replicas=replicas if isinstance(replicas, int) else None, compose=place,
+        beside=_beside(repository, path, said, services), problems=tuple(problems),
+        env_files=tuple(dict.fromkeys([*further, *files])),
+        before=(*start.before, *_jobs(said, services, place)),
     ), repository)  # fmt: skip
     return [each for each in found if each.server or said.get("build")]
 
@@ -323,10 +351,36 @@ def _words_of(said: Mapping[str, Any], start: Start, shell: Shell) -> list[str]:
     return [*entrypoint, *_listed(said.get("command"), shell)]
 
 
-def _beside(said: Mapping[str, Any], services: Mapping[str, dict[str, Any]]) -> tuple[str, ...]:
-    """Return the services that a service needs and that are images, such as a database."""
+def _beside(
+    repository: Repository, path: Path, said: Mapping[str, Any], services: Mapping[str, dict[str, Any]]
+) -> tuple[str, ...]:
+    """Return the services that a service needs, such as a database: images, or builds that start no Python server."""
+
+    def serves(other: Mapping[str, Any]) -> bool:
+        image = _image_of_service(repository, path, other, Shell({}))
+        return any(start.server for start in follow(image, repository))
+
     needed = {name: services.get(name, {}) for name in said.get("depends_on") or []}
-    return tuple(name for name, other in needed.items() if other.get("image") and not other.get("build"))
+    others = {name: other for name, other in needed.items() if _is_other(other, said)}
+    return tuple(name for name, other in others.items() if not other.get("build") or not serves(other))
+
+
+def _is_other(other: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    """Return whether a service has another image than a service."""
+    pairs = [(other.get(key), said.get(key)) for key in ("build", "image") if other.get(key)]
+    return bool(pairs) and all(own != theirs for own, theirs in pairs)
+
+
+def _jobs(said: Mapping[str, Any], services: Mapping[str, dict[str, Any]], place: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of services that run in the image of a service, and end before it starts."""
+    after = said.get("depends_on") or []
+    for name in after:
+        other = services.get(name, {})
+        condition = (after[name] or {}).get("condition") if isinstance(after, dict) else ""
+        ends = condition == "service_completed_successfully" or str(other.get("restart")) in ("no", "False")
+        command = shlex.join(_listed(other.get("command"), Shell({})))
+        if command and not _is_other(other, said) and (ends or preparing(command)):
+            yield preparing(command) or command, f"{place}, {name}"
 
 
 def _files_of_variables(path: Path, place: str, said: Mapping[str, Any]) -> tuple[list[Path], list[str]]:
@@ -335,7 +389,7 @@ def _files_of_variables(path: Path, place: str, said: Mapping[str, Any]) -> tupl
     names = [str(each.get("path", "") if isinstance(each, dict) else each)
              for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
     files = [(path.parent / name).resolve() for name in names if (path.parent / name).is_file()]
-    problems = [f"{place}: only the first env_file is taken, not {file.name}" for file in files[1:]]
+    problems = []
     for name in names:
         if not (path.parent / name).is_file():
             examples = sorted(file.name for file in (path.parent / name).parent.glob(f"{PurePosixPath(name).name}*"))

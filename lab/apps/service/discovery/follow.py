@@ -2,12 +2,13 @@
 
 import configparser
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 from lab.apps.service.discovery.programs import command_of_project, start_of_module, start_of_program
-from lab.apps.service.discovery.repository import NO_SERVERS, NOT_OF_THE_SERVICE, SERVERS, Repository, Start
+from lab.apps.service.discovery.repository import NO_SERVERS, NOT_OF_THE_SERVICE, SERVERS, Repository, Start, preparing
 from lab.apps.service.discovery.shell import Shell
 
 _SHELLS = ("sh", "bash", "ash", "dash", "zsh")
@@ -96,16 +97,20 @@ def _commands_of(
     def has(name: str) -> bool | None:
         return repository.has(name, start)
 
+    before = start.before
     for begun in Shell(start.environment, arguments, repository.cores, read, has).run(text):
+        at = f"{start.place}, {name}:{begun.line}" if name else start.place
+        if command := preparing(shlex.join(begun.words)):
+            before = (*before, (command, at))
+            continue
         folder = (start.folder / begun.folder).resolve() if begun.folder else start.folder
         if begun.folder and (begun.folder.startswith("/") or not folder.is_dir()):
             folder = repository.folder_of(begun.folder, start.image)
         given = {name: value for name, value in begun.given.items()
                  if not NOT_OF_THE_SERVICE.match(name) and not re.search(r"[$`]", value)}  # fmt: skip
         inner = replace(start, words=begun.words, environment=begun.environment, folder=folder,
-                        given={**start.given, **given})  # fmt: skip
+                        given={**start.given, **given}, before=before)  # fmt: skip
         further = follow(inner, repository, depth + 1)
-        at = f"{start.place}, {name}:{begun.line}" if name else start.place
         yield from (each if each.server or depth else replace(each, place=at) for each in further)
 
 

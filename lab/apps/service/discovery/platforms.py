@@ -13,7 +13,7 @@ import yaml
 
 from lab.apps.service.discovery.containers import FOR_DEVELOPMENT, docker_images
 from lab.apps.service.discovery.follow import follow, supervisor_starts
-from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Repository, Start
+from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Repository, Start, preparing
 from lab.apps.service.discovery.shell import variables_of
 
 _SERVES = ("web", "app", "api", "server")
@@ -101,11 +101,14 @@ def _place_of(repository: Repository, name: str, command: object) -> str:
 def _procfile(repository: Repository) -> Iterator[Start]:
     app = _json(repository, "app.json")
     formation = app.get("formation") or {}
-    for number, line in enumerate(repository.text("Procfile").splitlines(), start=1):
+    lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
+    before = [(preparing(line), f"Procfile:{number}") for number, line in lines if re.match(r"release\s*:", line)]
+    for number, line in lines:
         if found := re.match(r"web\s*:\s*(.+)", line):
             start = _start(repository, f"Procfile:{number}", found[1], app.get("env"),
                            replicas=(formation.get("web") or {}).get("quantity"))  # fmt: skip
-            yield replace(start, folder=repository.folder)
+            ahead = (command for command in before if command[0])
+            yield replace(start, folder=repository.folder, before=(*start.before, *ahead))
 
 
 def _heroku(repository: Repository) -> Iterator[Start]:

@@ -32,6 +32,20 @@ NOT_OF_THE_SERVICE = re.compile(
 """Variables that are for the tools of an image, or that say what the description says in its own keys."""
 
 
+PREPARES = re.compile(
+    r"(?:python[\d.]*\s+)?(?:[^\s=]*/)?manage\.py\s+(?:migrate|collectstatic|compress|createcachetable)\b|"
+    r"\balembic\b.*\bupgrade\b|\bflask\b.*\b(?:db upgrade|init-?db)\b|\blitestar\b.*\bdatabase upgrade\b|"
+    r"\bdjango-admin (?:migrate|collectstatic)\b"
+)
+"""A command that prepares an application before it is served, without what stands ahead, such as ``uv run``."""
+
+
+def preparing(text: str) -> str:
+    """Return the part of a command that prepares an application; empty: it prepares none."""
+    found = PREPARES.search(text)
+    return text[found.start() :] if found else ""
+
+
 @dataclass(frozen=True)
 class Image:
     """What an image has of the repository: ``context`` is the folder that it was built from."""
@@ -64,6 +78,8 @@ class Start:
     compose: str = ""
     env_files: tuple[Path, ...] = ()
     image: Image = field(default_factory=Image)
+    before: tuple[tuple[str, str], ...] = ()
+    """The commands that prepare the application before it is served, and where each stands."""
     problems: tuple[str, ...] = ()
     """What the file says of the service and the lab cannot read, each with its place."""
 

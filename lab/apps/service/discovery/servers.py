@@ -139,7 +139,8 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
         if re.fullmatch(r"[A-Za-z_]\w*", name):
             found.note(f"environment {name}", value, start.place)
     if start.env_files:
-        found.note("env_file", str(start.env_files[0]), start.compose)
+        files = [str(path) for path in start.env_files]
+        found.note("env_file", files[0] if len(files) == 1 else files, start.compose)
     if start.replicas and start.replicas > 1:
         found.note("replicas", start.replicas, start.compose or start.place)
     if start.beside:
