@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from analysis.predict.system import servers_of
 from analysis.records.queueing import Queueing
 from analysis.records.run import VariantRecord
 from lab.apps.diagnose.capacity import Capacity, capacity_of
+from lab.apps.diagnose.diagnosis import Asked
 from lab.apps.diagnose.findings import Findings, findings_of
+from lab.apps.diagnose.follow import answer_prometheus, follow_logs
 from lab.apps.diagnose.logs import read_logs
 from lab.apps.diagnose.replayed import replay
 from lab.apps.diagnose.requests import Requests, requests_of
 from lab.errors import WrongUse
 from lab.logs.formats import KNOWN
+from lab.paths import ROOT
 from tests.conftest import Lab
 from tests.production_logs import Served, Writing, write_logs
 from theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
@@ -239,3 +243,42 @@ def test_the_page_has_the_lanes_of_the_workers_and_nothing_of_a_person(lab: Lab,
     for of_a_person in ("198.51.100", "curl/8.5", "page=", "-0000001"):
         assert of_a_person in paths[0].read_text()
         assert of_a_person not in text + result.stdout
+
+
+def test_a_growing_log_is_followed_also_after_it_was_rotated(tmp_path: Path) -> None:
+    served = serve(accepts_busy=True)
+    paths = write_logs(served, tmp_path, Writing())
+    parts = [path.read_text().splitlines(keepends=True) for path in paths]
+    for path, lines in zip(paths, parts, strict=True):
+        path.write_text("".join(lines[:100]) + lines[100][:20])
+    followed = follow_logs(Asked(paths, {}), every_s=0)
+    said, first = next(followed)
+    assert first
+    assert "requests; waited more than 50 ms" in said
+    for path, lines in zip(paths, parts, strict=True):
+        with path.open("a") as growing:
+            growing.write(lines[100][20:] + "".join(lines[101:150]))
+        path.rename(f"{path}.1")
+        path.write_text("".join(lines[150:]))
+    _, second = next(followed)
+    assert second
+    assert len(second.requests) > len(first.requests)
+    assert len(second.requests) == len(diagnosed([*paths, *(Path(f"{path}.1") for path in paths)])[0])
+
+
+def test_prometheus_is_told_what_the_dashboard_shows(tmp_path: Path) -> None:
+    _, found = next(follow_logs(Asked(write_logs(serve(accepts_busy=True), tmp_path, Writing()), {}), every_s=0))
+    response = answer_prometheus([found], "/metrics")
+    assert response
+    told = {line.partition("{")[0].partition(" ")[0] for line in response.text.splitlines() if line[0] != "#"}
+    dashboard = (ROOT / "docs/how-to/diagnose-dashboard.json").read_text()
+    assert set(re.findall(r"stampede_\w+", dashboard)) <= told
+    assert answer_prometheus([found], "/") is None
+
+
+def test_a_log_that_has_no_line_yet_is_said(tmp_path: Path) -> None:
+    empty = tmp_path / "nginx.log"
+    empty.write_text("")
+    said, found = next(follow_logs(Asked([empty], {}), every_s=0))
+    assert found is None
+    assert "nginx.log" in said

@@ -1,16 +1,18 @@
 """The command ``lab diagnose``: who waited in production, from access logs."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.errors import WrongUse
 from lab.logs.formats import Clock
 from lab.options import JsonKeys, LogFormat, LogFormatFrom
-from lab.terminal import out, print_json, say
+from lab.terminal import interruptible, out, print_json, say
+
+if TYPE_CHECKING:
+    from lab.apps.diagnose.diagnosis import Asked, Diagnosis
 
 
 def diagnose(
@@ -29,20 +31,20 @@ def diagnose(
         Path | None, typer.Option(show_default=False, help="Also write a page with the lanes of the workers.")
     ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="Print what makes servers log what is needed.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with growing logs, and tell Prometheus.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --follow, how often, in seconds.")] = 60,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="With --follow, the port for Prometheus.")] = 9378,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Say who waited in production, from the logs of balancer and servers, e.g. lab diagnose nginx.log gunicorn.log.
 
     The logs stay on this machine, and nothing of a person is shown: routes, counts and times only.
     """
-    from analysis.records.folder import write_whole  # noqa: PLC0415
-    from lab.apps.diagnose.capacity import capacity_of  # noqa: PLC0415  # so that other commands start faster
-    from lab.apps.diagnose.findings import findings_of  # noqa: PLC0415
-    from lab.apps.diagnose.logs import read_logs  # noqa: PLC0415
+    from analysis.records.folder import write_whole  # noqa: PLC0415  # so that other commands start faster
+    from lab.apps.diagnose.diagnosis import Asked, diagnose_logs  # noqa: PLC0415
     from lab.apps.diagnose.page import diagnosis_page  # noqa: PLC0415
     from lab.apps.diagnose.replayed import replay  # noqa: PLC0415
-    from lab.apps.diagnose.requests import requests_of  # noqa: PLC0415
-    from lab.apps.diagnose.screen import print_diagnosis  # noqa: PLC0415
+    from lab.apps.diagnose.screen import as_values, print_diagnosis  # noqa: PLC0415
     from lab.logs.format_files import choose_formats  # noqa: PLC0415
 
     if setup:
@@ -53,23 +55,28 @@ def diagnose(
     paths = [*dict.fromkeys([*(logs or []), *clocks])]
     if not paths:
         raise WrongUse("No access log is named.", hint="lab diagnose nginx.log gunicorn.log, or lab diagnose --setup")
-    found = read_logs(paths, choose_formats(format_, format_from, json_keys), clocks, unit)
-    requests = requests_of(found)
-    capacity = capacity_of(requests, workers, threads)
-    findings = findings_of(requests, capacity, found.routes.names)
-    replayed = replay(requests, capacity, findings) if requests.joins else None
-    if to:
-        write_whole(to, diagnosis_page(requests, capacity, findings))
-    if as_json:
-        print_json({
-            "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
-            "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
-            "waited": findings.waited, "waited_avoidably": findings.waited_avoidably, "queueing": findings.queueing,
-            "avoidable": findings.avoidable, "idle": findings.idle, "in_front": findings.in_front,
-            "busy_load": findings.busy_load, "classes": [asdict(each) for each in findings.classes],
-            "replay": replayed and replayed.as_values(),
-        })  # fmt: skip
+    asked = Asked(paths, clocks, choose_formats(format_, format_from, json_keys), unit, workers, threads)
+    if follow:
+        _follow(asked, every, port)
         return
-    print_diagnosis(out, found, requests, capacity, findings, replayed)
+    found = diagnose_logs(asked)
+    replayed = replay(*found[1:]) if found.requests.joins else None
+    if to:
+        write_whole(to, diagnosis_page(*found[1:]))
+    if as_json:
+        print_json(as_values(found, replayed))
+        return
+    print_diagnosis(out, *found, replayed)
     if to:
         say(f"Page: {to}")
+
+
+def _follow(asked: "Asked", every_s: float, port: int) -> None:
+    from lab.apps.diagnose.follow import answer_prometheus, follow_logs  # noqa: PLC0415
+    from lab.loopback import HOST, serving  # noqa: PLC0415
+
+    found: list[Diagnosis | None] = []
+    with interruptible(), serving(port, lambda path, _: answer_prometheus(found, path)):
+        say(f"For Prometheus: http://{HOST}:{port}/metrics")
+        for line, found[:] in ((line, [each]) for line, each in follow_logs(asked, every_s)):
+            out.print(line, markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from lab.apps.diagnose.requests import Requests
 MOST_CLASSES = 6
 """So many routes are classes of their own: those whose requests waited longest in all, then the most frequent."""
 OTHERS = "other routes"
+NOTICED = 0.01
+"""If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
 PERIODS = 60
 BUSY = 0.9
 """A minute is busy if requests for more than this share of the threads come in it."""
@@ -61,6 +64,16 @@ class Findings:
     busy_load: float
     busy_load_range: tuple[float, float]
     busy_minutes: int
+
+    @property
+    def cause(self) -> Literal["", "idle", "avoidable", "full"]:
+        """Why requests waited: for most of the delay, no request was at work, a thread was free, or none was free.
+
+        Empty: hardly any request waited.
+        """
+        if self.waited <= NOTICED:
+            return ""
+        return "idle" if self.idle >= 0.5 else "avoidable" if self.avoidable >= 0.5 else "full"
 
     @property
     def waited(self) -> float:

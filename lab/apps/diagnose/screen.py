@@ -1,6 +1,7 @@
 """The answer of a diagnosis on one screen of 80 columns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from textwrap import wrap
 
@@ -12,14 +13,13 @@ from analysis.report.tables import Table
 from analysis.report.terminal import terminal_table
 from analysis.report.wording import percent
 from lab.apps.diagnose.capacity import Capacity
-from lab.apps.diagnose.findings import ClassFindings, Findings
+from lab.apps.diagnose.diagnosis import Diagnosis
+from lab.apps.diagnose.findings import NOTICED, ClassFindings, Findings
 from lab.apps.diagnose.logs import Floats, Logs
 from lab.apps.diagnose.replayed import Replay
 from lab.apps.diagnose.requests import Requests
 
 WIDTH = 80
-NOTICED = 0.01
-"""If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
 CLOCK_S = 0.05
 """The clock of a server is mentioned if it differs by more than this."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -85,17 +85,17 @@ def answer(requests: Requests, capacity: Capacity, findings: Findings) -> Iterat
     if not requests.joins:
         yield from _one_log(capacity, findings)
         return
-    if findings.waited <= NOTICED:
+    if not findings.cause:
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
         yield from _load(capacity, findings)
         return
     worst = max(findings.classes, key=lambda each: each.longest_s)
     yield (f"{percent(findings.queueing)} of all latency is queueing delay: {percent(findings.waited)} of the requests "
            f"waited for a worker for more than 50 ms, for up to {_time(worst.longest_s)}.")  # fmt: skip
-    if findings.idle >= 0.5:
+    if findings.cause == "idle":
         yield (f"For {percent(findings.idle)} of the delay, no request was at work: something else held the workers, "
                "such as connections that say nothing, a restart, or a process that was stopped.")  # fmt: skip
-    elif findings.avoidable >= 0.5:
+    elif findings.cause == "avoidable":
         yield (f"Most of it was avoidable: for {percent(findings.avoidable)} of the delay, another thread was free "
                "(head-of-line blocking).")  # fmt: skip
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
@@ -170,3 +170,16 @@ def _time(seconds: float) -> str:
     if abs(seconds) >= 60:
         return f"{seconds / 60:.3g} min"
     return f"{seconds:.3g} s" if abs(seconds) >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
+    """Return a diagnosis for JSON: times in seconds, shares of requests, of latency or of delay."""
+    _, requests, capacity, findings = found
+    return {
+        "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
+        "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
+        "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
+        "queueing": findings.queueing, "avoidable": findings.avoidable, "idle": findings.idle,
+        "in_front": findings.in_front, "busy_load": findings.busy_load,
+        "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
+    }  # fmt: skip
