@@ -584,6 +584,27 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"workers": 3, "env_file": "shop.env", "environment": {"A": "tea"},
          "beside": {"compose": "compose.yml", "services": ["db"]}},
     ),
+    # pypiserver: nothing but a README says how it is served
+    "a command in a README": (
+        {"README.md": "# Shop\n\n    $ shop run\n\n```shell\ngunicorn -w4 'shop:app(root=\"/srv\")'\n```\n",
+         "shop/__init__.py": "def app(**kwargs): ...\n", "shop/_app.py": FLASK,
+         "pyproject.toml": "[project.scripts]\nshop = 'shop.cli:main'\n"},
+        {"callable": 'shop:app(root="/srv")', "workers": 4},
+    ),
+    # flaskr, the tutorial of Flask
+    "a README that says how to make the database": (
+        {"README.rst": "Run\n---\n\n::\n\n    $ flask --app shop init-db\n    $ flask --app shop run\n",
+         "shop/__init__.py": "def create_app(config=None): ...\n"},
+        {"callable": "shop:create_app()", "before": "flask --app shop init-db", "gunicorn": "27.0.1"},
+    ),
+    # moto: a script of the package gives werkzeug an application that it makes from a class and a factory
+    "a script of the project, and no command": (
+        {"setup.cfg": "[options.entry_points]\nconsole_scripts =\n    shop_server = shop.server:main\n",
+         "shop/__init__.py": "", "shop/app.py": "class Dispatcher: ...\ndef create_app(name): ...\n",
+         "shop/server.py": "from werkzeug.serving import run_simple\nfrom shop.app import Dispatcher, create_app\n\n"
+                           "def main():\n    app = Dispatcher(create_app)\n    run_simple('localhost', 5000, app)\n"},
+        {"callable": "shop.server:Dispatcher(create_app)", "requirements": None},
+    ),
     # Heroku's release phase; Docker's RUN before the application is copied to its stage
     "a release phase, and static files that are collected in the image": (
         {"Procfile": "release: python manage.py migrate\nweb: gunicorn shop.wsgi\n", "manage.py": "",

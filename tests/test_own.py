@@ -787,11 +787,12 @@ def test_an_application_says_itself_when_it_is_ready(
     assert not (tmp_path / "served").exists()
 
 
+@pytest.mark.parametrize("called", ["create_app()", "create_app(served=app)"])
 def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
-    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str
 ) -> None:
-    monkeypatch.setenv("LAB_CALLABLE", "wrapped_shop:create_app()")
-    own = wrapped(f"def create_app():\n    return app\n\n{APPLICATION}")
+    monkeypatch.setenv("LAB_CALLABLE", f"wrapped_shop:{called}")
+    own = wrapped(f"def create_app(served=None):\n    return served or app\n\n{APPLICATION}")
     (tmp_path / "served").write_text("a file in the place of the folder")
 
     assert ask(own.app, "/parts", "1-1")[0] == b"abcd"

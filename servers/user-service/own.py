@@ -49,7 +49,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 def load(name: str) -> Any:
     """Return the application that ``module:callable`` names.
 
-    ``module:function()`` calls a function that returns it; its arguments are literals: ``module:function("prod")``.
+    ``module:function()`` calls a function that returns it; its arguments are literals, or names of the
+    module: ``module:function("prod", settings)``.
     """
     module, _, what = name.partition(":")
     call = ast.parse(what, mode="eval").body
@@ -58,8 +59,11 @@ def load(name: str) -> Any:
         found = getattr(found, part)
     if not isinstance(call, ast.Call):
         return found
-    named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    return found(*map(ast.literal_eval, call.args), **named)
+
+    def value(node: ast.expr) -> Any:
+        return getattr(import_module(module), node.id) if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+    return found(*map(value, call.args), **{str(keyword.arg): value(keyword.value) for keyword in call.keywords})
 
 
 def note(*words: object) -> None:

@@ -24,7 +24,7 @@ from lab.experiment.yaml_file import Wording, YamlFile
 from lab.servers.base import RELEASE_PATTERN, Balance, Release
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
-"""A module and a callable, or a factory with its arguments, which are literals."""
+"""A module and a callable, or a factory with its arguments, which are literals or names of the module."""
 HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
 """The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
@@ -98,20 +98,21 @@ class Application(Model):
         if not re.fullmatch(CALLABLE_PATTERN, value):
             raise ValueError(f"{value!r} must name a module and a callable, such as app:app or shop.wsgi:application")
         if "(" in value:
-            _check_literals(value)
+            _check_arguments(value)
         return value
 
 
-def _check_literals(value: str) -> None:
-    """Raise ValueError unless all arguments of a factory are literals, as gunicorn takes them."""
+def _check_arguments(value: str) -> None:
+    """Raise ValueError unless all arguments of a factory are literals, as gunicorn takes them, or plain names."""
     try:
         call = ast.parse(value.partition(":")[2], mode="eval").body
         assert isinstance(call, ast.Call)
         for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-            ast.literal_eval(argument)
+            if not isinstance(argument, ast.Name):
+                ast.literal_eval(argument)
     except (SyntaxError, ValueError, AssertionError):
         raise ValueError(
-            f"{value!r}: the arguments of a factory must be literals, such as app:create_app('prod')"
+            f"{value!r}: the arguments of a factory must be literals or names, such as app:create_app('prod')"
         ) from None
 
 

@@ -13,7 +13,8 @@ import yaml
 
 from lab.apps.service.discovery.containers import FOR_DEVELOPMENT, docker_images
 from lab.apps.service.discovery.follow import follow, supervisor_starts
-from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Repository, Start, preparing
+from lab.apps.service.discovery.programs import scripts_of
+from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, SERVERS, Repository, Start, preparing
 from lab.apps.service.discovery.shell import variables_of
 
 _SERVES = ("web", "app", "api", "server")
@@ -38,6 +39,25 @@ def machine_starts(repository: Repository) -> list[Start]:
     """Return what the units of systemd and the programs of supervisord start."""
     units = [each for start in _systemd(repository) for each in follow(start, repository) if each.server]
     return [*supervisor_starts(Start(["supervisord"], repository.folder, ""), repository), *units]
+
+
+def last_resorts(repository: Repository) -> list[Start]:
+    """Return what the first command of a server in a README starts, or else the first script of the project."""
+    scripts = [name for name, said in scripts_of(repository, repository.folder).items() if isinstance(said, list)]
+    started = (follow(_start(repository, f"the script {name}", [name]), repository) for name in scripts)
+    served = (starts for starts in started if any(start.server for start in starts))
+    return _readme_starts(repository) or next(served, [])
+
+
+def _readme_starts(repository: Repository) -> list[Start]:
+    for path in sorted(repository.folder.glob("README*")):
+        for number, line in enumerate(repository.text(path).splitlines(), start=1):
+            command = re.sub(r"^\s*(?:\$ )?", "", line)
+            if re.match(rf"(?:uv run |poetry run |python3? -m )?(?:{'|'.join(SERVERS)})\s", command):
+                found = follow(_start(repository, f"{path.name}:{number}", command), repository)
+                if any(start.server and not start.is_for_development for start in found):
+                    return found
+    return []
 
 
 def _start(

@@ -3,9 +3,10 @@
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
-from lab.apps.service.discovery.repository import Repository, Start
+from lab.apps.service.discovery.repository import Repository, Start, preparing
 from lab.apps.service.discovery.servers import Discovery
 
 _GUESSED = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic upgrade head"}
@@ -26,8 +27,18 @@ def note_preparation(found: Discovery, start: Start | None, repository: Reposito
         is_known = any(re.search(r"\bmigrat|\bupgrade\b|prestart", text) for text in said)
         if (found.folder / name).is_file() and not is_known:
             said[command] = "guessed: a database is empty when a trial begins"
+    if not said:
+        said = dict([*_in_readme(repository)][:1])
     if said:
         found.note("before", " && ".join(said), ", ".join(dict.fromkeys(said.values())))
+
+
+def _in_readme(repository: Repository) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a README that prepare the application, and where each stands."""
+    for path in sorted(repository.folder.glob("README*")):
+        for number, line in enumerate(repository.text(path).splitlines(), start=1):
+            if (command := preparing(line)) and "`" not in command:
+                yield command, f"{path.name}:{number}"
 
 
 def _in_folder(command: str, folder: Path, start: Start | None, repository: Repository) -> str | None:

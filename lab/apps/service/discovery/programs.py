@@ -36,13 +36,13 @@ def command_of_project(
         if name and base.is_relative_to(repository.folder):
             if runner == "make" and (recipe := _recipe(repository.text(base / "Makefile"), name)):
                 return recipe, []
-            if found := _scripts(repository, base).get(name.rpartition(":")[2] if runner == "hatch" else name):
+            if found := scripts_of(repository, base).get(name.rpartition(":")[2] if runner == "hatch" else name):
                 return found, rest[1:] if runner in _RUNNERS else [*words[1:]]
     return None
 
 
-def _scripts(repository: Repository, base: Path) -> dict[str, str | list[str]]:
-    """Return the scripts of pyproject.toml and Pipfile by name."""
+def scripts_of(repository: Repository, base: Path) -> dict[str, str | list[str]]:
+    """Return the scripts of a project by name: texts for a shell, or the function ``[module, name]``."""
     found: dict[str, str | list[str]] = {}
     for text in (repository.text(base / "setup.py"), repository.text(base / "setup.cfg")):
         found |= {name: [module, function] for name, module, function in _ENTRY_POINT.findall(text)}
@@ -165,6 +165,9 @@ class _Program:
                     yield self._uvicorn(node, local)
                 elif full == "waitress.serve":
                     yield self._waitress(node, local)
+                elif full == "werkzeug.serving.run_simple":
+                    app = next((word.value for word in node.keywords if word.arg == "application"), None)
+                    yield ["flask", "--app", self._app(app or node.args[2], local), "run"]
                 elif full.rpartition(".")[2] in _RUNS and (words := self._words(node, local)):
                     yield words
                 elif called.endswith(".run") and self._is_flask(called):
@@ -221,6 +224,8 @@ class _Program:
                 return self._app(local[node.id], {})
             is_text = (text := self._known.get(node.id)) and isinstance(text.value, str)
             return str(text.value) if text and is_text else f"{self._module}:{node.id}"
+        if isinstance(node, ast.Call) and any(isinstance(each, ast.Name) for each in node.args):
+            return f"{self._module}:{ast.unparse(node)}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return f"{self._app(node.func, {})}({', '.join(map(ast.unparse, [*node.args, *node.keywords]))})"
         return self._value(node, local)

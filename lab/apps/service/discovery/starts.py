@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from lab.apps.service.discovery.containers import compose_starts, docker_starts
-from lab.apps.service.discovery.platforms import machine_starts, platform_starts
+from lab.apps.service.discovery.platforms import last_resorts, machine_starts, platform_starts
 from lab.apps.service.discovery.repository import Repository, Start
 
 MOST_CHARACTERS = 160
@@ -23,6 +23,8 @@ def starts_of(repository: Repository) -> list[Start]:
     groups = [platform_starts(repository), docker, compose]
     if not any(start.server for group in groups for start in group):
         groups.append(machine_starts(repository))
+    if not any(start.server for group in groups for start in group):
+        groups.append([start for start in last_resorts(repository) if start.server])
     known = sorted((start for group in groups for start in group if start.server), key=_is_for_development)
     repository.problems += _unknown_commands(groups)
     return known
