@@ -50,13 +50,12 @@ def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(monkeypat
 def test_a_program_that_was_not_looked_at_for_long_says_once_that_it_still_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the block beside it took its time, nothing was said."""
+    """While the call beside it took its time, nothing was said."""
     said: list[str] = []
     monkeypatch.setattr(commands, "FIRST_WORD_S", 0.05)
     monkeypatch.setattr(commands, "WORD_EVERY_S", 0.6)
 
-    with commands.run_beside(command("sleep 2.2"), "building a tower", "No tower.", said.append):
-        time.sleep(1.9)
+    run_command(command("sleep 2.2"), "building a tower", "No tower.", said.append, meanwhile=lambda: time.sleep(1.9))
 
     assert said == ["Still building a tower after 2 s"]
 

@@ -63,6 +63,22 @@ class Arrivals(Model):
             raise ValueError("pause_s is for users; requests per second come however long the last one takes")
         return self
 
+    @property
+    def mean_s(self) -> float:
+        """The mean duration; 0 if nobody knows it."""
+        return 0.0
+
+    @property
+    def users_at_once(self) -> int:
+        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
+        return self.users or ceil((self.per_second or 0.0) * (3 * self.mean_s + 10))
+
+    @property
+    def at_most_per_second(self) -> float:
+        """How many requests come in a second if none waits."""
+        takes_s = max(self.mean_s + self.pause_s, 0.0005)
+        return self.users / takes_s if self.users else self.per_second or 0.0
+
 
 PATH_PATTERN = r"^/[!#-&(-\[\]-~]*$"
 """A path that fits into a URL and into an env file, which allows no quote and no backslash."""
@@ -142,16 +158,6 @@ class OwnRequestClass(OwnRequest, Arrivals):
         None, ge=100, le=599, description="The status with which a request succeeds. Without it, any below 400."
     )
 
-    @property
-    def users_at_once(self) -> int:
-        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
-        return self.users or ceil(10 * (self.per_second or 0.0))
-
-    @property
-    def at_most_per_second(self) -> float:
-        """How many requests come in a second if none waits."""
-        return self.users / max(self.pause_s, 0.0005) if self.users else self.per_second or 0.0
-
 
 class RequestClass(Arrivals):
     """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
@@ -164,17 +170,6 @@ class RequestClass(Arrivals):
         Discriminator(_kind),
     ]
     computes: float | None = Field(None, ge=0, le=1)
-
-    @property
-    def users_at_once(self) -> int:
-        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
-        return self.users or ceil((self.per_second or 0.0) * (3 * self.mean_s + 10))
-
-    @property
-    def at_most_per_second(self) -> float:
-        """How many requests come in a second if none waits."""
-        takes_s = max(self.mean_s + self.pause_s, 0.0005)
-        return self.users / takes_s if self.users else self.per_second or 0.0
 
     @property
     def at_work(self) -> float:

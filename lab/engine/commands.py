@@ -5,8 +5,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import IO
 
 from python_on_whales.exceptions import DockerException
@@ -43,33 +42,21 @@ def run_command(
     say: Say,
     environment: dict[str, str] | None = None,
     within_s: float = BUILD_WITHIN_S,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a command in the checkout, and now and then say that it is still running.
 
     ``what`` says in the progress what the command does, e.g. ``building nginx``. If the command fails or does not end
     within ``within_s`` seconds, raise LabError with the message ``problem``, the reason and the command's last lines.
+    ``meanwhile`` is called while the command runs; if it raises an exception, the command is ended.
     """
-    with run_beside(command, what, problem, say, environment, within_s):
-        pass
-
-
-@contextmanager
-def run_beside(
-    command: list[str],
-    what: str,
-    problem: str,
-    say: Say,
-    environment: dict[str, str] | None = None,
-    within_s: float = BUILD_WITHIN_S,
-) -> Iterator[None]:
-    """Do the same, but run the command beside the block. If the block raises an exception, end the command."""
     began = time.monotonic()
     named = f"{' '.join(command[:4])} …"
     with (
         tempfile.TemporaryFile() as output,
         program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
     ):
-        yield
+        meanwhile()
         next_word_s: float = FIRST_WORD_S
         while True:
             try:

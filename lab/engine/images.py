@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
 
-from lab.engine.commands import Say, last_line, run_beside, run_command
+from lab.engine.commands import Say, last_line, run_command
 from lab.engine.engine import ca_bundle, is_debian_root
 from lab.engine.inputs import inputs_digest
 from lab.errors import LabError
@@ -113,8 +113,8 @@ def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
         began = time.monotonic()
         if not _pull(image, say):
             if image == K6:
-                with run_beside(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say):
-                    build_images(images, say)
+                run_command(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say,
+                            meanwhile=lambda: build_images(images, say))  # fmt: skip
             else:
                 _build_debian_stand_in(say)
         say(f"{image} is ready after {time.monotonic() - began:.0f} s.")

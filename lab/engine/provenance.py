@@ -12,7 +12,7 @@ from lab.cache import digest, recall_packages
 from lab.engine.commands import output
 from lab.engine.engine import engine_cores, engine_version, plugin_version
 from lab.engine.images import BASE_IMAGES, STAND_IN, digests, label
-from lab.engine.processor import CPUINFO, model_name
+from lab.engine.processor import cpuinfo, model_name
 from lab.interruption import uninterrupted
 from lab.paths import ROOT
 
@@ -35,7 +35,7 @@ if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 
 def local_host() -> Host:
     """Describe this machine and its engine."""
     return Host(
-        cpu=_cpu_model(),
+        cpu=model_name(cpuinfo()) or platform.processor() or platform.machine(),
         cores=engine_cores(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         kernel=f"{platform.system()} {platform.release()}",
@@ -88,10 +88,3 @@ def _look_into(image: str) -> dict[str, str]:
          "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES]
     ).splitlines()  # fmt: skip
     return dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)
-
-
-def _cpu_model() -> str:
-    try:
-        return model_name(CPUINFO.read_text(encoding="utf-8")) or platform.machine()
-    except OSError:
-        return platform.processor() or platform.machine()

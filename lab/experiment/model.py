@@ -165,7 +165,10 @@ class Api(Model):
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
+        return {
+            f"LAB_API_{name.upper()}": str(value).lower() if isinstance(value, bool) else f"{value:g}"
+            for name, value in self.model_dump().items()
+        }
 
 
 class Database(Model):
@@ -190,10 +193,6 @@ class Relative(Model):
     times: float = Field(gt=0, le=100, description="The rate as a multiple of the capacity.")
     of: Name = Field(description="The variant whose capacity counts.")
     under: Name = Field(description="The load, with a rate that climbs, under which the capacity is measured.")
-
-
-def _as_factor(value: float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 Cpu = Literal["hold", "burn"]

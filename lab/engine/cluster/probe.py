@@ -78,7 +78,7 @@ class Probe:
         return [self.exchange()[0] for _ in range(EXCHANGES)]
 
     def look(self) -> MachineState:
-        """Look at the machine, as ``lab.engine.machine_usage.here`` does on the lab's own machine."""
+        """Look at the machine, as ``lab.engine.machine_usage.local_state`` does on the lab's own machine."""
         stat, cpu, memory, meminfo = self.exchange(*_READS)[1]
         # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
         spent = [int(value) / 100 for value in stat.partition("\n")[0].split()[1:]]

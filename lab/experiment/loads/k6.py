@@ -22,15 +22,15 @@ from lab.experiment.loads.settings import (
     ANSWER_WITHIN_S,
     GIVES_UP,
     HOUR_S,
-    AskedFor,
-    Described,
-    LoggingIn,
+    LOGIN,
     Number,
     Word,
     count,
     delay_s,
+    own_classes,
     pause_s,
     rounds,
+    sleeping_classes,
 )
 
 VISIT_REQUESTS = 3
@@ -165,7 +165,7 @@ K6_SCRIPTS = {
     "classes.js": LoadScript(
         "the classes of requests that a text describes: users who pause, or a rate, and any durations",
         {
-            "classes": Described(
+            "classes": sleeping_classes(
                 '{"page": {"users": 5, "pause_s": 1, "takes_s": {"least": 0, "most": 0.2}}, '
                 '"report": {"per_second": 0.5, "takes_s": 2}}'
             )
@@ -217,7 +217,7 @@ K6_SCRIPTS = {
         "the requests of an access log to [your own application](../how-to/your-service.md#the-requests-of-a-log), at "
         "the times at which they came",
         {
-            "classes": AskedFor(
+            "classes": own_classes(
                 '{"home": {"path": "/", "per_second": 2}, "report": {"path": "/report", "per_second": 1}}'
             ),
             "users_max": count(10),
@@ -228,7 +228,7 @@ K6_SCRIPTS = {
         open_loop=True,
         variables=lambda asked, _: _sessions(asked),
         needs="It sends the requests of replay.json to the lab's application.",
-        optional={"login": LoggingIn()},
+        optional={"login": LOGIN},
     ),
     "rounds.js": LoadScript(
         "requests that wait and compute in turns",
@@ -241,7 +241,7 @@ K6_SCRIPTS = {
         "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "
         "headers, bodies, and users or a rate",
         {
-            "classes": AskedFor(
+            "classes": own_classes(
                 '{"home": {"path": "/?delay=0.1", "users": 5, "pause_s": 1}, '
                 '"report": {"path": "/?delay=2", "per_second": 0.5}}'
             )
@@ -251,7 +251,7 @@ K6_SCRIPTS = {
         rate_rps=lambda asked: asked["classes_per_s"],
         variables=lambda asked, _: _users_max(asked) | _sessions(asked),
         needs="The paths are those of the lab's own application.",
-        optional={"login": LoggingIn()},
+        optional={"login": LOGIN},
     ),
     "users.js": LoadScript(
         "requests of users who wait for each answer, and then pause",

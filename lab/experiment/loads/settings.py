@@ -1,6 +1,6 @@
 """The kinds of settings that a script of k6/ or clients/ may have, and which values each kind allows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -76,10 +76,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Described:
-    """A setting that describes classes of requests, as JSON (analysis/records/classes.py). The requests sleep."""
+    """A setting that is JSON, which ``read`` reads (analysis/records/classes.py)."""
 
     example: str
-    allowed: str = 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
+    read: Callable[[str], object]
+    allowed: str
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -91,54 +92,36 @@ class Described:
         if not isinstance(value, str):
             return f"{value!r} must be {self.allowed}"
         try:
-            classes = read_classes(value)
+            self.read(value)
         except ValidationError as error:
-            return _first(error, self.allowed)
-        for name, described in classes.items():
-            if described.computes:
-                return f"{name}: the requests of this load sleep; leave out computes"
-            if described.longest_s > ANSWER_WITHIN_S:
-                return f"{name}: a request takes {described.longest_s:g} s, but {GIVES_UP}"
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return f"{where + ': ' if where else ''}{first['msg']}; it must be {self.allowed}"
+        except ValueError as error:
+            return str(error)
         return None
 
 
-@dataclass(frozen=True)
-class AskedFor(Described):
-    """A setting that describes what somebody's own application is asked for, as JSON (analysis/records/classes.py)."""
-
-    allowed: str = 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}'
-
-    def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value; None if the value is allowed."""
-        if not isinstance(value, str):
-            return f"{value!r} must be {self.allowed}"
-        try:
-            read_own_classes(value)
-        except ValidationError as error:
-            return _first(error, self.allowed)
-        return None
+def sleeping_classes(example: str) -> Described:
+    """Return a setting that describes classes of requests, which sleep."""
+    return Described(example, _read_sleeping, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}')
 
 
-@dataclass(frozen=True)
-class LoggingIn(Described):
-    """A setting that describes how users log in to somebody's own application, as JSON."""
-
-    example: str = ""
-    allowed: str = 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}'
-
-    def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value; None if the value is allowed."""
-        try:
-            read_login(str(value))
-        except ValidationError as error:
-            return _first(error, self.allowed)
-        return None
+def _read_sleeping(value: str) -> None:
+    for name, described in read_classes(value).items():
+        if described.computes:
+            raise ValueError(f"{name}: the requests of this load sleep; leave out computes")
+        if described.longest_s > ANSWER_WITHIN_S:
+            raise ValueError(f"{name}: a request takes {described.longest_s:g} s, but {GIVES_UP}")
 
 
-def _first(error: ValidationError, allowed: str) -> str:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where + ': ' if where else ''}{first['msg']}; it must be {allowed}"
+def own_classes(example: str) -> Described:
+    """Return a setting that describes what somebody's own application is asked for."""
+    return Described(example, read_own_classes, 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}')
+
+
+LOGIN = Described("", read_login, 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}')
+"""A setting that describes how users log in to somebody's own application."""
 
 
 def count(example: int) -> Number:
