@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from analysis.metrics import STATISTICS
+from lab.apps.service.discovery import describe_folder
 from lab.cli import app
 from lab.cli.help import GROUPS
 from lab.experiment.file import load_experiment, names
@@ -298,3 +299,19 @@ def test_every_row_of_a_promise_names_its_test(page: str, table: str) -> None:
         assert named, row
         assert set(named) <= written, row
     assert f"docs/explain/{page}.md" in README
+
+
+def test_the_example_of_an_own_service_is_what_lab_init_writes(tmp_path: Path) -> None:
+    """The application and the Procfile are taken from the page, as is the file that describes them."""
+    page = (DOCS / "how-to" / "your-service.md").read_text(encoding="utf-8")
+    source, procfile, file = re.findall(r"^```\w*\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[:3]
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "app.py").write_text(source)
+    (shop / "Procfile").write_text(procfile)
+    required = re.search(r"requirements\.txt, with `(\S+)` and `(\S+)`", page)
+    (shop / "requirements.txt").write_text("\n".join(required.groups() if required else ()))
+
+    written = describe_folder(shop, None, cores=2)
+
+    assert written.partition("\n")[2] == file.replace("/home/me/shop", str(shop))

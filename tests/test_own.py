@@ -1423,6 +1423,12 @@ def test_a_service_can_be_started_once_without_a_load(
     assert f"To measure it: lab try {service}" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expect the machine to be quiet, so that what is expected of it is always the same."""
+    monkeypatch.setattr("lab.apps.service.trying.is_busy", lambda: False)
+
+
 class Measured:
     """The runs that a command would have measured: their variants and trials, and what it would have found."""
 

@@ -18,6 +18,8 @@ from lab.apps.reproduce.all import REFERENCE, page_block
 from lab.apps.reproduce.reproduction import read_reproduction
 from lab.apps.reproduce.shown import with_block
 from lab.apps.service.description import UserService
+from lab.apps.service.kinds import KINDS
+from lab.apps.service.variants import LIFTING, ONLY_IF_NAMED, OTHERWISE, TRIED
 from lab.cli.help import GROUPS
 from lab.experiment.file import editor_schema
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
@@ -96,6 +98,16 @@ def service_keys() -> Iterator[str]:
     yield from _keys(schema, schema["$defs"], "")
 
 
+def ways() -> Iterator[str]:
+    """Yield the table of the ways in which somebody's own service is tried."""
+    default = {name for names in [*TRIED.values(), OTHERWISE] for name in names}
+    tried = dict.fromkeys(default, "always") | dict.fromkeys(LIFTING, "if a limit asks for it")
+    tried |= dict.fromkeys(ONLY_IF_NAMED, "if it is named")
+    yield "| way | how it serves | when it is tried |\n| --- | --- | --- |"
+    for kind in sorted((kind for kind in KINDS if kind.name in tried), key=lambda kind: tried[kind.name]):
+        yield f"| `{kind.name}` | {kind.reason} | {tried[kind.name]} |"
+
+
 def _keys(model: dict[str, Any], models: dict[str, Any], of: str) -> Iterator[str]:
     for name, key in model["properties"].items():
         named = [*key.get("patternProperties", {}).values()]
@@ -136,6 +148,7 @@ def _default(parameter: Any) -> str:  # noqa: ANN401
 PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("reference/commands.md", commands),
     "service keys": ("reference/service-file.md", service_keys),
+    "ways": ("how-to/your-service.md", ways),
     "log formats": ("how-to/advise.md", log_formats),
     "log strings": ("how-to/advise.md", log_strings),
     "metrics": ("reference/metrics.md", metrics),

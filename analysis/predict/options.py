@@ -42,7 +42,7 @@ OPTION_KINDS = (
          gthread, for_single_worker=True),
     OptionKind("limit", "limit = threads",
          "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "
-         "where any worker can take it.",
+         "where any worker can take it. Connections are not kept alive.",
          lambda workers, threads: gthread(workers, threads, worker_connections=threads), queues_inside=False),
     OptionKind("idle-thread", "IdleThreadWorker",
          "gunicorn with servers/gunicorn/idle_thread.py: a worker without a free thread accepts nothing, as with the "

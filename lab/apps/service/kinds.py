@@ -21,14 +21,16 @@ OWN_KINDS = (
          "uvicorn with as many processes: a process accepts requests from the socket that all processes share.",
          lambda workers, _: {"server": "uvicorn", "workers": workers}),
     OptionKind("more-workers", "more workers",
-         "More processes: each has an interpreter lock, an event loop and pools of its own, and can use one more "
-         "processor. Each needs memory.", gthread),
+         "As many processes as the machine has cores, and at least twice as many as today: each has an interpreter "
+         "lock, an event loop and pools of its own, and can use one more processor. Each needs memory.", gthread),
     OptionKind("more-threads", "more threads",
          "Twice the threads in each process: more requests can wait at the same time.",
          gthread),
     OptionKind("threads", "gthread",
-         "gunicorn's class gthread: a request that blocks or computes holds up one thread, and not all requests of its "
-         "worker.", gthread),
+         "gunicorn's class gthread with a thread for each user, and at least four in each process: a request that "
+         "blocks or computes holds up one thread, and not all requests of its worker. The application must be safe for "
+         "threads.",
+         gthread),
 )  # fmt: skip
 """Further ways, which only somebody's own application is served in. The last three lift a limit that was found."""
 

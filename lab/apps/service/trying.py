@@ -32,6 +32,7 @@ from lab.apps.service.variants import (
     untried_reasons,
 )
 from lab.engine.engine import engine_cores
+from lab.engine.machine_usage import is_busy
 from lab.errors import WrongUse, reason_of
 from lab.experiment.model import Experiment, Load
 from lab.measuring import measure_quietly
@@ -118,8 +119,10 @@ def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
     """Say about how long each part of the measurement takes, and when the first answer comes."""
     [first, *ways] = experiment.variants
     today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
-    first_s = sum(timing.batches_s(today)) + timing.report_s(today)
-    every_s = sum(timing.batches_s(every)) + timing.report_s(every)
+    busy = is_busy()
+    first_s, every_s = (
+        sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
+    )
     ways_too = f" and {count(ways, 'other way')}" if ways else ""
     say(
         f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"

@@ -50,8 +50,8 @@ TRIED = {
     "gevent": ("least-conn",),
     "eventlet": ("least-conn",),
 }
-"""The kinds of ways that are tried beside today's, by today's kind of workers; for all others, see _OTHERWISE."""
-_OTHERWISE = ("one-process", "least-conn")
+"""The kinds of ways that are tried beside today's, by today's kind of workers; for all others, see OTHERWISE."""
+OTHERWISE = ("one-process", "least-conn")
 NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
 """Other servers that are ways, each with the release that is taken if the application's requirements pin none."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
@@ -267,7 +267,7 @@ def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cor
 
 def default_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that need neither a limit nor ``WAYS``."""
-    return TRIED.get(served.kind, _OTHERWISE)
+    return TRIED.get(served.kind, OTHERWISE)
 
 
 def _tried(service: UserService) -> tuple[str, ...]:

@@ -214,8 +214,8 @@ K6_SCRIPTS = {
         },
     ),
     "replay.js": LoadScript(
-        "the requests of an access log to [your own application](../how-to/your-service.md#the-requests-of-a-log), at "
-        "the times at which they came",
+        "the requests of an access log to [your own application]"
+        "(../how-to/your-service.md#can-i-send-the-requests-of-a-log), at the times at which they came",
         {
             "classes": own_classes(
                 '{"home": {"path": "/", "per_second": 2}, "report": {"path": "/report", "per_second": 1}}'
