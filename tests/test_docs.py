@@ -24,9 +24,9 @@ DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
 COMMANDS = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-EXTENDING = (DOCS / "develop" / "extending.md").read_text(encoding="utf-8")
+EXPERIMENT_FILE = (DOCS / "reference" / "experiment-file.md").read_text(encoding="utf-8")
 METRICS = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+DOCUMENTS = [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")), *sorted(DOCS.rglob("*.md"))]
 TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 GROUP = get_command(app)
 assert isinstance(GROUP, TyperGroup)
@@ -200,8 +200,8 @@ SERVERS = TypeAdapter(Server).json_schema()["discriminator"]["mapping"]
 
 
 @pytest.mark.parametrize("name", [*SERVERS, *sorted(path.name for path in K6.glob("*.js"))])
-def test_every_server_and_script_is_described_where_the_lab_is_extended(name: str) -> None:
-    assert f"`{name}`" in EXTENDING
+def test_every_server_and_script_is_in_the_reference_of_experiment_files(name: str) -> None:
+    assert f"`{name}`" in EXPERIMENT_FILE
 
 
 def test_every_metric_and_its_statistics_are_in_the_method() -> None:

@@ -4,8 +4,9 @@ These files follow from the code: parts of docs/, which stand between ``<!-- gen
 the .env file of each load script, for people who start the script by hand; the schema of experiment files, for editors.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Format
 from lab.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 
 DOCS = ROOT / "docs"
+MOST_NAMED = 12
+"""The most allowed words that a table of keys names."""
 
 
 def commands() -> Iterator[str]:
@@ -108,21 +111,64 @@ def ways() -> Iterator[str]:
         yield f"| `{kind.name}` | {kind.reason} | {tried[kind.name]} |"
 
 
+def experiment_keys() -> Iterator[str]:
+    """Yield the table of the keys of an experiment file, without those of variants. ``loads`` has a load by name."""
+    schema = json.loads(editor_schema())
+    schema["properties"] = {
+        name: key for name, key in schema["properties"].items() if name not in ("loads", "variants")
+    }
+    yield "| key | what it says | values | if it is left out |\n| --- | --- | --- | --- |"
+    yield from _keys(schema, schema["$defs"], "")
+
+
+def variant_keys() -> Iterator[str]:
+    """Yield a table of the keys that all variants have, and for each kind of server its words and further keys."""
+    schema = json.loads(editor_schema())
+    kinds: dict[str, list[str]] = {}
+    for word, model in _variant_schema(schema)["discriminator"]["mapping"].items():
+        kinds.setdefault(model.rpartition("/")[2], []).append(word)
+    models = [schema["$defs"][kind] for kind in kinds]
+    common = {name for name in models[0]["properties"] if all(name in each["properties"] for each in models)}
+    common -= {"server", "app", "workers", "threads"}
+    yield "| key of every variant | what it says | values | if it is left out |\n| --- | --- | --- | --- |"
+    yield from _keys(_only(schema["$defs"]["GunicornGthread"], common), {}, "")
+    for kind, words in kinds.items():
+        model = schema["$defs"][kind]
+        yield f"\n**{', '.join(f'`{word}`' for word in words)}**: {model['description'].partition(chr(10) * 2)[0]}\n"
+        yield "| key | what it says | values | if it is left out |\n| --- | --- | --- | --- |"
+        own = {name for name, key in model["properties"].items() if "const" not in key and key.get("type") != "null"}
+        yield from _keys(_only(model, own - common - {"server"}), {}, "")
+
+
+def _variant_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    [each] = schema["properties"]["variants"]["patternProperties"].values()
+    return dict(each)
+
+
+def _only(model: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return model | {"properties": {name: key for name, key in model["properties"].items() if name in names}}
+
+
 def _keys(model: dict[str, Any], models: dict[str, Any], of: str) -> Iterator[str]:
     for name, key in model["properties"].items():
         named = [*key.get("patternProperties", {}).values()]
-        if inner := next((each["$ref"] for each in [key, *key.get("anyOf", []), *named] if "$ref" in each), None):
-            yield from _keys(models[inner.rpartition("/")[2]], models, f"{of}{name}.{'NAME.' if named else ''}")
+        listed = [key["items"]] if "items" in key else []
+        if inner := next(
+            (each["$ref"] for each in [key, *key.get("anyOf", []), *named, *listed] if "$ref" in each), None
+        ):
+            yield from _keys(
+                models[inner.rpartition("/")[2]], models, f"{of}{name}{'[]' * len(listed)}.{'NAME.' if named else ''}"
+            )
         else:
             left_out = "required" if name in model.get("required", []) else _left_out(key.get("default"))
-            yield f"| `{of}{name}` | {key['description']} | {_values(key)} | {left_out} |"
+            yield f"| `{of}{name}` | {key.get('description', '')} | {_values(key)} | {left_out} |"
 
 
 def _values(key: dict[str, Any]) -> str:
     """Return which values a key of a JSON schema takes: words, or numbers from the least to the most."""
     each = next((kind for kind in key.get("anyOf", []) if kind.get("type") != "null"), key)
     if "enum" in each:
-        return ", ".join(f"`{word}`" for word in each["enum"])
+        return "" if len(each["enum"]) > MOST_NAMED else ", ".join(f"`{word}`" for word in each["enum"])
     least, most = each.get("minimum", each.get("exclusiveMinimum")), each.get("maximum")
     return "" if least is None else f"from {least}" if most is None else f"{least} to {most:,}"
 
@@ -147,13 +193,15 @@ def _default(parameter: Any) -> str:  # noqa: ANN401
 
 PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("reference/commands.md", commands),
+    "experiment keys": ("reference/experiment-file.md", experiment_keys),
+    "variant keys": ("reference/experiment-file.md", variant_keys),
     "service keys": ("reference/service-file.md", service_keys),
     "ways": ("how-to/your-service.md", ways),
     "log formats": ("how-to/advise.md", log_formats),
     "log strings": ("how-to/advise.md", log_strings),
     "metrics": ("reference/metrics.md", metrics),
-    "k6": ("develop/extending.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
-    "clients": ("develop/extending.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
+    "k6": ("reference/experiment-file.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
+    "clients": ("reference/experiment-file.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
     **{
         page_block(kept.experiment): (f"experiments/{kept.experiment}.md", kept.shown.lines)
         for kept in read_reproduction(REFERENCE).experiments

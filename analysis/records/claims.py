@@ -14,7 +14,7 @@ from analysis.records.model import Record
 class Measure(Record):
     """A statistic of one metric, for one class of request or for all classes together (None)."""
 
-    request_class: str | None = None
+    request_class: str | None = Field(None, description="The class of request; left out: all classes together.")
     metric: str
     stat: str
 
@@ -38,7 +38,7 @@ class Published(Record):
 
     variant: str
     load: str | None = None
-    request_class: str | None = None
+    request_class: str | None = Field(None, description="The class of request; left out: all classes together.")
     metric: str
     stats: dict[str, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
@@ -64,11 +64,11 @@ class Published(Record):
 class Claim(Record):
     """A sentence with a test: a measured value, or the ratio of two measured values, is compared with a bound."""
 
-    says: str
+    says: str = Field(description="The claim as a sentence.")
     value: Quantity
     relative_to: Quantity | None = Field(None, description="Divide the value by this value before comparing it.")
-    at_least: FiniteFloat | None = None
-    at_most: FiniteFloat | None = None
+    at_least: FiniteFloat | None = Field(None, description="The bound; give this or at_most.")
+    at_most: FiniteFloat | None = Field(None, description="The bound; give this or at_least.")
     cores: int | None = Field(
         None, ge=2, description="With fewer cores for the servers on any machine, the claim is undecided."
     )

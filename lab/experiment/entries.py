@@ -19,8 +19,8 @@ class MeasureEntry(Measure):
 
     model_config = STRICT
 
-    metric: MetricName
-    stat: Statistic
+    metric: MetricName = Field(description="A metric; docs/reference/metrics.md explains each.")
+    stat: Statistic = Field(description="A statistic of the metric.")
 
     @model_validator(mode="after")
     def _metric_has_statistic(self) -> Self:
@@ -41,8 +41,8 @@ class QuantityEntry(MeasureEntry, Quantity):
 
     model_config = STRICT
 
-    variant: Name
-    load: Name | None = None
+    variant: Name = Field(description="The variant.")
+    load: Name | None = Field(None, description="The load, if there are several.")
 
 
 class CurveEntry(Curve):
@@ -58,10 +58,10 @@ class PublishedEntry(Published):
 
     model_config = STRICT
 
-    variant: Name
-    load: Name | None = None
-    metric: MetricName
-    stats: dict[Statistic, FiniteFloat] = Field({})
+    variant: Name = Field(description="The variant.")
+    load: Name | None = Field(None, description="The load, if there are several.")
+    metric: MetricName = Field(description="A metric; docs/reference/metrics.md explains each.")
+    stats: dict[Statistic, FiniteFloat] = Field({}, description="The published values by statistic.")
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

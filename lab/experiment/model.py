@@ -56,11 +56,11 @@ class Durations(Model):
 class Source(Model):
     """Where the published figures come from; ``unknown`` lists what the source does not say about its set-up."""
 
-    title: str
-    publisher: str
-    year: int | None = None
+    title: str = Field(description="The title of the article.")
+    publisher: str = Field(description="Who published it.")
+    year: int | None = Field(None, description="When.")
     address: str | None = Field(None, pattern=r"^https?://", description="Where the article can be read.")
-    unknown: list[str] = Field([])
+    unknown: list[str] = Field([], description="What the article does not say of its set-up.")
 
 
 def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any]], None]:
@@ -90,8 +90,10 @@ def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any
 class Script(Model):
     """A program that sends requests, and its settings, which it reads as upper-case environment variables."""
 
-    script: str
-    settings: dict[SettingName, SettingNumber | SettingText] = Field({})
+    script: str = Field(description="The program that sends the requests.")
+    settings: dict[SettingName, SettingNumber | SettingText] = Field(
+        {}, description="The settings that the program declares; a message names those that are missing or wrong."
+    )
 
     programs: ClassVar[tuple[Path, Mapping[str, LoadScript]]]
     """The folder of the programs, and the declaration of each program."""
@@ -278,8 +280,8 @@ class Load(Script):
 class Experiment(Model):
     """A question with its variants, loads, claims and published figures."""
 
-    title: str
-    question: str
+    title: str = Field(description="A few words.")
+    question: str = Field(description="The question that the claims answer.")
     because: str | None = Field(None, description="Why the claims that answer the question are true, in a sentence.")
     source: Source | None = None
     load: Load | None = Field(None, description="The load, if the experiment has only one load.")

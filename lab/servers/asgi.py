@@ -25,7 +25,7 @@ _WITHOUT_A_POOL = {
 class AsgiApplication(Variant, ABC):
     """An application on an event loop. Endpoints run in a pool of threads (``def``) or on the loop (``async def``)."""
 
-    loop: Literal["asyncio", "uvloop"] = "asyncio"
+    loop: Literal["asyncio", "uvloop"] = Field("asyncio", description="The event loop.")
 
     modules: ClassVar[dict[str, str]] = _ASGI
     passed_on: ClassVar[tuple[str, ...]] = ("loop",)

@@ -16,7 +16,9 @@ from lab.servers.workload import Workload
 
 RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?$"
 CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
-Release = Annotated[str, Field(pattern=RELEASE_PATTERN)]
+Release = Annotated[
+    str, Field(pattern=RELEASE_PATTERN, description="A release of the server that has a file of locked packages.")
+]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
