@@ -25,9 +25,9 @@ from lab.errors import WrongUse
 from lab.logs.formats import KNOWN
 from lab.paths import ROOT
 from tests.conftest import Lab
-from tests.production_logs import Served, Writing, write_logs
 from theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
 from theory.simulate import simulate
+from tools.production_logs import Served, Writing, write_logs
 
 BEGAN = 1_795_000_000.0
 WORKERS, THREADS, SECONDS = 4, 2, 120

@@ -1,0 +1,161 @@
+"""Access logs as nginx and gunicorn would have written them of a measured trial, and how well they tell what is true.
+
+    python -m tools.production_logs results/heavy-mix/latest results/pid-skew/latest
+
+prints for each way to write logs how far the findings of ``lab diagnose`` are from what the lab knows of the trials.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+
+from analysis.metrics.waiting import FROM_S, Answered, avoidable_waits
+from analysis.records.folder import read_run, trial_folder
+from lab.apps.diagnose.diagnosis import Asked, diagnose_logs
+from lab.apps.diagnose.findings import NOTICED
+
+NGINX = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
+GUNICORN = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
+
+
+class Served(NamedTuple):
+    """One request of a trial; times are epoch seconds."""
+
+    request_class: str
+    sent: float
+    answered: float
+    began: float
+    ended: float
+    worker: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How logs are written: ``fine``: nginx's times have milliseconds; ``ids``, ``workers``: the logs have them.
+
+    ``lost`` is the share of the lines that are missing in each log, ``ahead_s`` how far gunicorn's clock is ahead.
+    """
+
+    fine: bool = True
+    ids: bool = True
+    workers: bool = True
+    lost: float = 0.0
+    ahead_s: float = 0.0
+
+
+def read_served(parquet: Path) -> list[Served]:
+    """Return the answered requests of a trial, of which the lab knows all times."""
+    rows = duckdb.execute(
+        "SELECT request_class, epoch(sent), epoch(answered), began, ended, worker, id FROM read_parquet(?) "
+        "WHERE error IS NULL AND began IS NOT NULL AND ended IS NOT NULL AND worker IS NOT NULL "
+        "AND generator NOT LIKE '%client%' ORDER BY sent", [str(parquet)]).fetchall()  # fmt: skip
+    return [Served(*row) for row in rows]
+
+
+def write_logs(served: Sequence[Served], folder: Path, writing: Writing, seed: int = 1) -> list[Path]:
+    """Write nginx.log and gunicorn.log of requests into a folder. Return their paths."""
+    chance = np.random.default_rng(seed)
+    nginx, gunicorn = [], []
+    for number, request in enumerate(served):
+        head = {"address": f"198.51.100.{number % 250 + 1}", "path": f"/{request.request_class}?page={number % 10}",
+                "status": 200, "size": 100 + number % 7}  # fmt: skip
+        id_ = f" id={request.id}-{number:08x}" if writing.ids else ""
+        fine = f" at={request.answered:.3f}" if writing.fine else ""
+        nginx.append((request.answered, NGINX.format(time=_time(request.answered), **head)
+                      + f" rt={request.answered - request.sent:.3f}{id_}{fine}\n"))  # fmt: skip
+        pid = f" <{request.worker.rpartition(':')[2]}>" if writing.workers else ""
+        gunicorn.append((request.ended, GUNICORN.format(time=_time(request.ended + writing.ahead_s), **head)
+                         + f" rt={request.ended - request.began:.6f}{id_}{pid}\n"))  # fmt: skip
+    paths = [folder / "nginx.log", folder / "gunicorn.log"]
+    for path, lines in zip(paths, (nginx, gunicorn), strict=True):
+        path.write_text("".join(text for _, text in sorted(lines) if chance.random() >= writing.lost))
+    return paths
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
+
+
+WRITINGS = {
+    "milliseconds, ids and workers": Writing(),
+    "no ids": Writing(ids=False),
+    "no ids, a clock 250 ms ahead": Writing(ids=False, ahead_s=0.25),
+    "no ids, whole seconds": Writing(fine=False, ids=False),
+    "no ids, a tenth of the lines lost": Writing(ids=False, lost=0.1),
+    "no ids, whole seconds, a tenth lost": Writing(fine=False, ids=False, lost=0.1),
+}
+
+
+class Errors(NamedTuple):
+    """How far a diagnosis is from the truth.
+
+    ``close`` says for p50, p90 and p99 of the queueing delay whether they are within 5 % or 5 ms, of which some is the
+    network. ``points`` is the error of the share of avoidable waits, in percentage points.
+    """
+
+    close: list[bool]
+    points: float
+    cause: bool
+
+
+def errors(served: Sequence[Served], workers: int, threads: int, writing: Writing) -> Errors:
+    """Return how far the diagnosis of the logs of a trial is from what the lab knows of it."""
+    times = [np.array([getattr(each, name) for each in served]) - served[0].sent for name in ("sent", "began", "ended")]
+    sent_s, began_s, ended_s = times
+    names = sorted({each.worker for each in served})
+    worker = np.array([names.index(each.worker) for each in served])
+    answered = Answered(names, [], 0.0, float(ended_s.max()), float(sent_s[-1]), worker, worker, *times)
+    avoidable_s, waited_s = avoidable_waits(answered, workers, threads).beside_s, began_s - sent_s
+    with TemporaryDirectory() as folder:
+        found = diagnose_logs(Asked(write_logs(served, Path(folder), writing), {}, workers=workers, threads=threads))
+    true, measured = (np.quantile(each, (0.5, 0.9, 0.99)) for each in (waited_s, found.requests.waited_s))
+    avoidable = (waited_s > FROM_S).mean() > NOTICED and avoidable_s.sum() >= waited_s.sum() / 2
+    return Errors(
+        (np.abs(measured - true) <= np.maximum(0.05 * true, 0.005)).tolist(),
+        100 * abs(float(found.findings.waited_avoidably - (avoidable_s > FROM_S).mean())),
+        (found.findings.cause == "avoidable") == avoidable,
+    )
+
+
+def trials_of(run_folder: Path) -> Iterator[tuple[list[Served], int, int]]:
+    """Yield the requests, the workers and the threads of the first trial of each variant, if its threads are known."""
+    run = read_run(run_folder)
+    for load in run.loads:
+        for variant in run.variants_under(load.name):
+            parquet = trial_folder(run_folder, variant.name, load.name, 1) / "requests.parquet"
+            if variant.threads and not variant.elastic and parquet.exists() and (served := read_served(parquet)):
+                yield served, variant.workers, variant.threads
+
+
+def main() -> None:
+    """Print a table in Markdown: for each way to write logs, how many trials are told well, and the errors."""
+    trials = [trial for folder in sys.argv[1:] for trial in trials_of(Path(folder))]
+    head = (
+        "logs",
+        "p50 close",
+        "p90 close",
+        "p99 close",
+        "avoidable waits wrong by points: median, worst",
+        "cause right",
+    )
+    lines = [head, ("---",) * len(head)]
+    for name, writing in WRITINGS.items():
+        found = [errors(*trial, writing) for trial in trials]
+        points = [each.points for each in found]
+        close = [f"{sum(column)} of {len(found)}" for column in zip(*(each.close for each in found), strict=True)]
+        right = sum(each.cause for each in found)
+        lines.append((name, *close, f"{median(points):.1f}, {max(points):.1f} points", f"{right} of {len(found)}"))
+    sys.stdout.write("".join(f"| {' | '.join(line)} |\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()
