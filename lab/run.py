@@ -146,8 +146,7 @@ def check_application(
 ) -> None:
     """Before all trials, start somebody's own application and send it a request of each class."""
     if request.check:
-        for remark in batch.check(plan, run.folder, progress, engines):
-            say(remark)
+        batch.check(plan, run.folder, progress, engines, say)
 
 
 def measure_rounds(

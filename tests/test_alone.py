@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from inline_snapshot import snapshot
 from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
@@ -225,6 +226,40 @@ def test_a_class_without_an_answer_and_another_status_than_expected_are_told() -
     assert "status 200, but expected_status is 404" in other.message
     assert "The answer says" not in other.hint
     assert "wrote nothing" in other.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "way"),
+    [(401, "login: {path: /login"), (403, "login: {"), (404, "a path that exists"), (405, "method: POST")],
+)
+def test_a_status_has_its_own_way_out(status: int, way: str) -> None:
+    error = checking.not_meant("me", OwnRequestClass(path="/me", users=1), answer(status), "", masked)
+
+    assert way in error.hint
+    assert "requests.me" in error.hint
+    assert f"expected_status: {status}" in error.hint
+
+
+def test_all_classes_stand_in_a_table_and_all_that_fail_are_told() -> None:
+    long = "a-class-with-a-name-of-many-words"
+    asked = {
+        "home": OwnRequestClass(path="/", users=1),
+        long: OwnRequestClass(path=f"/{long}/{long}", method="DELETE", users=1),
+    }
+    answers = {"home": answer(200), long: Answer(0, 60000.4, "", "", "too late")}
+
+    table = checking.table_of(asked, answers)
+    errors = [checking.not_meant(name, asked[name], answers[name], "", masked) for name in asked]
+    error = checking.joined(errors, 3)
+
+    assert table == snapshot("""\
+  home                      GET /                                  200     10 ms
+  a-class-with-a-name-of-…  DELETE /a-class-with-a-name-of-many…  none  60000 ms\
+""")
+    assert max(map(len, table.splitlines())) <= 80
+    assert error.message == "2 of 3 classes are not answered as they should be."
+    assert all(each.message in error.hint and each.hint in error.hint for each in errors)
+    assert checking.joined(errors[:1], 3) is errors[0]
 
 
 @pytest.mark.parametrize(("where", "login"), [("/accounts/login?next=/", True), ("/shop/", False)])

@@ -18,7 +18,7 @@ from lab.trial import batch
 class Started:
     """A stack that starts nothing, and notes what is done with it. ``does`` is what its check does."""
 
-    def __init__(self, does: Callable[["Started"], list[str]], folder: Path) -> None:
+    def __init__(self, does: Callable[["Started"], str], folder: Path) -> None:
         self._does = does
         self.steps: list[str] = []
         self.outcome, self.composed, self.gone = "measured", ["composed"], False
@@ -33,10 +33,10 @@ class Started:
         """Note it."""
         self.steps.append("abort_start")
 
-    def check(self) -> list[str]:
+    def check(self, say: Callable[[str], None]) -> None:
         """Note it, and do it."""
         self.steps.append("check")
-        return self._does(self)
+        say(self._does(self))
 
     def collect(self) -> None:
         """Note it."""
@@ -56,7 +56,7 @@ class Started:
         self.outcome = "interrupted"
 
 
-def fail(stack: Started) -> list[str]:
+def fail(stack: Started) -> str:
     stack.outcome = "failed"
     raise LabError("GET /total is answered with status 500.")
 
@@ -70,10 +70,11 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
 
 
 def check(
-    monkeypatch: pytest.MonkeyPatch, stacks: list[Started], folder: Path, does: Callable[[Started], list[str]],
+    monkeypatch: pytest.MonkeyPatch, stacks: list[Started], folder: Path, does: Callable[[Started], str],
     names: tuple[str, ...] = ("limit-2x2", TODAY, TODAY),
 ) -> list[str]:  # fmt: skip
-    """Check a plan that has variants with these names."""
+    """Check a plan that has variants with these names, and return what is said."""
+    said: list[str] = []
 
     class Own(Started):
         def __init__(self, trial: SimpleNamespace, *_: object) -> None:
@@ -84,14 +85,15 @@ def check(
     monkeypatch.setattr(batch, "TrialContainers", Own)
     monkeypatch.setattr(batch, "ask_for_each_class", Started.check)
     trials = [SimpleNamespace(variant=SimpleNamespace(workload=object()), variant_name=name) for name in names]
-    return batch.check(cast("Plan", SimpleNamespace(trials=trials)), folder, lambda *_: None, Engines())
+    batch.check(cast("Plan", SimpleNamespace(trials=trials)), folder, lambda *_: None, Engines(), said.append)
+    return said
 
 
 def test_an_application_that_answers_is_started_once_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, stacks: list[Started], tmp_path: Path
 ) -> None:
     """However many trials the run has, and wherever today's way is in their order."""
-    assert check(monkeypatch, stacks, tmp_path, lambda _: ["a redirect"]) == ["a redirect"]
+    assert check(monkeypatch, stacks, tmp_path, lambda _: "a redirect") == ["a redirect"]
 
     [stack] = stacks
     assert stack.steps == ["up", "check", "down"]

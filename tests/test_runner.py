@@ -433,4 +433,4 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
     monkeypatch.setattr("lab.trial.checking.ask", ask)
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
-        checking.ask_for_each_class(stack)
+        checking.ask_for_each_class(stack, lambda _: None)

@@ -18,6 +18,7 @@ from analysis.records.duration import in_seconds
 from analysis.records.run import TODAY, TrialRecord
 from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.probe import MachineLost
+from lab.engine.commands import Say
 from lab.engine.machine_usage import Progress, Quiet
 from lab.interruption import uninterrupted
 from lab.plan import Plan, PlannedTrial, timing
@@ -70,20 +71,17 @@ def measure_plan(plan: Plan, run_folder: Path, progress: Progress, engines: Engi
         yield _measure_batch(batch, run_folder, progress, engines)
 
 
-def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) -> list[str]:
+def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, say: Say) -> None:
     """Start somebody's own application once as it is served today, and send a request of each class, without a load.
 
-    Return what is worth a word. Raise LabError if the application does not start, or if a class is not answered as it
-    should be; then the record of the first trial says so.
+    Say how each class was answered. Raise LabError if the application does not start, or if a class is not answered as
+    it should be; then the record of the first trial says so.
     """
     own = [trial for trial in plan.trials if trial.variant.workload and trial.variant_name == TODAY]
     if not own:
-        return []
-    remarks: list[str] = []
+        return
     start = replace(START, progress="starting your application")
-    ask = BatchStep(
-        lambda trial: remarks.extend(ask_for_each_class(trial)), "asking for each class alone", 2, LOG_IN.stop
-    )
+    ask = BatchStep(lambda trial: ask_for_each_class(trial, say), "asking for each class alone", 2, LOG_IN.stop)
     with uninterrupted() as stop_signals:
         trial = TrialContainers(own[0], run_folder, 1, engines, stop_signals)
         with end_with_servers([trial], engines.machines):
@@ -101,7 +99,6 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
                     _save([trial], _Conditions())
                 else:
                     shutil.rmtree(trial.part, ignore_errors=True)
-    return remarks
 
 
 def _measure_batch(

@@ -1,14 +1,14 @@
 """Log users in to somebody's own application, ask it for each class before any load, and say what is wrong with it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from python_on_whales.exceptions import DockerException
 
 from analysis.records.classes import Login, OwnRequestClass
 from analysis.records.run import USER_SERVICE
 from lab.engine.causes import cause, failure, way_to_host, way_to_library, way_to_write
-from lab.engine.commands import last_line
+from lab.engine.commands import Say, last_line
 from lab.engine.containers import containers_of, suppress_docker_errors
 from lab.errors import LabError
 from lab.servers.workload import BESIDE
@@ -28,6 +28,21 @@ _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
 WAY_TO_LOG_IN = (
     'If it needs a login, give one: login: {path: /login, form: {username: ada, password: "${PASSWORD}"}}, or a header.'
 )
+_NEEDS_LOGIN = f"{WAY_TO_LOG_IN.replace('{', '{{').replace('}', '}}')} Or leave requests.{{name}} out."
+_WAY_OUT = (
+    "Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
+    "hosts, beside)."
+)
+_WAYS_OUT = {
+    401: _NEEDS_LOGIN,
+    403: _NEEDS_LOGIN,
+    404: "Write a path that exists to requests.{name}. If the page shows data that is not there, let "
+    "application.before write the data; or leave the class out.",
+    405: "The application answers this path, but not this method: write the right method to requests.{name}, such as "
+    "method: POST, or leave the class out.",
+}
+"""What to do about a class that is answered with a status."""
+MOST_NAME, MOST_REQUEST = 24, 36
 Masked = Callable[[bytes], bytes]
 
 
@@ -49,8 +64,8 @@ def log_in(trial: TrialContainers) -> LabError | None:
     return None
 
 
-def ask_for_each_class(trial: TrialContainers) -> list[str]:
-    """Send a request of each class to somebody's own application, and return what is worth a word.
+def ask_for_each_class(trial: TrialContainers, say: Say) -> None:
+    """Send a request of each class to somebody's own application, and say how each was answered.
 
     Raise LabError if it is not healthy, if users cannot log in, or if a class is not answered as it should be, with
     what it wrote.
@@ -60,24 +75,34 @@ def ask_for_each_class(trial: TrialContainers) -> list[str]:
     if trial.login and (error := log_in(trial)):
         raise error
     if trial.planned.load.script != USER_SERVICE:
-        return []
-    workload, words = trial.planned.variant.workload, []
+        return
     try:
-        for name, described in trial.asked_classes.items():
-            logged = _logged(trial)
-            secrets = workload.secrets if workload else {}
-            answer = ask(trial.front, described, secrets, of_user=trial.headers_of_user)
-            if trial.reason:  # e.g. it needed more memory than its limit
-                raise why_not_healthy(trial)
-            if not answer.is_meant(described):
-                raise _failed(trial, not_meant(name, described, answer, _logged_since(trial, logged), trial.masked))
-            words.append(answered(name, described, answer))
-            if 300 <= answer.status < 400 and not described.expected_status:
-                words.append(redirected(name, described, answer, trial.masked))
+        errors = _errors_of_classes(trial, say)
     except DockerException as error:
         trial.fail(f"the container engine stopped answering: {last_line(error)}")
         raise
-    return words
+    if errors:
+        raise _failed(trial, joined(errors, len(trial.asked_classes)))
+
+
+def _errors_of_classes(trial: TrialContainers, say: Say) -> list[LabError]:
+    """Ask for each class, until a class is not answered in time, and return what is not as it should be."""
+    workload, asked = trial.planned.variant.workload, trial.asked_classes
+    answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
+    for name, described in asked.items():
+        logged = _logged(trial)
+        secrets = workload.secrets if workload else {}
+        answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.headers_of_user)
+        if trial.reason:  # e.g. it needed more memory than its limit
+            raise why_not_healthy(trial)
+        if not answer.is_meant(described):
+            errors.append(not_meant(name, described, answer, _logged_since(trial, logged), trial.masked))
+        elif 300 <= answer.status < 400 and not described.expected_status:
+            remarks.append(redirected(name, described, answer, trial.masked))
+        if not answer.status:
+            break
+    say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
+    return errors
 
 
 def _logged(trial: TrialContainers) -> dict[str, str]:
@@ -135,9 +160,8 @@ def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, 
         message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
     parts = [
         *_hints(answer.body, said, masked),
-        WAY_TO_LOG_IN if answer.status in (401, 403) else "",
-        f"Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
-        "hosts, beside)." + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
+        _WAYS_OUT.get(answer.status, _WAY_OUT).format(name=name)
+        + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
     return LabError(message, hint="\n".join(filter(None, parts)))
 
@@ -190,10 +214,27 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     return LabError(f"{what} {fails}: {reason}", hint="\n".join(filter(None, parts)))
 
 
-def answered(name: str, described: OwnRequestClass, answer: Answer) -> str:
-    """Return how a single request of a class was answered before any load."""
-    how = f"with status {answer.status} in {answer.took_ms:.0f} ms"
-    return f"{name}: {described.method} {described.path}, sent alone, is answered {how}."
+def table_of(asked: Mapping[str, OwnRequestClass], answers: Mapping[str, Answer]) -> str:
+    """Return how a single request of each class was answered before any load, in lines of at most 80 columns."""
+    rows = [(_cut(name, MOST_NAME), _cut(f"{asked[name].method} {asked[name].path}", MOST_REQUEST), answer)
+            for name, answer in answers.items()]  # fmt: skip
+    of_name, of_request = (max(map(len, column)) for column in ([row[0] for row in rows], [row[1] for row in rows]))
+    return "\n".join(
+        f"  {name:{of_name}}  {request:{of_request}}  {answer.status or 'none':>4}{answer.took_ms:7.0f} ms"
+        for name, request, answer in rows
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def joined(errors: Sequence[LabError], of: int) -> LabError:
+    """Return the error for all classes that are not answered as they should be, of so many classes."""
+    if len(errors) == 1:
+        return errors[0]
+    message = f"{len(errors)} of {of} classes are not answered as they should be."
+    return LabError(message, hint="\n\n".join(f"{error.message}\n{error.hint}" for error in errors))
 
 
 def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Masked) -> str:
