@@ -8,7 +8,7 @@ import yaml
 from lab.apps.service.description import UserService
 from lab.apps.service.discovery import describe_folder
 from lab.apps.service.discovery.routes import routes_of
-from lab.apps.service.discovery.settings import ini_settings, settings_of
+from lab.apps.service.discovery.settings import Setting, ini_settings, settings_of
 from lab.apps.service.discovery.shell import Shell
 from lab.apps.service.packages import pinned_release, required_lines
 
@@ -632,7 +632,7 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
     files, finds = (SHAPES | FURTHER_SHAPES)[shape]
 
-    text = describe_folder(written(tmp_path, files), cores=2).replace(f"{tmp_path.resolve()}/", "")
+    text = describe_folder(written(tmp_path, files), cores=2).text.replace(f"{tmp_path.resolve()}/", "")
     found = yaml.safe_load(text.replace(f"{tmp_path.resolve()}", "."))
     said = found["application"] | found["served"] | ({"beside": found["beside"]} if "beside" in found else {})
     assert {name: said.get(name) for name in finds} == finds
@@ -681,7 +681,7 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
 )  # fmt: skip
 def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[str, str], says: str) -> None:
     """It stands at the top of the file, and no guess looks like a finding."""
-    text = describe_folder(written(tmp_path, files))
+    text = describe_folder(written(tmp_path, files)).text
 
     assert [line for line in text.splitlines() if line.startswith("# ") and says in line] != []
 
@@ -723,8 +723,8 @@ def test_settings_are_computed_without_running_the_file() -> None:
 
     known = settings_of(text, {"X": "8"}, cores=4)
 
-    assert known["workers"] == (9, True)
-    assert known["x"] == ("8", False)
+    assert known["workers"] == Setting(9, of_cores=True)
+    assert known["x"] == Setting("8")
     assert known["y"] is None
     assert dict(ini_settings("[uwsgi]\na = 1\nb = %(a)2\nmaster\n", 3)) == {"a": "1", "b": "12", "master": "true"}
 
@@ -857,7 +857,7 @@ def test_the_name_of_a_guessed_class_begins_with_a_letter(tmp_path: Path) -> Non
     """YAML would take 404 for a number."""
     written(tmp_path, {"app.py": FLASK.replace("/healthz", "/404")})
 
-    assert list(yaml.safe_load(describe_folder(tmp_path))["requests"]) == ["page-404"]
+    assert list(yaml.safe_load(describe_folder(tmp_path).text)["requests"]) == ["page-404"]
 
 
 @pytest.mark.parametrize(
@@ -877,7 +877,7 @@ def test_the_name_of_a_guessed_class_begins_with_a_letter(tmp_path: Path) -> Non
 def test_a_file_of_another_form_is_said_and_the_description_stays_yaml(
     tmp_path: Path, files: dict[str, str], says: str
 ) -> None:
-    text = describe_folder(written(tmp_path, files))
+    text = describe_folder(written(tmp_path, files)).text
 
     assert says in text
     UserService.model_validate(yaml.safe_load(text))

@@ -312,6 +312,6 @@ def test_the_example_of_an_own_service_is_what_lab_init_writes(tmp_path: Path) -
     required = re.search(r"requirements\.txt, with `(\S+)` and `(\S+)`", page)
     (shop / "requirements.txt").write_text("\n".join(required.groups() if required else ()))
 
-    written = describe_folder(shop, None, cores=2)
+    written = describe_folder(shop, None, cores=2).text
 
     assert written.partition("\n")[2] == file.replace("/home/me/shop", str(shop))

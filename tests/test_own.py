@@ -46,7 +46,8 @@ from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_
 from lab.apps.service.diagnosis.omissions import Omissions, read_omissions
 from lab.apps.service.diagnosis.rules import diagnose
 from lab.apps.service.diagnosis.tables import section_of
-from lab.apps.service.discovery import describe_folder
+from lab.apps.service.discovery import Description, describe_folder
+from lab.apps.service.discovery.answers import Answers
 from lab.apps.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from lab.apps.service.kinds import label_of
 from lab.apps.service.layer import Layer
@@ -272,7 +273,7 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
         (tmp_path / "app" / name).write_text(text)
     (tmp_path / "app").mkdir(exist_ok=True)
 
-    text = describe_folder(tmp_path / "app")
+    text = describe_folder(tmp_path / "app").text
 
     found = yaml.safe_load(text)
     assert (found["application"] | found["served"]).items() >= finds.items()
@@ -284,7 +285,7 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
 def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
     (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=500 --bind :80 --timeout 120 shop:app\n")
 
-    served = yaml.safe_load(describe_folder(tmp_path))["served"]
+    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
 
     assert served["left_out"] == ["--max-requests 500", "--timeout 120"]
     assert Served.model_validate(served).workers == 3
@@ -1423,6 +1424,27 @@ def test_a_service_can_be_started_once_without_a_load(
     assert f"To measure it: lab try {service}" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changed: bool
+) -> None:
+    """If the application tells no routes, the file stays as the source has it. The service is started in any case."""
+    started: list[str] = []
+    monkeypatch.setattr(trying, "start_once", lambda path, *_, **__: started.append(path.read_text()))
+    told = Answers(framework="flask.app.Flask", problem="nobody knows", settings_problem="NameError: name 'x'")
+    monkeypatch.setattr(trying, "_ask_today", lambda *_: told)
+    written = Description(service.read_text(), settings="gunicorn.conf.py")
+    if changed:
+        service.write_text("mine: 1\n")
+
+    trying.ask_and_start(service, written, lambda answers: written._replace(text=f"{answers.problem}\n"), tmp_path)
+
+    assert started == ["mine: 1\n" if changed else "nobody knows\n"]
+    said = capsys.readouterr().err
+    assert ("guessed from the source, because nobody knows" in said) != changed
+    assert ("gunicorn cannot run gunicorn.conf.py: NameError: name 'x'" in said) != changed
+
+
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Expect the machine to be quiet, so that what is expected of it is always the same."""
@@ -2167,7 +2189,7 @@ def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> N
         "import os\nworkers = int(os.environ.get('WEB_CONCURRENCY', 3))\nthreads = found_out()\n"
     )
 
-    text = describe_folder(tmp_path)
+    text = describe_folder(tmp_path).text
 
     assert '  api-invoice: {path: "/api/invoice", users: 10, pause_s: 0.1}  # guessed: the path, and how many' in text
     assert '  # api-items-id: {path: "/api/items/{id}", users: 10, pause_s: 0.1}  # write a real path\n' in text
@@ -2179,6 +2201,6 @@ def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> N
         "@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\ndef items(): ...\n"
     )
     (tmp_path / "gunicorn.conf.py").write_text("worker_class = 'sync'\nthreads = os.getenv('THREADS', '4')\n")
-    found = yaml.safe_load(describe_folder(tmp_path))
+    found = yaml.safe_load(describe_folder(tmp_path).text)
     assert {name: one["path"] for name, one in found["requests"].items()} == {"items": "/items", "items-2": "/items/"}
     assert (found["served"]["threads"], found["served"]["worker_class"]) == (4, "gthread")

@@ -1,6 +1,7 @@
 """An application that knows nothing of the lab, in real containers: who served each request, and what is said of it."""
 
 import json
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("own_images", "nothing
 
 SETTINGS = """\
 bind = "unix:/nowhere.sock"
-workers = 17
+workers = 3
+threads = len("22")
 max_requests = 5
 timeout = int(__import__('os').environ['TIMEOUT'])
 user = "nobody"
@@ -36,7 +38,12 @@ def post_request(worker, request):
     app = __import__("app")
     app.hooked.append(request.path)
 """
+DOCKERFILE = "FROM python\nENV TIMEOUT=77 GREETING=hello\nCMD gunicorn app:app\n"
 CHATTER = """
+print("the shop opens", flush=True)
+for kind in ("tea", "coffee"):
+    app.add_url_rule("/" + kind, kind, lambda: "kind")
+
 
 @app.before_request
 def chatter():
@@ -92,17 +99,33 @@ def written(tmp_path: Path, further: str = "") -> Path:
     return tmp_path / "my-service.yaml"
 
 
+def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> None:
+    """Assert that lab init has asked the shop, and written what only the shop and gunicorn know."""
+    assert told.returncode == 0, told.stderr
+    assert '  tea: {path: "/tea", users: 10, pause_s: 0.1}  # from the application: its URL map\n' in described
+    assert re.search(r"^  threads: 2  # from gunicorn.conf.py, run with \d+ cores$", described, re.MULTILINE)
+    assert "  workers: 3  # from gunicorn.conf.py\n" in described
+    assert "Only the application knew GET /tea, GET /coffee.\n" in told.stderr
+    assert "says threads = 2, which the lab could not compute.\n" in told.stderr
+    assert re.search(r"^  coffee  GET /coffee  +200 +\d+ ms$", told.stderr, re.MULTILINE)
+
+
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
-    Much output is told. The wrapper knows the worker and the thread of each request on granian, too.
+    Much output is told. The wrapper knows the worker and the thread of each request on granian, too. Before, lab init
+    asks the application for routes that its source does not show, and gunicorn for settings that its file computes.
     """
-    file = written(tmp_path, CHATTER + LOGGED_IN)
+    file = written(tmp_path, CHATTER)
+    (tmp_path / "shop" / "Dockerfile").write_text(DOCKERFILE)
+    told = lab.run_for(300, "init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
+    (tmp_path / "shop" / "app.py").write_text(SHOP + CHATTER + LOGGED_IN)
     file.write_text(file.read_text() + 'login: {path: /login, form: {user: ada, password: "${TOKEN}"}}\n')
     stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
     file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
     done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
 
+    assert_asked(told, (tmp_path / "found.yaml").read_text())
     assert stopped.returncode == 1
     assert "error: GET /items/1, the class broken, is answered with status 500" in stopped.stderr
     assert "expected_status: 500" in stopped.stderr
@@ -140,7 +163,7 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     settings = json.loads(read_trial(folder).settings["gunicorn-1"])
     assert (settings["workers"], settings["bind"], settings["timeout"]) == ("2", "['0.0.0.0:8000']", "77")
     assert settings["max_requests"] == "0"
-    assert settings["left_out"] == {"max_requests": "5", "workers": "17"}
+    assert settings["left_out"] == {"max_requests": "5", "workers": "3"}
     log = read_trial(folder).logs["gunicorn-1"]
     assert log.kept > log.before > 0
     assert "kB a request to their output" in said
@@ -148,11 +171,17 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path) -> None:
-    done = lab.run("try", str(written(tmp_path, "\nimport humanize\n")))
+    """To lab init, too, whose file stays as the source has it."""
+    file = written(tmp_path, "\nimport humanize\n")
+    asked = lab.run("init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
+    tried = lab.run("try", str(file))
 
-    assert done.returncode == 1
-    assert "error: Your application cannot be loaded: ModuleNotFoundError: No module named 'humanize'\n" in done.stderr
-    assert done.stderr.endswith("ModuleNotFoundError: No module named 'humanize'\n")
+    for done in (asked, tried):
+        assert done.returncode == 1
+        reason = "ModuleNotFoundError: No module named 'humanize'"
+        assert f"error: Your application cannot be loaded: {reason}\n" in done.stderr
+        assert done.stderr.endswith(f"{reason}\n")
+    assert "# guessed: the path" in (tmp_path / "found.yaml").read_text()
     assert not (lab.results / "my-service-tried").exists()
 
 

@@ -6,8 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from python_on_whales import DockerClient
@@ -22,6 +24,7 @@ from lab.engine.cluster.machines import default_machine
 from lab.engine.commands import last_line, meaning_of, run_command
 from lab.errors import LabError
 from lab.paths import SERVERS
+from lab.servers.base import Variant
 
 WITHIN_S = 20
 
@@ -101,18 +104,20 @@ LOADED = {
 APP = "def app(environ, start_response): ...\n"
 
 
-def loaded(tmp_path: Path, source: str, within_s: float = 60) -> "subprocess.CompletedProcess[str]":
-    """Load an application as the container does that checks it."""
-    (tmp_path / "application").mkdir()
+def loaded(
+    tmp_path: Path, source: str, within_s: float = 60, *asks: str, app: str = "own:app"
+) -> "subprocess.CompletedProcess[str]":
+    """Load an application as the container does that checks it, and ask it."""
+    (tmp_path / "application").mkdir(exist_ok=True)
     (tmp_path / "application" / "shop.py").write_text(source)
     (tmp_path / "environment.json").write_text("{}")
     for name in ("user-service/own.py", "app/counters.py"):
         (tmp_path / Path(name).name).write_bytes((SERVERS / name).read_bytes())
     environment = os.environ | {
-        "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": "own:app",
+        "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": app,
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
-    words = [sys.executable, "-c", build.program_text("load.py"), f"{within_s:g}", NO_ADDRESS]
+    words = [sys.executable, "-c", build.program_text("load.py"), f"{within_s:g}", NO_ADDRESS, *asks]
     return subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False
     )
@@ -259,6 +264,22 @@ def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given
     name = run.split("--name ")[1].split()[0]
     assert removed == f"rm --force {name}"
     assert "--label stampede.owner=" in run
+
+
+@pytest.mark.parametrize("before", ["", "python migrate.py"])
+def test_an_application_that_needs_others_to_be_loaded_is_not_asked(
+    frozen: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """It is started later, with the others. What it tells has no secrets."""
+    (frozen / "docker").write_text("#!/bin/sh\necho 'no answer from hush-hush' >&2\nexit 1\n")
+    monkeypatch.setattr(build, "_build_image", lambda *_: "shop:abc")
+    factors = {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"}
+    variant = cast("Variant", SimpleNamespace(factors=lambda: factors, service="gunicorn", packages=()))
+    layer = Layer(frozen, "tag", {"TOKEN": "hush-hush"}, before=before)
+
+    with nullcontext() if before else pytest.raises(LabError, match=r"cannot be loaded: no answer from \$TOKEN"):
+        answers = build.ask_application(layer, variant, "", {}, lambda _: None)
+        assert answers.problem == "it cannot be loaded alone: Your application cannot be loaded: no answer from $TOKEN"
 
 
 def test_what_is_said_while_an_application_is_built_has_no_secrets(

@@ -43,18 +43,20 @@ def run_command(
     environment: dict[str, str] | None = None,
     within_s: float = BUILD_WITHIN_S,
     meanwhile: Callable[[], None] = lambda: None,
+    told: IO[bytes] | None = None,
 ) -> None:
     """Run a command in the checkout, and now and then say that it is still running.
 
     ``what`` says in the progress what the command does, e.g. ``building nginx``. If the command fails or does not end
     within ``within_s`` seconds, raise LabError with the message ``problem``, the reason and the command's last lines.
-    ``meanwhile`` is called while the command runs; if it raises an exception, the command is ended.
+    ``meanwhile`` is called while the command runs; if it raises an exception, the command is ended. ``told`` gets its
+    standard output, if somebody reads it; the last lines are then those of standard error.
     """
     began = time.monotonic()
     named = f"{' '.join(command[:4])} …"
     with (
         tempfile.TemporaryFile() as output,
-        program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
+        program(command, stdout=told or output, stderr=output, env=environment, cwd=ROOT) as process,
     ):
         meanwhile()
         next_word_s: float = FIRST_WORD_S

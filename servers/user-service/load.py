@@ -1,7 +1,8 @@
 """Load an application and leave at once, whatever threads, handlers of signals and exit functions it has.
 
-Usage: python -c <this text> WITHIN_S NO_ADDRESS. After so many seconds, the program says where the application is. For
-each host without an address, it prints a line that begins with the word NO_ADDRESS.
+Usage: python -c <this text> WITHIN_S NO_ADDRESS [<text of ask.py> SETTINGS VARIABLES]. After so many seconds, the
+program says where the application is. For each host without an address, it prints a line that begins with the word
+NO_ADDRESS. If it has the text of ask.py, it asks the application what routes it has.
 """
 
 import faulthandler
@@ -13,7 +14,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-within_s, no_address = sys.argv[1:]
+within_s, no_address, *asks = sys.argv[1:]
+asking: dict[str, Any] = {}
 unknown: dict[str, None] = {}
 
 
@@ -41,6 +43,8 @@ def leave(code: int, leave: Any = os._exit) -> None:
 
 
 said = os.fdopen(os.dup(2), "w")  # an application may close the standard streams
+if asks:
+    exec(compile(asks[0], "ask.py", "exec"), asking)  # noqa: S102  # before there is a timer, because it forks
 socket.getaddrinfo = resolve
 # No thread: gevent cannot patch the modules of a process that has several threads.
 signal.signal(signal.SIGALRM, give_up)
@@ -48,7 +52,10 @@ signal.setitimer(signal.ITIMER_REAL, float(within_s))
 faulthandler.dump_traceback_later(float(within_s) + 1, exit=True, file=said)  # it blocks in C, or has its own handler
 code = 0
 try:
-    import own  # noqa: F401
+    import own
+
+    if asks:
+        asking["tell"](own.application)
 except SystemExit as left:
     print(left.code if isinstance(left.code, str) else f"It called sys.exit({left.code}).", file=said)
     code = 1

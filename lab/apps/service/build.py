@@ -1,12 +1,16 @@
-"""Build the image of somebody's application and the images beside it, and load the application once."""
+"""Build the image of somebody's application and the images beside it, load the application once, and ask it."""
 
+import json
 import os
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 from python_on_whales import DockerClient
 
-from lab.apps.service.layer import FOLDER, Layer, ServicesBeside
+from lab.apps.service.discovery.answers import Answers
+from lab.apps.service.layer import BESIDE_PROJECT, FOLDER, Layer, ServicesBeside
 from lab.engine.causes import NO_ADDRESS, cause, way_to_host, way_to_library, way_to_write
 from lab.engine.commands import Say, output, run_command
 from lab.engine.containers import label_options
@@ -15,10 +19,8 @@ from lab.engine.images import INPUTS, LAB_USER, LabImage, build_images, label
 from lab.errors import LabError
 from lab.interruption import uninterrupted
 from lab.paths import SERVERS
+from lab.servers.base import Variant
 from lab.servers.workload import BESIDE
-
-BESIDE_PROJECT = "stampede-beside"
-"""The Compose project that builds the images of the services beside an application."""
 
 
 def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:
@@ -26,6 +28,37 @@ def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Ma
 
     Then load the application once. Raise LabError with its last words if it cannot be loaded.
     """
+    name = _build_image(layer, service, packages, factors, say)
+    if layer.needs_others:
+        _make_beside_ready(layer.beside, _without_secrets(say, layer))
+    else:
+        load_once(name, layer, factors, _without_secrets(say, layer))
+
+
+def ask_application(layer: Layer, variant: Variant, settings: str, variables: Mapping[str, str], say: Say) -> Answers:
+    """Build the image of an application as a variant serves it, load the application, and ask it for its routes.
+
+    ``settings`` is the settings file of gunicorn, as seen from the application's folder, or empty: gunicorn loads it in
+    the same container, with these variables. Raise LabError if the application cannot be loaded.
+    """
+    factors = variant.factors()
+    name = _build_image(layer, variant.service, ("python3", *variant.packages), factors, say)
+    words = [program_text("ask.py"), settings, json.dumps(dict(variables))]
+    with tempfile.TemporaryFile() as told:
+        try:
+            load_once(name, layer, factors, _without_secrets(say, layer), words, told)
+        except LabError as error:
+            if layer.needs_others:
+                return Answers(problem=f"it cannot be loaded alone: {error.message}")
+            raise
+        told.seek(0)
+        answers = Answers.model_validate_json(told.read())
+    problems = {key: layer.masked(getattr(answers, key).encode()).decode() for key in ("problem", "settings_problem")}
+    return answers.model_copy(update=problems)
+
+
+def _build_image(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> str:
+    """Build the image of an application, if it is missing, on the newest image of its server. Return its name."""
     name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
     if layer.image:
         _build_on_image(name, layer, say)
@@ -34,10 +67,7 @@ def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Ma
         server = LabImage(service, tuple(packages), releases)
         build_images([server], say)
         _build_on_server(name, layer, server.name, factors.get("LAB_FURTHER", ""), say)
-    if layer.beside.services or layer.before or layer.hosts:  # the application may need them to be loaded
-        _make_beside_ready(layer.beside, say)
-    else:
-        load_once(name, layer, factors, say)
+    return name
 
 
 def _without_secrets(say: Say, layer: Layer) -> Say:
@@ -45,14 +75,24 @@ def _without_secrets(say: Say, layer: Layer) -> Say:
     return lambda text: say(layer.masked(text.encode()).decode())
 
 
-def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> None:
-    """Load the application in its image. Raise LabError with its last words if this fails."""
+def load_once(
+    name: str,
+    layer: Layer,
+    factors: Mapping[str, str],
+    say: Say,
+    asks: Sequence[str] = (),
+    told: IO[bytes] | None = None,
+) -> None:
+    """Load the application in its image. Raise LabError with its last words if this fails.
+
+    ``asks`` are further words for load.py, which ask the application; ``told`` gets what it tells.
+    """
     options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
     options += ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
     problem = "Your application cannot be loaded."
-    words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS]
+    words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, *asks]
     try:
-        _run_once(options, name, words, "loading your application", problem, say)
+        _run_once(options, name, words, "loading your application", problem, say, told)
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
         hint = "\n".join(filter(None, [way_to_host(said), way_to_write(said), way_to_library(said), said]))
@@ -68,10 +108,19 @@ def program_text(name: str) -> str:
     return (SERVERS / "user-service" / name).read_text(encoding="utf-8")
 
 
-def _run_once(options: list[str], image: str, words: list[str], what: str, problem: str, say: Say) -> None:
+def _run_once(
+    options: list[str],
+    image: str,
+    words: list[str],
+    what: str,
+    problem: str,
+    say: Say,
+    told: IO[bytes] | None = None,
+) -> None:
     """Run Python in a container without a network, and remove the container. Raise LabError if it fails.
 
-    The container has a name, because ending Docker's client does not end a container.
+    ``told`` gets its standard output, if somebody reads it. The container has a name, because ending Docker's client
+    does not end a container.
     """
     name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
     command = [
@@ -80,7 +129,7 @@ def _run_once(options: list[str], image: str, words: list[str], what: str, probl
         "--entrypoint", "python3", image, *words,
     ]  # fmt: skip
     try:
-        run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60)
+        run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60, told=told)
     except BaseException:
         with uninterrupted():
             output(["docker", "rm", "--force", name])

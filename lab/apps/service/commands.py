@@ -49,11 +49,15 @@ def init(
     format_: LogFormat = "",
     format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask the application for its routes, start it once, and ask for each.")
+    ] = False,
+    results: Results = RESULTS,
 ) -> None:
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.records.folder import write_whole  # noqa: PLC0415
     from lab.apps.service.discovery import describe_folder  # noqa: PLC0415
-    from lab.apps.service.trying import start_once  # noqa: PLC0415
+    from lab.apps.service.trying import ask_and_start  # noqa: PLC0415
     from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
     from lab.logs.durations import NO_UNIT  # noqa: PLC0415
@@ -69,13 +73,14 @@ def init(
     found = read_logs([log], ["GET", "HEAD"], NO_UNIT, formats) if log else None
     for line in found.recognised if found else []:
         say(line)
-    text = describe_folder(folder.resolve(), found, engine_cores())
-    write_whole(to, text)
-    guesses = text.count("# guessed")
-    unread = sum(line.startswith("# ") for line in text.splitlines()) - 1
+    here = folder.resolve()
+    written = describe_folder(here, found, engine_cores())
+    write_whole(to, written.text)
+    guesses = written.text.count("# guessed")
+    unread = sum(line.startswith("# ") for line in written.text.splitlines()) - 1
     top = f", and what could not be read ({plural(unread, 'line')} at the top)" if unread else ""
     say(f"Wrote {to}. Check what was guessed ({guesses} lines say so){top}.")
     say(f"To start it once and ask for each class of requests: lab try {to} --check")
     say(f"To measure it: make try SERVICE={to}")
-    if sys.stdin.isatty() and typer.confirm("Start it once now?"):
-        start_once(to, MeasureOptions(), results=RESULTS)
+    if check or (sys.stdin.isatty() and typer.confirm("Start it once now, and ask it for its routes?")):
+        ask_and_start(to, written, lambda answers: describe_folder(here, found, answers.cores, answers), results)

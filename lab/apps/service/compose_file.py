@@ -9,8 +9,7 @@ from python_on_whales import DockerClient
 from python_on_whales.client_config import ClientNotFoundError
 from python_on_whales.exceptions import DockerException
 
-from lab.apps.service.build import BESIDE_PROJECT
-from lab.apps.service.layer import ServicesBeside
+from lab.apps.service.layer import BESIDE_PROJECT, ServicesBeside
 from lab.engine.commands import last_line
 from lab.errors import WrongUse
 from lab.servers.workload import BESIDE

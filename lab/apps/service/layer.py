@@ -11,6 +11,8 @@ from lab.engine.commands import Say
 from lab.redaction import mask
 from lab.servers.workload import BEFORE, BESIDE, Workload
 
+BESIDE_PROJECT = "stampede-beside"
+"""The Compose project that builds the images of the services beside an application."""
 TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
 FOLDER = "/opt/application"
@@ -59,6 +61,11 @@ class Layer(Workload):
         from lab.apps.service.build import build_layer  # noqa: PLC0415  # which needs this class
 
         build_layer(self, service, packages, factors, say)
+
+    @property
+    def needs_others(self) -> bool:
+        """Whether the application may need services, hosts or a command before to be loaded."""
+        return bool(self.beside.services or self.before or self.hosts)
 
     @property
     def load_files(self) -> Path | None:

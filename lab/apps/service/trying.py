@@ -1,6 +1,6 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +9,17 @@ import typer
 from pydantic import ValidationError
 
 from analysis.records.classes import login_as_json, own_classes_as_json
-from analysis.records.folder import read_trial, trial_folder
+from analysis.records.folder import read_trial, trial_folder, write_whole
 from analysis.records.model import name_from
 from analysis.records.nearest import nearest_first
+from analysis.records.plural import plural
 from analysis.records.run import REPLAY, TODAY, USER_SERVICE
 from analysis.records.summary import Summary
+from lab.apps.service.build import ask_application
 from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
+from lab.apps.service.discovery import Description
+from lab.apps.service.discovery.answers import Answers
 from lab.apps.service.image import lay_out_layer
 from lab.apps.service.layer import Layer
 from lab.apps.service.replay import Replay, read_replay
@@ -31,10 +35,14 @@ from lab.apps.service.variants import (
     too_large_ways,
     untried_reasons,
 )
+from lab.engine.cluster.machines import default_machine
+from lab.engine.doctor import make_ready
 from lab.engine.engine import engine_cores
+from lab.engine.heartbeat import heartbeat
 from lab.engine.machine_usage import is_busy
 from lab.errors import WrongUse, reason_of
 from lab.experiment.model import Experiment, Load
+from lab.machine_lock import machine_lock
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
 from lab.plan import timing
@@ -45,6 +53,49 @@ LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
 """The most seconds of a log that are sent again."""
 TRIALS = 3
+
+
+def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
+    """Ask the application of a description that was just written, describe it again, and start it once.
+
+    ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
+    it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
+    """
+    if path.read_text(encoding="utf-8") == written.text:
+        answers = _ask_today(path, written)
+        again = describe(answers)
+        write_whole(path, again.text)
+        _say_answers(path, answers, again)
+    start_once(path, MeasureOptions(), results=results)
+
+
+def _ask_today(path: Path, written: Description) -> Answers:
+    """Build the image of a service as it is served today, and ask the application in it."""
+    service = read_user_service(path)
+    with (
+        interruptible(),
+        machine_lock(say, f"lab init --check, which asks the application of {path.name}"),
+        heartbeat([default_machine()], say),
+        lay_out_layer(service) as layer,
+    ):
+        make_ready(say)
+        today = candidates(service, layer, engine_cores())[0].variant
+        return ask_application(layer, today, written.settings, written.variables, say)
+
+
+def _say_answers(path: Path, answers: Answers, described: Description) -> None:
+    """Say what the application told, and how it differs from what the lab had read."""
+    if answers.routes:
+        routes = plural(len(answers.routes), "route")
+        say(
+            f"The application ({answers.framework.rpartition('.')[2]}) has {routes}. {path} now names those to measure."
+        )
+    else:
+        say(f"The requests are guessed from the source, because {answers.problem or 'the application has no routes'}.")
+    if answers.settings_problem:
+        say(f"gunicorn cannot run {described.settings}: {answers.settings_problem}")
+    for remark in described.remarks:
+        say(remark)
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:

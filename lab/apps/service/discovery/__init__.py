@@ -7,15 +7,17 @@ could not be read is said at its place, and never replaced by a guess that looks
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
 from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
 from lab.apps.service.description import UWSGI
+from lab.apps.service.discovery.answers import Answers, Route, first_of
 from lab.apps.service.discovery.preparation import note_preparation
 from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.routes import routes_of
@@ -49,13 +51,29 @@ OTHERWISE = {
 """The release of each server that is taken if no file names one."""
 
 
-def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) -> str:
-    """Return the description of the service in a folder as YAML. A comment says where each line comes from.
+class Description(NamedTuple):
+    """The description of a service as YAML, and what is worth a word on the terminal.
 
-    With the log of the service, the requests are those of the log; else they are the routes in the source. ``cores``:
-    how many cores a settings file that computes its workers would see.
+    ``settings`` is gunicorn's settings file, as seen from the application's folder; empty: there is none. ``variables``
+    are those that the start command gives to this file.
     """
-    repository = Repository(folder, cores)
+
+    text: str
+    remarks: Sequence[str] = ()
+    settings: str = ""
+    variables: Mapping[str, str] = {}
+
+
+def describe_folder(
+    folder: Path, log: AccessLog | None = None, cores: int = 1, answers: Answers | None = None
+) -> Description:
+    """Return the description of the service in a folder. A comment says where each line comes from.
+
+    With the log of the service, the requests are those of the log; else they are the routes of the application, if it
+    was asked and gave ``answers``, or those in its source. ``cores``: how many cores a settings file that computes its
+    workers would see.
+    """
+    repository = Repository(folder, cores, settings=answers.settings if answers else {})
     found = Discovery(folder)
     starts = starts_of(repository)
     start = _with_compose(starts) if starts else None
@@ -83,9 +101,20 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
         found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
-    routes = routes_of([*_route_sources(repository, found.folder)], found.folder)
-    requests = classes_of_log(log) if log else [*_guessed(dict.fromkeys(routes))]
-    return _yaml(found, repository.folder, requirements, requests)
+    requests = classes_of_log(log) if log else _classes_of_routes(found, repository, answers)
+    settings = found.values.get("settings of gunicorn", "")
+    return Description(
+        _yaml(found, repository.folder, requirements, requests), found.remarks, settings, found.variables
+    )
+
+
+def _classes_of_routes(found: Discovery, repository: Repository, answers: Answers | None) -> list[str]:
+    """Return the routes of the application as classes, or those in its source if it was not asked, or told none."""
+    source = [*dict.fromkeys(routes_of([*_route_sources(repository, found.folder)], found.folder))]
+    if not answers or not answers.routes:
+        return [*_guessed(source, "guessed: the path, and how many users")]
+    found.remarks += answers.compared(source)
+    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, "from the application: its URL map")]
 
 
 def _with_compose(starts: Sequence[Start]) -> Start:
@@ -202,21 +231,26 @@ def _requirements(
     return "", []
 
 
-def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a class for each route in the source; routes with ids, and those that change data, are comments."""
+def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
+    """Yield a class for each route; routes with ids come later, then those that change data, and both are comments."""
     names: Counter[str] = Counter()
-    for place, (method, path) in enumerate(routes):
-        if place == MOST_ROUTES:
-            return
+    ordered = sorted(dict.fromkeys(routes), key=lambda route: (route[0] != "get", not _is_plain(route[1])))
+    for method, path in ordered[:MOST_ROUTES]:
         names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
-        plain = re.fullmatch(PATH_PATTERN, path) and not re.search(r"[<>{}]|/:", path)
         verb = "" if method == "get" else f", method: {method.upper()}"
         line = f"{name}: {{path: {json_text(path)}{verb}, users: 10, pause_s: 0.1}}"
-        if plain and not verb:
-            yield f"  {line}  # guessed: the path, and how many users"
+        if _is_plain(path) and not verb:
+            yield f"  {line}  # {origin}"
         else:
-            yield f"  # {line}  # {'it changes data' if plain else 'write a real path'}"
+            yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
+    if further := ordered[MOST_ROUTES:]:
+        yield f"  # not here: {first_of(further)}"
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a path can be asked for as it is."""
+    return bool(re.fullmatch(PATH_PATTERN, path)) and not re.search(r"[<>{}]|/:", path)
 
 
 def classes_of_log(log: AccessLog) -> list[str]:

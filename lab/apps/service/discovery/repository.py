@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from lab.apps.service.image import LEFT_OUT
 
@@ -113,11 +114,15 @@ class Start:
 
 @dataclass
 class Repository:
-    """The folder of an application. ``problems`` are commands that were not understood, each with its place."""
+    """The folder of an application. ``problems`` are commands that were not understood, each with its place.
+
+    ``settings`` are those of gunicorn's settings file, if gunicorn has run it.
+    """
 
     folder: Path
     cores: int = 1
     problems: list[str] = field(default_factory=list)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, path: Path | str) -> str:
         """Return the text of a file of the repository; empty: it cannot be read."""

@@ -55,13 +55,16 @@ _VALUE = re.compile(r"^[A-Za-z_]\w*(\.\w+)*$")
 class Discovery:
     """What was found: values, and for each value where it comes from; a value without a place was guessed.
 
-    ``problems`` are what was not understood, each with its place.
+    ``problems`` are what was not understood, each with its place; ``remarks`` are worth a word on the terminal.
     """
 
     folder: Path
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    """What the start command gives to a settings file, and the description does not say."""
 
     def note(self, name: str, value: object, place: str) -> None:
         """Keep a value, unless a place that counts more has already said it."""
@@ -195,10 +198,13 @@ def _note_class(found: Discovery, worker_class: str, place: str) -> None:
 
 
 def note_settings(found: Discovery, path: Path, environment: Mapping[str, str], repository: Repository) -> None:
-    """Note gunicorn's settings file, and its settings, computed without running it."""
+    """Note gunicorn's settings file, and its settings: as gunicorn has run it, or else computed without running it."""
     place = os.path.relpath(path, repository.folder)
     found.note("settings of gunicorn", os.path.relpath(path, found.folder), place)
-    known = settings_of(repository.text(path), environment, repository.cores)
+    found.variables = {name: environment[name] for name in ("PORT", "WEB_CONCURRENCY") if name in environment}
+    known: Mapping[str, Setting | None] = settings_of(repository.text(path), environment, repository.cores)
+    if repository.settings:
+        known = _run_settings(found, known, place, repository)
     for name in ("workers", "threads", "worker_connections"):
         setting = known.get(name)
         if name in known and (setting is None or not isinstance(setting.value, int | float | str)):
@@ -207,13 +213,30 @@ def note_settings(found: Discovery, path: Path, environment: Mapping[str, str], 
             with suppress(ValueError):
                 found.note(name, int(setting.value), _place_of(setting, place, repository.cores))
     if (worker_class := known.get("worker_class")) and isinstance(worker_class.value, str):
-        _note_class(found, worker_class.value, place)
+        _note_class(found, worker_class.value, _place_of(worker_class, place, repository.cores))
     if (app := known.get("wsgi_app")) and isinstance(app.value, str):
         found.note_callable(app.value, place, otherwise="application")
 
 
+def _run_settings(
+    found: Discovery, computed: Mapping[str, Setting | None], place: str, repository: Repository
+) -> dict[str, Setting]:
+    """Return the settings of a file that gunicorn has run, and remark where they differ from what was computed."""
+    run = {name: Setting(value, run=True) for name, value in repository.settings.items()}
+    for name, setting in list(run.items()):
+        before = computed.get(name)
+        if before and str(before.value) == str(setting.value):
+            run[name] = setting if before.of_cores else before
+        elif name not in found.values:
+            otherwise = f"not {before.value}, as the lab had computed" if before else "which the lab could not compute"
+            cores = f"run with {repository.cores} cores"
+            found.remarks.append(f"{place}, {cores}, says {name} = {setting.value}, {otherwise}.")
+    return run
+
+
 def _place_of(setting: Setting, place: str, cores: int) -> str:
-    return f"{place}, computed with {cores} cores" if setting.of_cores else place
+    how = "run" if setting.run else "computed" if setting.of_cores else ""
+    return f"{place}, {how} with {cores} cores" if how else place
 
 
 def _uvicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:

@@ -30,10 +30,14 @@ _VARIABLES = ("os.environ.get", "os.getenv", "environ.get", "getenv", "env.get",
 
 
 class Setting(NamedTuple):
-    """The value of a setting; ``of_cores``: it was computed from the number of cores. None: it is not known."""
+    """The value of a setting; ``of_cores``: it was computed from the number of cores. None: it is not known.
+
+    ``run``: gunicorn has run the file.
+    """
 
     value: Any
     of_cores: bool = False
+    run: bool = False
 
 
 def settings_of(text: str, environment: Mapping[str, str], cores: int) -> dict[str, Setting | None]:

@@ -1,0 +1,266 @@
+"""Ask an application that is loaded for its routes, and gunicorn for what the application's settings file says.
+
+load.py runs this text before it loads the application, with further words of its command line: the settings file as
+seen from the application's folder, or nothing, and the variables of the start command as JSON. Then it calls ``tell``.
+What the application writes to standard output goes to standard error instead. The real standard output gets one JSON
+object: ``framework``, ``routes`` (each with its ``methods``, its ``path``, and ``aside`` if a visitor asks for it
+seldom), ``problem``, ``settings``, ``settings_problem`` and ``cores``.
+"""
+
+import contextlib
+import inspect
+import io
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+Route = tuple[Iterable[str], str, bool]
+"""The methods of a route, its path, and whether it is aside: of an admin, of the API's documentation, or static."""
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+MOST_ROUTES = 2000
+WITHIN_S = 20
+"""How long a settings file may take."""
+SETTINGS = ("workers", "threads", "worker_class", "worker_connections", "wsgi_app")
+INNER = ("app", "application", "wsgi_app", "asgi_app", "_app", "_application", "wsgi_application", "other_asgi_app",
+         "__wrapped__", "__self__")  # fmt: skip
+"""Where the wrappers of an application keep it."""
+MOST_WRAPPERS = 100
+ASIDE = ("django.contrib.admin", "django.contrib.staticfiles", "django.views.static", "debug_toolbar", "drf_", "silk",
+         "rest_framework.schemas", "ninja.openapi", "fastapi.applications", "fastapi.openapi", "litestar", "flasgger",
+         "flask_admin", "flask_restx", "flask_smorest", "sqladmin", "starlette_admin")  # fmt: skip
+"""Modules whose views are for the developers of a service, or serve files."""
+
+
+def of_module(view: Any) -> bool:
+    return str(getattr(getattr(view, "func", view), "__module__", "")).startswith(ASIDE)
+
+
+def ask_werkzeug(app: Any, before: str) -> Iterator[Route]:
+    for rule in app.url_map.iter_rules():
+        if rule.build_only or getattr(rule, "websocket", False):
+            continue
+        static = rule.endpoint.rpartition(".")[2] == "static"
+        yield rule.methods or METHODS, before + rule.rule, static or of_module(app.view_functions.get(rule.endpoint))
+
+
+def ask_starlette(app: Any, before: str) -> Iterator[Route]:
+    contexts = getattr(sys.modules.get("fastapi.routing"), "iter_route_contexts", iter)  # routers are included late
+    for route in contexts(app.routes):
+        path, view = before + (getattr(route, "path", None) or ""), getattr(route, "endpoint", None)
+        methods = getattr(route, "methods", None)
+        if view is None and getattr(route, "app", None) and not hasattr(route, "host"):
+            yield from ask(route.app, path)
+        elif methods or (inspect.isclass(view) and not hasattr(view, "on_receive")):
+            yield methods or [name for name in METHODS if hasattr(view, name.lower())], path, of_module(view)
+
+
+def ask_litestar(app: Any, before: str) -> Iterator[Route]:
+    for route in app.routes:
+        if type(route).__name__ == "HTTPRoute":
+            views = [getattr(handler.fn, "value", handler.fn) for handler in route.route_handlers]
+            yield route.methods, before + route.path, all(map(of_module, views))
+
+
+def ask_django(app: Any, before: str) -> Iterator[Route]:  # noqa: ARG001
+    from django.urls import get_resolver  # noqa: PLC0415  # here and below: the application's packages
+
+    yield from ask_resolver(get_resolver(), f"{before}/", aside=False)
+
+
+def ask_resolver(resolver: Any, before: str, *, aside: bool) -> Iterator[Route]:
+    for each in resolver.url_patterns:
+        path = before + sample_of(each.pattern)
+        if hasattr(each, "url_patterns"):
+            yield from ask_resolver(each, path, aside=aside or each.app_name == "admin")
+        elif not re.search(r"[.]<\w*:?format>|<drf_format_suffix", path):
+            yield methods_of(each.callback), path, aside or of_module(each.callback)
+
+
+def sample_of(pattern: Any) -> str:
+    """Return a path that a pattern of Django matches, with the names of its parameters in ``<>``."""
+    from django.urls.resolvers import RegexPattern  # noqa: PLC0415
+    from django.utils.regex_helper import normalize  # noqa: PLC0415
+
+    if not isinstance(pattern, RegexPattern):
+        return str(pattern)
+    try:
+        [(text, names), *_] = normalize(str(pattern))
+        return str(text % {name: f"<{name}>" for name in names})
+    except (ValueError, TypeError, KeyError):
+        return f"<{pattern}>"
+
+
+def methods_of(view: Any) -> Iterable[str]:
+    """Return the methods that a view of Django answers, as its class, its decorators or its framework say."""
+    if actions := getattr(view, "actions", None):
+        return [name.upper() for name in actions]
+    if of_class := getattr(view, "view_class", getattr(view, "cls", None)):
+        return [name.upper() for name in of_class.http_method_names if hasattr(of_class, name)]
+    while inspect.isfunction(view):
+        known = inspect.getclosurevars(view).nonlocals
+        if "request_method_list" in known:  # of require_http_methods
+            return list(known["request_method_list"])
+        if operations := getattr(known.get("self"), "operations", None):  # of Django Ninja
+            return [method for operation in operations for method in operation.methods]
+        view = getattr(view, "__wrapped__", None)
+    return ["GET"]
+
+
+def ask_dispatcher(app: Any, before: str) -> Iterator[Route]:
+    for path, inner in app.mounts.items():
+        yield from ask(inner, before + path)
+    yield from ask(app.app, before)
+
+
+def ask_falcon(app: Any, before: str) -> Iterator[Route]:
+    from falcon.inspect import inspect_routes  # noqa: PLC0415
+
+    for route in inspect_routes(app):
+        yield [method.method for method in route.methods if not method.internal], before + route.path, False
+
+
+def ask_pyramid(app: Any, before: str) -> Iterator[Route]:
+    for told in app.registry.introspector.get_category("routes") or []:
+        route, views = told["introspectable"], told["related"]
+        methods = route["request_methods"] or [view["request_methods"] for view in views if view["request_methods"]]
+        named = [name for each in methods for name in ([each] if isinstance(each, str) else each)]
+        path = re.sub(r"\*(\w+)", r"{\1}", route["pattern"])
+        yield named or ["GET"], f"{before}/{path}", route["name"].startswith("__")
+
+
+def ask_bottle(app: Any, before: str) -> Iterator[Route]:
+    for route in app.routes:
+        if mounted := route.config.get("mountpoint.target"):
+            yield from ask(mounted, before + route.config["mountpoint.prefix"])
+        else:
+            yield METHODS if route.method == "ANY" else [route.method], before + route.rule, False
+
+
+ASKS: dict[str, tuple[str, Callable[[Any, str], Iterator[Route]]]] = {
+    "flask.": ("url_map", ask_werkzeug),
+    "quart.": ("url_map", ask_werkzeug),
+    "werkzeug.middleware.dispatcher.": ("mounts", ask_dispatcher),
+    "django.core.handlers.": ("get_response", ask_django),
+    "litestar.": ("routes", ask_litestar),
+    "starlette.": ("routes", ask_starlette),
+    "falcon.": ("add_route", ask_falcon),
+    "pyramid.": ("registry", ask_pyramid),
+    "bottle.": ("routes", ask_bottle),
+}
+"""For the beginning of each module of a framework: what only its applications have, and who asks them."""
+
+
+def asks_of(app: Any) -> "Callable[[Any, str], Iterator[Route]] | None":
+    modules = [f"{each.__module__}." for each in type(app).__mro__]
+    for begins, (has, asks) in ASKS.items():
+        if any(module.startswith(begins) for module in modules) and hasattr(app, has):
+            return asks
+    return None
+
+
+def ask(app: Any, before: str = "") -> Iterator[Route]:
+    """Yield the routes of an application and of what it mounts, with the path before all of them."""
+    app, asks = unwrapped(app)
+    if asks:
+        yield from asks(app, before.rstrip("/"))
+
+
+def unwrapped(app: Any) -> "tuple[Any, Callable[[Any, str], Iterator[Route]] | None]":
+    """Return the application that a framework made in what wraps it, the nearest if there are more, and who asks it."""
+    wrappers = [app]
+    for each in wrappers:
+        if asks := asks_of(each):
+            return each, asks
+        if len(wrappers) < MOST_WRAPPERS:
+            wrappers += [inner for inner in wrapped_by(each) if not any(inner is known for known in wrappers)]
+    return app, None
+
+
+def wrapped_by(app: Any) -> Iterator[Any]:
+    if callable(http := getattr(app, "application_mapping", {}).get("http")):  # of Channels
+        yield http
+    yield from (inner for name in INNER if callable(inner := getattr(app, name, None)))
+    if inspect.isfunction(app):
+        known = inspect.getclosurevars(app)
+        yield from (inner for inner in (*known.nonlocals.values(), *known.globals.values()) if callable(inner))
+
+
+def routes_of(app: Any) -> dict[str, Any]:
+    found, asks = unwrapped(app)
+    told: dict[str, Any] = {"framework": f"{type(found).__module__}.{type(found).__name__}", "routes": []}
+    if not asks:
+        return told | {"problem": f"the lab cannot ask {told['framework']} for its routes"}
+    for methods, path, aside in ask(found):
+        answered = [name for name in METHODS if name in {method.upper() for method in methods}]
+        route = {"methods": answered, "path": re.sub("/+", "/", f"/{path}"), "aside": aside}
+        if answered and route not in told["routes"] and len(told["routes"]) < MOST_ROUTES:
+            told["routes"].append(route)
+    return told
+
+
+def settings_of(path: str, variables: dict[str, str]) -> dict[str, Any]:
+    """Return what a settings file says, loaded by gunicorn itself. It runs in a process of its own, and may do all."""
+    mine, others = os.pipe()
+    if child := os.fork():
+        os.close(others)
+        with os.fdopen(mine, "rb") as told:
+            answer = told.read()
+        os.waitpid(child, 0)
+        return json.loads(answer or b'{"settings_problem": "it ends the program, or does not end itself"}')
+    signal.alarm(WITHIN_S)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            answer = {"settings": loaded_by_gunicorn(path, variables)}
+    except BaseException as error:
+        lines = [line for line in said.getvalue().splitlines() if line.strip()]
+        answer = {"settings_problem": lines[-1].strip() if lines else f"{type(error).__name__}: {error}"}
+    with os.fdopen(others, "w") as told:
+        json.dump(answer, told)
+    os._exit(0)
+
+
+def loaded_by_gunicorn(path: str, variables: dict[str, str]) -> dict[str, Any]:
+    here, folder = Path.cwd(), Path(os.environ.get("LAB_FOLDER", "/opt/application"))
+    os.environ.update(variables)
+    os.environ.update(json.loads((here / "environment.json").read_text(encoding="utf-8")))
+    os.environ.pop("GUNICORN_CMD_ARGS", None)  # it counts more than the file, which is asked here
+    os.chdir(folder)
+    sys.path[:] = [str(folder), *(each for each in sys.path if each not in ("", str(here)))]
+    from gunicorn.app.wsgiapp import WSGIApplication  # noqa: PLC0415
+
+    said: set[str] = set()
+
+    class Loaded(WSGIApplication):  # type: ignore[misc]
+        def get_config_from_filename(self, filename: str) -> Any:
+            found = super().get_config_from_filename(filename)
+            said.update(found)
+            return found
+
+    file = folder / path
+    sys.argv = ["gunicorn", "--config", str(file if file.is_file() else here / "own_settings.py"), "own:app"]
+    settings = Loaded().cfg.settings
+    values = {name: settings[name].get() for name in SETTINGS if name in settings}
+    classes = {name: f"{each.__module__}.{each.__qualname__}" for name, each in values.items() if inspect.isclass(each)}
+    return {name: value for name, value in (values | classes).items() if name in said}
+
+
+def tell(app: Any) -> None:
+    """Write the answers to the real standard output."""
+    try:
+        told = routes_of(app)
+    except Exception as error:
+        told = {"problem": f"asking for its routes failed: {type(error).__name__}: {error}"}
+    with os.fdopen(answers, "w") as out:
+        json.dump(told | settings | {"cores": os.cpu_count()}, out)
+
+
+answers = os.dup(1)
+os.dup2(2, 1)
+_path, _variables = sys.argv[-2:]
+settings = settings_of(_path, json.loads(_variables)) if _path else {}
