@@ -70,7 +70,8 @@ def known():
 
 @app.route("/login", methods=["GET", "POST"])
 def login():
-    if request.method == "GET" or request.form != {"csrf": "c5rf", "user": "ada", "password": os.environ["TOKEN"]}:
+    meant = {"csrf": "c5rf", "user": "ada", "password": os.environ["TOKEN"]}
+    if request.form.to_dict() != meant:
         return FORM
     session["user"] = "ada"
     return redirect("/")
