@@ -591,6 +591,16 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          "pyproject.toml": "[project.scripts]\nshop = 'shop.cli:main'\n"},
         {"callable": 'shop:app(root="/srv")', "workers": 4},
     ),
+    # healthchecks, moto and pypiserver: what a Dockerfile installs beside the file of requirements
+    "extras, groups and further packages in a Dockerfile": (
+        {"Dockerfile": "FROM python\nCOPY . /app\nRUN pip install --no-cache-dir -U pip setuptools && \\\n"
+                       "    pip install 'psycopg[c]' minio==7.2.20 gunicorn==24.1.1 -e '.[server]' \\\n"
+                       "    --group docker\nWORKDIR /app\nCMD gunicorn shop:app\n",
+         "pyproject.toml": "[project]\ndependencies = ['flask']\n[project.optional-dependencies]\n"
+                           "server = ['redis']\n[dependency-groups]\ndocker = ['rich']\n", "shop.py": FLASK},
+        {"requirements": "pyproject.toml", "extras": ["server", "docker"], "gunicorn": "24.1.1",
+         "packages": ["psycopg[c]", "minio==7.2.20"]},
+    ),
     # flaskr, the tutorial of Flask
     "a README that says how to make the database": (
         {"README.rst": "Run\n---\n\n::\n\n    $ flask --app shop init-db\n    $ flask --app shop run\n",

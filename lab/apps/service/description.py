@@ -25,6 +25,8 @@ from lab.servers.base import RELEASE_PATTERN, Balance, Release
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
 """A module and a callable, or a factory with its arguments, which are literals or names of the module."""
+REQUIREMENT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~;@].*)?$"
+"""A package of Python with its extras and its releases (PEP 508)."""
 HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
 """The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
@@ -54,6 +56,13 @@ class Application(Model):
         None, description="The file with the required packages, seen from the folder: of pip, or pyproject.toml, "
         "Pipfile or setup.cfg. Without it, only the server is installed.",
     )  # fmt: skip
+    extras: list[str] = Field(
+        [], max_length=16, description="Extras of the project, or groups of dependencies, that the file of "
+        "`requirements` has, such as `server`.",
+    )  # fmt: skip
+    packages: list[Annotated[str, Field(pattern=REQUIREMENT_PATTERN)]] = Field(
+        [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`.",
+    )  # fmt: skip
     environment: dict[str, str] = Field(
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
         "`env_file`.",
@@ -79,8 +88,9 @@ class Application(Model):
     def _is_somewhere(self) -> Self:
         if (self.folder is None) == (self.image is None):
             raise ValueError("give either folder or image: where the application is")
-        if self.image and self.requirements:
-            raise ValueError("requirements are for a folder; an image has all that the application requires")
+        for name in ("requirements", "extras", "packages"):
+            if self.image and getattr(self, name):
+                raise ValueError(f"{name} are for a folder; an image has all that the application requires")
         return self
 
     @field_validator("hosts")
@@ -415,6 +425,7 @@ WORDING = Wording(
         RELEASE_PATTERN: ("a release", "27.0.1"),
         PATH_PATTERN: ("the path of a request", "/items?page=2"),
         READY_PATTERN: ("the path of a request", "/items?page=2"),
+        REQUIREMENT_PATTERN: ("a package of Python", "psycopg[binary]"),
         HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
         HEADER_PATTERN: ("the name of a header", "X-Api-Key"),
         METHOD_PATTERN: ("a method", "POST"),

@@ -48,7 +48,8 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
             shutil.copyfile(SERVERS / "user-service" / name, srv / name)
         if application.folder:
             _lay_out_folder(application.folder, folder)
-            required = required_lines(application.requirements) if application.requirements else []
+            file, extras = application.requirements, application.extras
+            required = [*(required_lines(file, extras) if file else []), *application.packages]
             lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
             (folder / "requirements.txt").write_text(lines, encoding="utf-8")
         else:

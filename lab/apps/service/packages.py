@@ -17,22 +17,25 @@ FILES = ("requirements.txt", "requirements/production.txt", "requirements/prod.t
 """Where requirements usually are, the file that counts most first."""
 
 
-def required_lines(path: Path) -> list[str]:
+def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
     """Return what a file requires: requirements of pip, pyproject.toml (PEP 621 or Poetry), Pipfile or setup.cfg.
 
+    ``extras`` are those of the project, or groups of dependencies; names that the file lacks require nothing.
     If a lock file lies beside it, the releases are those of the lock. Raise WrongUse if the file cannot be read.
     """
     try:
         match path.name:
             case "pyproject.toml":
-                return [*_locked(_of_pyproject(tomllib.loads(path.read_text(encoding="utf-8"))), path.parent)]
+                return [*_locked(_of_pyproject(tomllib.loads(path.read_text(encoding="utf-8")), extras), path.parent)]
             case "Pipfile":
                 said = tomllib.loads(path.read_text(encoding="utf-8")).get("packages", {})
                 return [*_locked(_of_poetry(said), path.parent)]
             case "setup.cfg":
                 parser = configparser.ConfigParser(interpolation=None)
                 parser.read_string(path.read_text(encoding="utf-8"))
-                return parser.get("options", "install_requires", fallback="").strip().splitlines()
+                of_extras = [parser.get("options.extras_require", extra, fallback="") for extra in extras]
+                said = "\n".join([parser.get("options", "install_requires", fallback=""), *of_extras])
+                return [line for line in said.splitlines() if line.strip()]
             case _:
                 return [*_of_pip(path)]
     except (tomllib.TOMLDecodeError, configparser.Error) as error:
@@ -61,10 +64,15 @@ def _of_pip(path: Path) -> Iterator[str]:
             yield line
 
 
-def _of_pyproject(said: Mapping[str, Any]) -> list[str]:
+def _of_pyproject(said: Mapping[str, Any], extras: Iterable[str]) -> list[str]:
     project = said.get("project", {})
     poetry = said.get("tool", {}).get("poetry", {})
-    return [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}))]
+    found = [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}))]
+    for extra in extras:
+        found += project.get("optional-dependencies", {}).get(extra, [])
+        found += [each for each in said.get("dependency-groups", {}).get(extra, []) if isinstance(each, str)]
+        found += _of_poetry(poetry.get("group", {}).get(extra, {}).get("dependencies", {}))
+    return found
 
 
 def _of_poetry(said: Mapping[str, Any]) -> Iterator[str]:

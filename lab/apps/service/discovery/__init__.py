@@ -20,6 +20,7 @@ from lab.apps.service.description import UWSGI
 from lab.apps.service.discovery.answers import Answers, Route, first_of
 from lab.apps.service.discovery.preparation import note_preparation
 from lab.apps.service.discovery.repository import Repository, Start
+from lab.apps.service.discovery.requirements import find_requirements
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.servers import (
     Discovery,
@@ -33,8 +34,7 @@ from lab.apps.service.discovery.servers import (
 from lab.apps.service.discovery.settings import ini_settings
 from lab.apps.service.discovery.starts import starts_of
 from lab.apps.service.image import LEFT_OUT
-from lab.apps.service.packages import FILES, locked_release, pinned_release, required_lines
-from lab.errors import WrongUse
+from lab.apps.service.packages import locked_release, pinned_release
 from lab.logs.access_log import MOST_CLASSES, AccessLog
 
 MOST_FILES = 500
@@ -89,10 +89,13 @@ def describe_folder(
     note_preparation(found, start, repository)
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
     dockerfile = starts[0].image.file if starts else None
-    requirements, lines = _requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
+    required = find_requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
     found.note("server", "gunicorn", "")
     server = found.values["server"]
-    found.note(server, pinned_release(server, lines), requirements)
+    found.note(server, pinned_release(server, required.lines), required.file or "Dockerfile")
+    packages = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
+    for key, listed in (("extras", required.extras), ("packages", packages)):
+        found.note(key, listed or None, os.path.relpath(dockerfile, repository.folder) if dockerfile else "Dockerfile")
     if server not in found.values and (locked := locked_release(server, bases)):
         found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], found.folder)}")
     if found.values.get("uwsgi", UWSGI) != UWSGI:
@@ -104,7 +107,7 @@ def describe_folder(
     requests = classes_of_log(log) if log else _classes_of_routes(found, repository, answers)
     settings = found.values.get("settings of gunicorn", "")
     return Description(
-        _yaml(found, repository.folder, requirements, requests), found.remarks, settings, found.variables
+        _yaml(found, repository.folder, required.file, requests), found.remarks, settings, found.variables
     )
 
 
@@ -209,28 +212,6 @@ def _root(path: Path, folder: Path) -> Path:
     return root if root != path.parent else folder
 
 
-def _requirements(
-    found: Discovery, repository: Repository, bases: Sequence[Path], dockerfile: Path
-) -> tuple[str, list[str]]:
-    """Return the file that says what the application requires, as seen from its folder, and its lines."""
-    text = repository.text(dockerfile).replace("\\\n", " ")
-    installed = re.findall(r"(?:pip3?|uv pip) install[^\n&|;]*?(?:-r|--requirement)[\s=]+(\S+)", text)
-    for name in dict.fromkeys([*installed, *(f"requirements/{each}" for each in installed), *FILES]):
-        for base in bases:
-            path = base / name
-            if path.is_file() and path.resolve().is_relative_to(repository.folder.resolve()):
-                try:
-                    lines = required_lines(path)
-                except WrongUse as error:
-                    found.problems.append(error.message)
-                    continue
-                if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
-                    return os.path.relpath(path, found.folder), lines
-    if repository.files("*.py"):
-        found.problems.append("no file of requirements was found, so make try installs only the server")
-    return "", []
-
-
 def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
     """Yield a class for each route; routes with ids come later, then those that change data, and both are comments."""
     names: Counter[str] = Counter()
@@ -292,6 +273,7 @@ def _yaml(found: Discovery, root: Path, requirements: str, requests: list[str]) 
         f"  folder: {json_text(str(found.folder))}",
         line("callable", "app:app"),
         *([f"  requirements: {requirements}"] if requirements else []),
+        *known("extras", "packages"),
         *known("env_file"),
         *(["  environment:", *given] if given else []),
         *known("before"),
