@@ -209,7 +209,8 @@ def _query(sql: str, paths: Sequence[str]) -> Callable[[Sequence[str]], list[tup
     connection = duckdb.connect()
 
     def rows(lines: Sequence[str]) -> list[tuple[str, ...]]:
-        connection.register("objects", {"json": np.array(_OBJECTS.findall("\n".join(lines)), dtype=object)})
+        objects = lines if lines[0].startswith("{") else _OBJECTS.findall("\n".join(lines))
+        connection.register("objects", {"json": np.array(objects, dtype=object)})
         found: list[tuple[str, ...]] = connection.execute(sql, [paths]).fetchall()
         return found
 

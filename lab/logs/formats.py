@@ -310,13 +310,19 @@ def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     if found := _EPOCH.fullmatch(text):
         return float(text) / (1e3 if found["ms"] else 1e6 if found["us"] else 1)
-    if text[4:5] in ("-", "/") or text[5:6] in ("-", "/"):
-        with suppress(ValueError):
-            return _utc(datetime.fromisoformat(text.strip("[]").replace("/", "-")))
+    if (text[4:5] in ("-", "/") or text[5:6] in ("-", "/")) and (at := _iso_seconds(text)) is not None:
+        return at
     if not (found := _FRACTION.fullmatch(text)):
         return _whole_seconds(text)
     whole_s = _whole_seconds(found[1])
     return None if whole_s is None else (1_000_000 * whole_s + int(found[2].ljust(6, "0"))) / 1_000_000
+
+
+def _iso_seconds(text: str) -> float | None:
+    try:
+        return _utc(datetime.fromisoformat(text.strip("[]").replace("/", "-")))
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=1024)
