@@ -16,21 +16,25 @@ import typer
 from analysis.metrics import METRICS
 from lab import cli
 from lab.apps.reproduce.all import REFERENCE, page_block
-from lab.apps.reproduce.reproduction import read_reproduction
+from lab.apps.reproduce.reproduction import Reproduced, read_reproduction
 from lab.apps.reproduce.shown import with_block
 from lab.apps.service.description import UserService
 from lab.apps.service.kinds import KINDS
 from lab.apps.service.variants import LIFTING, ONLY_IF_NAMED, OTHERWISE, TRIED
 from lab.cli.help import GROUPS
-from lab.experiment.file import editor_schema
+from lab.experiment.file import editor_schema, load_experiment, names
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.loads.script import LoadScript, as_variables, request_environment
 from lab.logs.format_strings import DIALECTS
 from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Format
 from lab.paths import CLIENTS, EXPERIMENTS, K6, ROOT
+from lab.plan import lay_out
+from lab.plan.timing import expected_s
 
 DOCS = ROOT / "docs"
+JOBS_ON_TWO_CORES = 8
+"""How many variants run side by side on two cores, by default."""
 MOST_NAMED = 12
 """The most allowed words that a table of keys names."""
 
@@ -40,7 +44,7 @@ def commands() -> Iterator[str]:
     known: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]  # it is a group
     for group, lines in GROUPS.items():
         yield f"\n## {group}"
-        for name in (name for names in lines for name in names.split(", ")):
+        for name in (name for line in lines for name in line.split(", ")):
             yield from _command(f"lab {name}", known[name])
 
 
@@ -92,6 +96,29 @@ def scripts(folder: Path, what: str, declared: Mapping[str, LoadScript]) -> Iter
     yield f"| script in `{folder.name}/` | {what} |\n| --- | --- |"
     for name, script in declared.items():
         yield f"| `{name}` | {script.sends} |"
+
+
+def catalogue() -> Iterator[str]:
+    """Yield the table of all experiments, the shortest first, with what the reference says of their claims."""
+    kept = {each.experiment: each for each in read_reproduction(REFERENCE).experiments}
+    found = {name: load_experiment(name) for name in names()}
+    minutes = {
+        name: max(1, round(expected_s(lay_out(each, trials=each.trials, jobs=JOBS_ON_TWO_CORES, seed=0)) / 60))
+        for name, each in found.items()
+    }
+    yield "| experiment | minutes | question | what it finds | compared with the article |\n|" + " --- |" * 5
+    for name, each in sorted(found.items(), key=lambda of: (minutes[of[0]], of[0])):
+        answer = next((claim for claim in each.claims if claim.role == "answer"), each.claims[0])
+        judged = _judged(kept.get(name))
+        yield f"| [{name}](experiments/{name}.md) | {minutes[name]} | {each.question} | {answer.says} | {judged} |"
+
+
+def _judged(kept: Reproduced | None) -> str:
+    if kept is None or kept.shown is None:
+        return "not measured yet"
+    verdicts = [row[0] for table in kept.shown.tables if table.title == "Claims" for row in table.rows]
+    claims = f"{sum(verdict.startswith('reproduced') for verdict in verdicts)} of {len(verdicts)} claims hold"
+    return f"{kept.words.removesuffix('.')}; {claims}" if kept.figures else f"new; {claims}"
 
 
 def service_keys() -> Iterator[str]:
@@ -195,6 +222,7 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("reference/commands.md", commands),
     "experiment keys": ("reference/experiment-file.md", experiment_keys),
     "variant keys": ("reference/experiment-file.md", variant_keys),
+    "catalogue": ("README.md", catalogue),
     "service keys": ("reference/service-file.md", service_keys),
     "ways": ("how-to/your-service.md", ways),
     "log formats": ("how-to/advise.md", log_formats),
