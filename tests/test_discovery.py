@@ -8,8 +8,9 @@ import yaml
 from lab.apps.service.description import UserService
 from lab.apps.service.discovery import describe_folder
 from lab.apps.service.discovery.routes import routes_of
-from lab.apps.service.discovery.settings import Setting, ini_settings, settings_of
+from lab.apps.service.discovery.settings import Setting, settings_of
 from lab.apps.service.discovery.shell import Shell
+from lab.apps.service.discovery.uwsgi import ini_settings
 from lab.apps.service.packages import pinned_release, required_lines
 
 FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n\n@app.get('/healthz')\ndef health(): ...\n"

@@ -31,8 +31,8 @@ from lab.apps.service.discovery.servers import (
     note_uwsgi,
     read_start,
 )
-from lab.apps.service.discovery.settings import ini_settings
 from lab.apps.service.discovery.starts import starts_of
+from lab.apps.service.discovery.uwsgi import ini_settings
 from lab.apps.service.image import LEFT_OUT
 from lab.apps.service.packages import locked_release, pinned_release
 from lab.logs.access_log import MOST_CLASSES, AccessLog
@@ -86,6 +86,8 @@ def describe_folder(
     _note_settings_files(found, repository)
     _from_nginx(found, repository)
     _note_source(found, repository)
+    for name in found.values.keys() & {"settings of gunicorn", "settings of uwsgi"}:
+        found.values[name] = os.path.relpath(found.values[name], found.folder)
     note_preparation(found, start, repository)
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
     dockerfile = starts[0].image.file if starts else None
@@ -149,7 +151,7 @@ def _other_services(starts: Sequence[Start], repository: Repository) -> Iterator
             folder = other.folder.relative_to(repository.folder)
             yield f"{other.place} starts another service, which was not taken; lab init {folder} describes it"
         elif other.words != starts[0].words:
-            yield f"{other.place} starts the service in another way, which was not taken"
+            yield f"{other.place} starts the service in another way, which was not taken: {other.command}"
 
 
 def _route_sources(repository: Repository, folder: Path) -> Iterator[Path]:
@@ -169,7 +171,7 @@ def _note_settings_files(found: Discovery, repository: Repository) -> None:
             note_settings(found, path, {}, repository)
     for name in ("uwsgi.ini", "wsgi.ini"):
         if (repository.folder / name).is_file() and "server" not in found.values:
-            found.note("settings of uwsgi", name, name)
+            found.note("settings of uwsgi", repository.folder / name, name)
             said = {key: (value, name) for key, value in ini_settings(repository.text(name), repository.cores)}
             note_uwsgi(found, said, name, repository)
 
@@ -185,6 +187,8 @@ def _note_source(found: Discovery, repository: Repository) -> None:
         module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         place = f"guessed from {path.relative_to(repository.folder)}"
         is_asgi = bool(named and named[2] in _ASGI.split("|"))
+        if path.name == "asgi.py" and (path.parent / "wsgi.py").is_file() and not _has_channels(path, repository):
+            continue  # Django's startproject writes both
         if (
             is_asgi
             and found.values.get("server") in ("gunicorn", "uwsgi")
@@ -202,6 +206,13 @@ def _note_source(found: Discovery, repository: Repository) -> None:
             return
     if not found.folder.is_relative_to(repository.folder):
         found.folder = repository.folder
+
+
+def _has_channels(path: Path, repository: Repository) -> bool:
+    """Return whether the settings beside Django's asgi.py name it."""
+    return any("ASGI_APPLICATION" in repository.text(each) for each in path.parent.rglob("settings*/*.py")) or any(
+        "ASGI_APPLICATION" in repository.text(each) for each in path.parent.glob("settings*.py")
+    )
 
 
 def _root(path: Path, folder: Path) -> Path:

@@ -112,8 +112,10 @@ def _preparing(run: str) -> Iterator[str]:
 
 def _for_production(stages: Mapping[str, "_Stage"], last: "_Stage") -> str:
     """Return the stage for production if the last one is for development; else nothing."""
-    is_last = any(stage is last and FOR_DEVELOPMENT.search(name.lower()) for name, stage in stages.items())
-    return next((name for name in reversed([*stages]) if is_last and _FOR_PRODUCTION.search(name.lower())), "")
+    if not any(stage is last and FOR_DEVELOPMENT.search(name.lower()) for name, stage in stages.items()):
+        return ""
+    before = [name for name in reversed([*stages]) if not FOR_DEVELOPMENT.search(name.lower()) and stages[name].words]
+    return next((name for name in before if _FOR_PRODUCTION.search(name.lower())), next(iter(before), ""))
 
 
 def _base_image_start(start: Start, base: str, repository: Repository) -> Start:
@@ -264,6 +266,7 @@ def compose_starts(repository: Repository) -> list[Start]:
     """Return what the Compose files of a repository start, those for production first."""
     paths = repository.files("compose*.y*ml", "docker-compose*.y*ml", "docker_compose*.y*ml")
     paths = [path for path in paths if "override" not in path.name]
+    paths += [path for path in _included(repository, paths) if path not in paths]
     within = {path: str(path.relative_to(repository.folder)) for path in paths}
     paths = [path for path in paths if not FOR_DEVELOPMENT.search(within[path])] or paths
     said = {path: _services(repository, path) for path in paths}
@@ -282,6 +285,16 @@ def compose_starts(repository: Repository) -> list[Start]:
     return found
 
 
+def _included(repository: Repository, paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files of the repository that Compose files include."""
+    for path in paths:
+        with suppress(yaml.YAMLError, AttributeError, TypeError):
+            for each in yaml.load(repository.text(path), _Loader).get("include") or []:  # noqa: S506  # a safe loader
+                said = each.get("path") if isinstance(each, dict) else each
+                names = said if isinstance(said, list) else [said]
+                yield from (path.parent / str(name) for name in names if (path.parent / str(name)).is_file())
+
+
 def _base(path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> Path | None:
     """Return the file that a file for production adds to; None: it stands alone."""
     beside = (other for other in said if other.parent == path.parent and not _FOR_PRODUCTION.search(other.name))
@@ -290,11 +303,13 @@ def _base(path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> Path | 
 
 def _added(base: Mapping[str, dict[str, Any]], said: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the services of a file that adds to another file. Variables are added one by one."""
-    services = {name: {**base.get(name, {}), **each} for name, each in said.items()}
-    for name in {*base} & {*said}:
-        variables = _variables(base[name].get("environment")) | _variables(said[name].get("environment"))
-        services[name] |= {"environment": variables} if variables else {}
-    return {**base, **services}
+    return {**base, **{name: _merged(base.get(name, {}), each) for name, each in said.items()}}
+
+
+def _merged(base: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a service that adds to another service."""
+    variables = _variables(base.get("environment")) | _variables(said.get("environment"))
+    return {**base, **said, **({"environment": variables} if variables else {})}
 
 
 def _with_images(start: Start, base: Path, path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> str:
@@ -306,9 +321,27 @@ def _with_images(start: Start, base: Path, path: Path, said: Mapping[Path, dict[
 def _services(repository: Repository, path: Path) -> dict[str, dict[str, Any]]:
     with suppress(yaml.YAMLError, AttributeError):
         services = (yaml.load(repository.text(path), _Loader) or {}).get("services") or {}  # noqa: S506  # a safe loader
-        return {str(name): said for name, said in services.items() if isinstance(said, dict)}
+        named = {str(name): said for name, said in services.items() if isinstance(said, dict)}
+        return {name: _extended(repository, path, said, named) for name, said in named.items()}
     repository.problems.append(f"{path.relative_to(repository.folder)}: this Compose file cannot be read")
     return {}
+
+
+def _extended(
+    repository: Repository, path: Path, said: dict[str, Any], services: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a service with what it takes from the service that it extends, of its own file or of another."""
+    extends = said.get("extends")
+    of = {"service": extends} if isinstance(extends, str) else extends or {}
+    file = path.parent / str(of.get("file", path.name))
+    if not of or (file.resolve() == path.resolve() and of.get("service") not in services):
+        return said
+    if not file.is_file():
+        repository.problems.append(f"{path.relative_to(repository.folder)}: {of['file']} is not in the repository")
+        return said
+    others = services if file.resolve() == path.resolve() else _services(repository, file)
+    base = others.get(str(of.get("service")), {})
+    return _merged(_extended(repository, path, base, others) if base is not said else base, said)
 
 
 def _service(repository: Repository, path: Path, name: str, services: Mapping[str, dict[str, Any]]) -> list[Start]:
@@ -327,7 +360,9 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         problems.append(f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository")
     if said.get("working_dir"):
         start = replace(start, folder=repository.folder_of(str(said["working_dir"]), start.image))
-    replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
+    replicas = _interpolated(str((said.get("deploy") or {}).get("replicas") or said.get("scale") or ""), shell)
+    if replicas and not replicas.isdecimal():
+        problems.append(f"{place}: replicas {replicas}: the value is not in the repository")
     given = {key: written[key] for key in environment if not NOT_OF_THE_SERVICE.match(key)}
     variables = {name: value for file in files for name, value in env_file(repository.text(file)).items()}
     words = _words_of(said, start, shell)
@@ -335,7 +370,7 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     found = follow(replace(
         start, words=words, place=f"{place}:{_line(repository.text(path), name, key)}" if key else start.place,
         environment={**start.environment, **variables, **environment}, given={**start.given, **given},
-        replicas=replicas if isinstance(replicas, int) else None, compose=place,
+        replicas=int(replicas) if replicas.isdecimal() else None, compose=place,
         beside=_beside(repository, path, said, services), problems=tuple(problems),
         env_files=tuple(dict.fromkeys([*further, *files])),
         before=(*start.before, *_jobs(said, services, place)),

@@ -14,6 +14,8 @@ from lab.apps.service.discovery.shell import Shell
 _SHELLS = ("sh", "bash", "ash", "dash", "zsh")
 _MANAGERS = ("honcho", "foreman", "overmind", "hivemind", "goreman")
 """Programs that start the commands of a Procfile."""
+_A_COMMAND = re.compile(rf"(?:.*[\s/])?(?:{'|'.join(SERVERS)}) \S", re.DOTALL)
+"""A word that is a whole command."""
 _DEEPEST = 6
 """How many scripts may call each other."""
 _FURTHEST = 12
@@ -39,7 +41,8 @@ def _further_commands(start: Start, repository: Repository, depth: int) -> list[
             return []
         is_script = place == 0 or start.words[place - 1] in ("--", "run")
         inner = replace(start, words=start.words[place:])
-        if not program.startswith("-") and (
+        is_module = program == "-m" and not re.search(r"python[\d.]*$", start.words[place - 1])
+        if (is_module or not program.startswith("-")) and (
             found := [*_next_commands(inner, repository, depth, may_be_script=is_script)]
         ):
             return found
@@ -71,6 +74,8 @@ def _script_of(start: Start, repository: Repository) -> tuple[str, list[str], st
             if not word.startswith("-") and program in _SHELLS and words[place - 1] != "-o":
                 return repository.program(word, start), words[place + 1 :], word
         return None
+    if len(words) > 2 and _A_COMMAND.match(words[-1]) and not re.match(r"python[\d.]*$", program):
+        return words[-1], [], ""  # as sops exec-env takes it
     text = repository.script(words[0], start)
     return (text, words[1:], words[0]) if text else None
 
@@ -98,7 +103,8 @@ def _commands_of(
         return repository.has(name, start)
 
     before = start.before
-    for begun in Shell(start.environment, arguments, repository.cores, read, has).run(text):
+    commands = Shell(start.environment, arguments, repository.cores, read, has).run(text)
+    for begun in sorted(commands, key=lambda begun: begun.is_unlikely):
         at = f"{start.place}, {name}:{begun.line}" if name else start.place
         if command := preparing(shlex.join(begun.words)):
             before = (*before, (command, at))

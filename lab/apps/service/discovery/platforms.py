@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -24,8 +24,8 @@ _SERVES = ("web", "app", "api", "server")
 def platform_starts(repository: Repository) -> list[Start]:
     """Return what the files of platforms start, each with its place."""
     readers = {"Procfile or app.json": _procfile, "heroku.yml": _heroku, "render.yaml": _render, "fly.toml": _fly,
-               "railway.json, railway.toml or nixpacks.toml": _railway, "app.yaml": _app_engine,
-               ".do/app.yaml": _app_platform, ".ebextensions": _beanstalk, "Kubernetes": _kubernetes}  # fmt: skip
+               ", ".join(form.file for form in _FORMS): _of_forms, ".ebextensions": _beanstalk,
+               "Kubernetes": _kubernetes}  # fmt: skip
     found: list[Start] = []
     for name, reader in readers.items():
         try:
@@ -68,14 +68,22 @@ def _start(
     *,
     folder: str = "",
     replicas: object = None,
+    dockerfile: str = "",
 ) -> Start:
-    """Return the start that a command of a platform stands for, in the image of the repository if it has one."""
-    image = next(iter(docker_images(repository)), None)
+    """Return the start that a command of a platform stands for, in the image of the repository if it has one.
+
+    If there is no command, that of the image counts.
+    """
+    images = docker_images(repository)
+    named = (image for image in images if dockerfile and image.image.file == (repository.folder / dockerfile).resolve())
+    image = next(named, next(iter(images), None))
     at = repository.folder_of(folder) if folder and folder != "." else image.folder if image else repository.folder
     said = _variables(given)
     own = {name: value for name, value in said.items() if not NOT_OF_THE_SERVICE.match(name)}
     words = [str(word) for word in command] if isinstance(command, list) else ["sh", "-c", str(command)]
     start = image or Start([], at, place)
+    if not command:
+        words, place = start.words, start.place
     return replace(start, words=words, folder=at, place=place, environment={**start.environment, **said},
                    given={**start.given, **own}, replicas=replicas if isinstance(replicas, int) else None)  # fmt: skip
 
@@ -141,44 +149,61 @@ def _heroku(repository: Repository) -> Iterator[Start]:
 def _render(repository: Repository) -> Iterator[Start]:
     for service in _yaml(repository, "render.yaml").get("services") or []:
         command = service.get("startCommand") or service.get("dockerCommand")
-        if service.get("type") in ("web", "pserv") and command:
+        if service.get("type") in ("web", "pserv"):
             yield _start(repository, _place_of(repository, "render.yaml", command), command, service.get("envVars"),
-                         folder=str(service.get("rootDir", "")), replicas=service.get("numInstances"))  # fmt: skip
+                         folder=str(service.get("rootDir", "")), replicas=service.get("numInstances"),
+                         dockerfile=str(service.get("dockerfilePath", "")))  # fmt: skip
 
 
 def _fly(repository: Repository) -> Iterator[Start]:
     said = _toml(repository, "fly.toml")
     processes = said.get("processes") or {}
     names = (said.get("http_service") or {}).get("processes") or [name for name in _SERVES if name in processes]
-    for name in names:
-        if command := processes.get(name):
-            yield _start(repository, _place_of(repository, "fly.toml", command), command, said.get("env"))
+    commands = [processes[name] for name in names if name in processes] if processes else [None]
+    for command in commands if said else ():
+        yield _start(repository, _place_of(repository, "fly.toml", command), command, said.get("env"),
+                     dockerfile=str((said.get("build") or {}).get("dockerfile", "")))  # fmt: skip
 
 
-def _railway(repository: Repository) -> Iterator[Start]:
-    for name, said in (
-        ("railway.json", _json(repository, "railway.json")),
-        ("railway.toml", _toml(repository, "railway.toml")),
-    ):
-        if command := (said.get("deploy") or {}).get("startCommand"):
-            yield _start(repository, _place_of(repository, name, command), command)
-    if command := (_toml(repository, "nixpacks.toml").get("start") or {}).get("cmd"):
-        yield _start(repository, _place_of(repository, "nixpacks.toml", command), command)
+class _Form(NamedTuple):
+    """Where a file has commands, and what belongs to each: the names of keys, of which those of ``within`` are nested.
+
+    ``within`` leads to one mapping, or to a list of them.
+    """
+
+    file: str
+    within: str
+    command: str
+    given: str = ""
+    folder: str = ""
+    replicas: str = ""
 
 
-def _app_engine(repository: Repository) -> Iterator[Start]:
-    for name in ("app.yaml", "app.yml"):
-        said = _yaml(repository, name)
-        if isinstance(command := said.get("entrypoint"), str):
-            yield _start(repository, _place_of(repository, name, command), command, said.get("env_variables"))
+_FORMS = (
+    _Form("railway.json", "deploy", "startCommand", replicas="numReplicas"),
+    _Form("railway.toml", "deploy", "startCommand", replicas="numReplicas"),
+    _Form("nixpacks.toml", "start", "cmd"),
+    _Form("app.yaml", "", "entrypoint", "env_variables"),
+    _Form("app.yml", "", "entrypoint", "env_variables"),
+    _Form(".do/app.yaml", "services", "run_command", "envs", "source_dir", "instance_count"),
+    _Form("apprunner.yaml", "run", "command", "env"),
+    _Form("manifest.yml", "applications", "command", "env", replicas="instances"),
+    _Form(".platform.app.yaml", "web.commands", "start"),
+)
+"""The files of Railway, Nixpacks, App Engine, App Platform, App Runner, Cloud Foundry and Platform.sh."""
 
 
-def _app_platform(repository: Repository) -> Iterator[Start]:
-    for service in _yaml(repository, ".do/app.yaml").get("services") or []:
-        if command := service.get("run_command"):
-            yield _start(repository, _place_of(repository, ".do/app.yaml", command), command, service.get("envs"),
-                         folder=str(service.get("source_dir", "")).strip("/"),
-                         replicas=service.get("instance_count"))  # fmt: skip
+def _of_forms(repository: Repository) -> Iterator[Start]:
+    for form in _FORMS:
+        reader = {".toml": _toml, ".json": _json}.get(Path(form.file).suffix, _yaml)
+        said: Any = reader(repository, form.file)
+        for key in filter(None, form.within.split(".")):
+            said = said.get(key) or {}
+        for each in said if isinstance(said, list) else [said]:
+            if isinstance(command := each.get(form.command), str):
+                yield _start(repository, _place_of(repository, form.file, command), command, each.get(form.given),
+                             folder=str(each.get(form.folder) or "").strip("/"),
+                             replicas=each.get(form.replicas))  # fmt: skip
 
 
 def _beanstalk(repository: Repository) -> Iterator[Start]:
@@ -201,37 +226,74 @@ def _beanstalk(repository: Repository) -> Iterator[Start]:
             yield _start(repository, _place_of(repository, place, "WSGIPath"), words, given)
 
 
+_KINDS = re.compile(r"^kind:\s*(Deployment|StatefulSet|Service|ConfigMap)\b", re.MULTILINE)
+_NO_APPLICATION = re.compile(
+    r"(^|[/-])(nginx|redis|valkey|postgres|mysql|mariadb|mongo|rabbitmq|memcached|elastic|kafka|traefik|envoy|haproxy|"
+    r"caddy|minio|busybox|alpine|prometheus|grafana|pgbouncer|statsd|otel|fluent)"
+)
+"""The images of databases and of other servers, whose commands are their own."""
+
+
 def _kubernetes(repository: Repository) -> Iterator[Start]:
+    documents = [*_documents(repository)]
+    maps = {
+        str((said.get("metadata") or {}).get("name")): said.get("data") or {}
+        for _, said in documents if said.get("kind") == "ConfigMap"
+    }  # fmt: skip
+    for name, said in documents:
+        if said.get("kind") in ("Deployment", "StatefulSet") or "knative" in str(said.get("apiVersion")):
+            yield from _containers(repository, name, said.get("spec") or {}, maps)
+
+
+def _documents(repository: Repository) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the documents of Kubernetes, each with the name of its file."""
     for path in repository.files("*.yaml", "*.yml"):
-        text = repository.text(path)
-        if FOR_DEVELOPMENT.search(str(path.relative_to(repository.folder))) or not re.search(
-            r"^kind:\s*(Deployment|StatefulSet)\b", text, re.MULTILINE
-        ):
+        text, name = repository.text(path), str(path.relative_to(repository.folder))
+        if FOR_DEVELOPMENT.search(name) or not (kind := _KINDS.search(text)):
+            continue
+        if "{{" in text and kind[1] in ("Deployment", "StatefulSet"):
+            repository.problems.append(f"{name}: a template of Helm, which the lab does not read")
             continue
         with suppress(yaml.YAMLError, AttributeError):
-            for said in yaml.safe_load_all(text):
-                if isinstance(said, dict) and said.get("kind") in ("Deployment", "StatefulSet"):
-                    yield from _containers(repository, str(path.relative_to(repository.folder)), said.get("spec") or {})
+            yield from ((name, said) for said in yaml.safe_load_all(text) if isinstance(said, dict))
 
 
-def _containers(repository: Repository, name: str, spec: Mapping[str, Any]) -> Iterator[Start]:
-    """Yield the containers of a deployment that start a server."""
+def _containers(
+    repository: Repository, name: str, spec: Mapping[str, Any], maps: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Start]:
+    """Yield the containers of a deployment that start a server. ``maps`` are the ConfigMaps of the repository."""
     pods = (spec.get("template") or {}).get("spec") or {}
     for container in pods.get("containers") or []:
-        command = [*(container.get("command") or []), *(container.get("args") or [])]
-        start = _start(
-            repository,
-            _place_of(repository, name, "command:"),
-            command,
-            container.get("env"),
-            replicas=spec.get("replicas"),
-        )
-        if not container.get("command"):
+        if _NO_APPLICATION.search(str(container.get("image", ""))):
+            continue
+        given = _environment(container, maps)
+        command = [_filled(str(word), given) for key in ("command", "args") for word in container.get(key) or []]
+        start = _start(repository, _place_of(repository, name, "command:"), command or None, given,
+                       replicas=spec.get("replicas"))  # fmt: skip
+        if command and not container.get("command"):
             start = replace(
                 start, words=[*start.image.entrypoint, *command], place=_place_of(repository, name, "args:")
             )
-        if command and any(each.server for each in follow(start, repository)):
+        if any(each.server for each in follow(start, repository)):
             yield start
+
+
+def _environment(container: Mapping[str, Any], maps: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the variables of a container, also those of ConfigMaps."""
+    given: dict[str, str] = {}
+    for each in container.get("envFrom") or []:
+        data = maps.get(str((each.get("configMapRef") or {}).get("name")), {})
+        given |= {str(key): str(value) for key, value in data.items()}
+    for each in container.get("env") or []:
+        source = (each.get("valueFrom") or {}).get("configMapKeyRef") or {}
+        value = each.get("value", maps.get(str(source.get("name")), {}).get(str(source.get("key"))))
+        given |= {str(each.get("name")): str(value)} if value is not None else {}
+    return given
+
+
+def _filled(text: str, given: Mapping[str, str]) -> str:
+    """Return a word of a command with the variables that Kubernetes puts there: ``$(NAME)``."""
+    return re.sub(r"\$\((\w+)\)", lambda name: given.get(name[1], name[0]), text)
 
 
 def _systemd(repository: Repository) -> Iterator[Start]:
@@ -245,4 +307,6 @@ def _systemd(repository: Repository) -> Iterator[Start]:
         folder = next((value for key, value in said if key == "WorkingDirectory"), "")
         if command:
             start = _start(repository, _place_of(repository, name, "ExecStart"), command, given, folder=folder)
-            yield start if folder else replace(start, folder=repository.folder)
+            absent = (f"{name}: the EnvironmentFile {value} is not in the repository"
+                      for key, value in said if key == "EnvironmentFile")  # fmt: skip
+            yield replace(start, folder=start.folder if folder else repository.folder, problems=tuple(absent))

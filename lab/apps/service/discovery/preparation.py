@@ -44,7 +44,11 @@ def _in_readme(repository: Repository) -> Iterator[tuple[str, str]]:
 def _in_folder(command: str, folder: Path, start: Start | None, repository: Repository) -> str | None:
     """Return a command with the paths of an image as those from a folder; None: a file of it is outside the folder."""
     words: list[str] = []
-    for word in shlex.split(command):
+    try:
+        written = shlex.split(command)
+    except ValueError:  # it is a part of a command in quotes
+        return None
+    for word in written:
         is_path = start and not word.startswith("-") and ("/" in word or word.endswith((".py", ".sh")))
         path = repository.program_path(word, start) if start and is_path else None
         if path and not path.resolve().is_relative_to(folder.resolve()):

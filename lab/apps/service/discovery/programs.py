@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.apps.service.discovery.repository import SERVERS, Repository, Start
-from lab.apps.service.discovery.settings import Setting, setting_of, settings_of
+from lab.apps.service.discovery.settings import Known, Returned, Run
 
-_RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "poe", "task", "make")
-_UVICORN = ("uvicorn.run", "uvicorn.Config", "run", "Config")
-_WAITRESS = ("waitress.serve", "serve")
+_RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "poe", "task", "make", "pixi")
 _ENTRY_POINT = re.compile(r"""["'\s]([\w-]+)\s*=\s*([A-Za-z_][\w.]*):([A-Za-z_]\w*)\s*["'\n]""")
 """A script of setup.py or setup.cfg: ``serve = shop.cli:main``."""
 _RUNS = ("os.system", "system", "run", "call", "check_call", "Popen", "execvp", "execv", "execlp")
@@ -58,9 +56,10 @@ def scripts_of(repository: Repository, base: Path) -> dict[str, str | list[str]]
                   *(each.get("scripts", {}) for each in tool.get("hatch", {}).get("envs", {}).values())]  # fmt: skip
         for table in tables:
             found |= {name: text for name, each in table.items() if (text := _command(each))}
-    with suppress(tomllib.TOMLDecodeError, AttributeError):
-        scripts = tomllib.loads(repository.text(base / "Pipfile")).get("scripts", {})
-        found |= {name: text for name, each in scripts.items() if (text := _command(each))}
+    for file, key in (("Pipfile", "scripts"), ("pixi.toml", "tasks")):
+        with suppress(tomllib.TOMLDecodeError, AttributeError):
+            scripts = tomllib.loads(repository.text(base / file)).get(key, {})
+            found |= {name: text for name, each in scripts.items() if (text := _command(each))}
     return found
 
 
@@ -72,6 +71,8 @@ def _command(said: object) -> str:
 
 
 def _recipe(makefile: str, target: str) -> str:
+    values = dict(re.findall(r"^(\w+)\s*[:?]{0,2}=[ \t]*(.*?)[ \t]*$", makefile, re.MULTILINE))
+    makefile = re.sub(r"\$[({](\w+)[)}]", lambda name: values.get(name[1], name[0]), makefile)
     found = re.search(rf"^{re.escape(target)}\s*:[^=\n]*\n((?:\t.*\n?|\s*\n)+)", makefile, re.MULTILINE)
     return re.sub(r"^\t[@-]*", "", found[1], flags=re.MULTILINE).replace("$$", "$") if found else ""
 
@@ -79,10 +80,14 @@ def _recipe(makefile: str, target: str) -> str:
 def start_of_program(start: Start, repository: Repository) -> Start | None:
     """Return the server that a command such as ``python main.py`` or ``python -m shop`` starts; None: not known."""
     words = [word for word in start.words if not re.fullmatch(r"-[uOBEIs]+", word)]
+    if words[0].endswith(".py") or words[0] == "-m":  # as uv run takes them
+        words = ["python", *words]
     if not re.fullmatch(r"(?:.*/)?python[\d.]*", words[0]) or len(words) == 1:
         return None
     if words[1] == "-m" and len(words) > 2:
         return start_of_module(start, words[2], "", repository, words[3:])
+    if words[1] == "-c" and len(words) > 2:
+        return _start(start, words[2], start.folder / "-c", "__main__", "", repository, ())
     path = repository.program_path(words[1], start)
     if not path:
         return None
@@ -90,7 +95,7 @@ def start_of_program(start: Start, repository: Repository) -> Start | None:
     parts = path.relative_to(start.folder if path.is_relative_to(start.folder) else repository.folder).parts
     folder, module = (start.folder, ".".join(parts)) if in_package else (path.parent, path.name)
     module = module.removesuffix(".py")
-    return _start(replace(start, folder=folder), repository.text(path), module, "", repository, words[2:])
+    return _start(replace(start, folder=folder), repository.text(path), path, module, "", repository, words[2:])
 
 
 def start_of_module(
@@ -103,7 +108,7 @@ def start_of_module(
                      base.joinpath(*parts, "__init__.py")):  # fmt: skip
             package = module if path.stem in ("__main__", "__init__") else module.rpartition(".")[0]
             text = repository.text(path) if path.is_file() else ""
-            if found := _start(start, text, module, function, repository, arguments, package):
+            if found := _start(start, text, path, module, function, repository, arguments, package):
                 return found
     return None
 
@@ -111,6 +116,7 @@ def start_of_module(
 def _start(
     start: Start,
     text: str,
+    path: Path,
     module: str,
     function: str,
     repository: Repository,
@@ -119,33 +125,43 @@ def _start(
 ) -> Start | None:
     """Return the server that a program starts: in the function, in one that an argument names, or anywhere.
 
-    If there are arguments such as ``server start``, a server elsewhere in the program is perhaps another one.
+    A server for development counts only if there is no other. If there are arguments such as ``server start``, a server
+    elsewhere in the program is perhaps another one.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
-    program = _Program(tree, text, module, start.environment, repository.cores, package)
+    run = Run(start.environment, repository.cores, repository.modules(path))
+    program = _Program(tree, run, module, package)
     plain = [word for word in arguments if not word.startswith("-")]
     names = {function, *(word.replace("-", "_") for word in plain)}
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names]
     for node in (*functions, *([] if plain else [tree])):
-        if words := next(program.commands(node), None):
-            return replace(start, words=words)
+        if commands := sorted(program.commands(node), key=lambda words: "--reload" in words):
+            return replace(start, words=commands[0])
+        for source, name in program.further(node):
+            if source != module and (found := start_of_module(start, source, name, repository, ())):
+                return found
     return None
 
 
 class _Program:
     """A Python program that was parsed, and is not run."""
 
-    def __init__(
-        self, tree: ast.Module, text: str, module: str, environment: Mapping[str, str], cores: int, package: str
-    ) -> None:
-        self._tree, self._module, self._environment, self._cores = tree, module, environment, cores
-        self._known = settings_of(text, environment, cores)
+    def __init__(self, tree: ast.Module, run: Run, module: str, package: str) -> None:
+        self._module, self._run = module, run
+        self._known: Known = {}
+        with suppress(Returned):
+            run.statements(tree.body, self._known)
         self._uses = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import)
                       for alias in node.names}  # fmt: skip
         self._imported: dict[str, str] = {}
+        self._no_flask = {
+            target.id for node in ast.walk(tree) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            for target in node.targets if isinstance(target, ast.Name)
+            if ast.unparse(node.value.func).rpartition(".")[2].endswith(("SocketIO", "Application", "Manager"))
+        }  # fmt: skip
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or node.level):
                 parts = package.split(".") if package else []
@@ -173,11 +189,20 @@ class _Program:
                 elif called.endswith(".run") and self._is_flask(called):
                     yield ["flask", "--app", self._app(node.func.value, local), "run"]  # type: ignore[attr-defined]
 
+    def further(self, within: ast.AST) -> Iterator[tuple[str, str]]:
+        """Yield the functions of other modules that a program calls and whose names say that they start something."""
+        for node in ast.walk(within):
+            called = self._imported.get(ast.unparse(node.func), "") if isinstance(node, ast.Call) else ""
+            source, _, name = called.partition(":")
+            if re.search(r"run|main|serve|start|launch|cli", name):
+                yield source, name
+
     def _is_flask(self, called: str) -> bool:
-        return "flask" in self._uses and called.count(".") == 1 and called.partition(".")[0] not in self._uses
+        name = called.partition(".")[0]
+        return "flask" in self._uses and called.count(".") == 1 and name not in self._uses | self._no_flask
 
     def _uvicorn(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
-        said = {word.arg: word.value for word in node.keywords if word.arg}
+        said, unread = self._keywords(node, local)
         app = node.args[0] if node.args else said.get("app")
         words = ["uvicorn", self._app(app, local)] if app else ["uvicorn"]
         for name in ("workers", "limit_concurrency", "limit_max_requests", "backlog", "timeout_keep_alive"):
@@ -186,7 +211,25 @@ class _Program:
         for name in ("factory", "reload"):
             if name in said and self._value(said[name], local) not in ("False", "None"):
                 words.append(f"--{name}")
-        return words
+        return words + unread
+
+    def _keywords(self, node: ast.Call, local: Mapping[str, ast.expr]) -> tuple[dict[str, ast.expr], list[str]]:
+        """Return the keywords of a call, also of a ``**dict`` in the file, and those that cannot be read."""
+        said: dict[str, ast.expr] = {}
+        unread: list[str] = []
+        for word in node.keywords:
+            of = local.get(word.value.id, word.value) if isinstance(word.value, ast.Name) else word.value
+            found = self._run.value(of, self._known)
+            if word.arg:
+                said[word.arg] = word.value
+            elif isinstance(of, ast.Dict):
+                said |= {str(key.value): each for key, each in zip(of.keys, of.values, strict=True)
+                         if isinstance(key, ast.Constant)}  # fmt: skip
+            elif found and isinstance(found.value, dict):
+                said |= {name: ast.Constant(each) for name, each in found.value.items()}
+            else:
+                unread.append(f"**{ast.unparse(word.value)}")
+        return said, unread
 
     def _waitress(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
         threads = next((word.value for word in node.keywords if word.arg == "threads"), None)
@@ -209,10 +252,10 @@ class _Program:
 
     def _value(self, node: ast.expr, local: Mapping[str, ast.expr]) -> str:
         """Return the value of an expression as a text; if it cannot be computed, the expression."""
-        known: dict[str, Setting | None] = dict(self._known)
+        known = dict(self._known)
         for name, value in local.items():
-            known[name] = setting_of(value, known, self._environment, self._cores)
-        found = setting_of(node, known, self._environment, self._cores)
+            known[name] = self._run.value(value, known)
+        found = self._run.value(node, known)
         return ast.unparse(node) if found is None else str(found.value)
 
     def _app(self, node: ast.expr, local: Mapping[str, ast.expr]) -> str:

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -23,9 +24,13 @@ NO_SERVERS = re.compile(
 """Programs whose arguments may have the name of a server, which they do not start."""
 _MODULES = {"waitress": "waitress-serve", "gunicorn.app.wsgiapp": "gunicorn"}
 """Modules that start a server whose command has another name."""
+_APPLICATION = re.compile(r"[\w.]+:[\w.]+(\(.*\))?|[\w.]+\.[aw]sgi")
+"""What only the command of a server has: its application."""
 _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
 _MOST_WORDS = 40
+MOST_CHARACTERS = 160
+"""How much of a command is shown."""
 NOT_OF_THE_SERVICE = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
     r"WEB_CONCURRENCY|UVICORN_.*|GRANIAN_.*|UWSGI_.*)$"
@@ -99,9 +104,16 @@ class Start:
                 return (name, rest) if any(verb in rest for verb in _VERBS[name]) else None
             if before == "-m" and word in _MODULES:
                 return _MODULES[word], rest
-            if name in SERVERS and (before in ("", "-m", "--") or not before.startswith("-")):
+            is_value = before.startswith("-") and "=" not in before and before not in ("-m", "--")
+            if name in SERVERS and (not is_value or any(_APPLICATION.fullmatch(word) for word in rest)):
                 return name, rest
         return None
+
+    @property
+    def command(self) -> str:
+        """The command as a text for people, not longer than MOST_CHARACTERS."""
+        text = shlex.join(self.words)
+        return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
 
     @property
     def is_for_development(self) -> bool:
@@ -130,6 +142,17 @@ class Repository:
             return (self.folder / path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
+
+    def modules(self, beside: Path) -> Callable[[str], str]:
+        """Return what finds the text of a module that a file imports: empty if the repository has none."""
+
+        def text(module: str) -> str:
+            parts = module.lstrip(".").split(".")
+            bases = (beside.parent, *beside.parents, self.folder / "src")
+            found = (base.joinpath(*parts).with_suffix(".py") for base in bases if base.is_relative_to(self.folder))
+            return next((self.text(path) for path in found if parts[0] and path.is_file()), "")
+
+        return text
 
     def files(self, *patterns: str) -> list[Path]:
         """Return the files with names such as these, those at the top first; folders of tools are left out."""

@@ -13,7 +13,8 @@ from typing import Any
 
 from lab.apps.service.description import CALLABLE_PATTERN, GRANIAN_BACKLOG, GUNICORN_CLASSES, MOST_THREADS
 from lab.apps.service.discovery.repository import Repository, Start
-from lab.apps.service.discovery.settings import Setting, settings_of, uwsgi_settings
+from lab.apps.service.discovery.settings import ANY, Setting, settings_of
+from lab.apps.service.discovery.uwsgi import uwsgi_settings, variables_of_uwsgi
 
 LEFT_OUT = {
     "--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
@@ -65,6 +66,12 @@ class Discovery:
     remarks: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     """What the start command gives to a settings file, and the description does not say."""
+    unread: str = ""
+    """Where the command has a part that could not be read, which may say what the lab takes for a default."""
+
+    def default(self, name: str, value: object, whose: str) -> None:
+        """Keep a server's default, which is a guess if a part of the command could not be read."""
+        self.note(name, value, f"guessed: {self.unread}" if self.unread else f"{whose}'s default")
 
     def note(self, name: str, value: object, place: str) -> None:
         """Keep a value, unless a place that counts more has already said it."""
@@ -136,8 +143,10 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
     found.problems += start.problems
     if "--reload" in arguments or (server == "fastapi" and "dev" in arguments):
         found.problems.append(f"{start.place}: the command is for development; make try serves without reloading")
-    reader = _READERS[server]
-    reader(found, arguments, start, repository)
+    known = [*_readable(found, server, arguments, start.place)]
+    _READERS[server](found, known, start, repository)
+    if "callable" not in found.values and server not in ("runserver", "django-admin"):
+        found.problems.append(f"{start.place}: the command names no application that the lab can read: {start.command}")
     for name, value in start.given.items():
         if re.fullmatch(r"[A-Za-z_]\w*", name):
             found.note(f"environment {name}", value, start.place)
@@ -148,6 +157,17 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
         found.note("replicas", start.replicas, start.compose or start.place)
     if start.beside:
         found.note("beside", [*start.beside], start.compose)
+
+
+def _readable(found: Discovery, server: str, arguments: Sequence[str], place: str) -> Iterator[str]:
+    """Yield the arguments of a server without those that only a running shell knows, which are said."""
+    unknown = {word for word in pairs_of(arguments, server)[1] if re.match(r"\$\{?\w|\$\(|`|\*\*", word)}
+    for word in arguments:
+        if word in unknown:
+            found.problems.append(f"{place}: {word}: the value is not in the repository")
+            found.unread = f"{place} says {word}"
+        else:
+            yield word
 
 
 def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
@@ -173,9 +193,9 @@ def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, reposito
     _note_left_out(found, further | options, start.place)
     found.note_callable(others[0] if others else None, start.place, otherwise="application")
     found.note_count("workers", start.environment.get("WEB_CONCURRENCY"), f"{start.place}, WEB_CONCURRENCY", "workers")
-    found.note("workers", 1, "gunicorn's default")
-    found.note("threads", 1, "gunicorn's default")
-    found.note("worker_class", "gthread" if found.values["threads"] > 1 else "sync", "gunicorn's default")
+    found.default("workers", 1, "gunicorn")
+    found.default("threads", 1, "gunicorn")
+    found.default("worker_class", "gthread" if found.values["threads"] > 1 else "sync", "gunicorn")
 
 
 def _note_gunicorn(found: Discovery, options: Mapping[str, str], place: str) -> None:
@@ -200,20 +220,28 @@ def _note_class(found: Discovery, worker_class: str, place: str) -> None:
 def note_settings(found: Discovery, path: Path, environment: Mapping[str, str], repository: Repository) -> None:
     """Note gunicorn's settings file, and its settings: as gunicorn has run it, or else computed without running it."""
     place = os.path.relpath(path, repository.folder)
-    found.note("settings of gunicorn", os.path.relpath(path, found.folder), place)
+    found.note("settings of gunicorn", path, place)
     found.variables = {name: environment[name] for name in ("PORT", "WEB_CONCURRENCY") if name in environment}
-    known: Mapping[str, Setting | None] = settings_of(repository.text(path), environment, repository.cores)
+    text, modules = repository.text(path), repository.modules(path)
+    known: Mapping[str, Setting | None] = settings_of(text, environment, repository.cores, modules)
     if repository.settings:
         known = _run_settings(found, known, place, repository)
+    if (chdir := known.get("chdir")) and isinstance(chdir.value, str):
+        found.folder = _folder(repository, found.folder, chdir.value)
     for name in ("workers", "threads", "worker_connections"):
         setting = known.get(name)
-        if name in known and (setting is None or not isinstance(setting.value, int | float | str)):
+        if (name in known or (ANY in known and name != "worker_connections")) and (
+            setting is None or not isinstance(setting.value, int | float | str)
+        ):
             found.guess(name, {"workers": 2, "threads": 1}.get(name, 1000), f"the lab cannot compute it from {place}")
         elif setting:
             with suppress(ValueError):
                 found.note(name, int(setting.value), _place_of(setting, place, repository.cores))
-    if (worker_class := known.get("worker_class")) and isinstance(worker_class.value, str):
+    worker_class = known.get("worker_class")
+    if worker_class and isinstance(worker_class.value, str):
         _note_class(found, worker_class.value, _place_of(worker_class, place, repository.cores))
+    elif not worker_class and {"worker_class", ANY} & known.keys():
+        found.unread = f"the lab cannot compute it from {place}"
     if (app := known.get("wsgi_app")) and isinstance(app.value, str):
         found.note_callable(app.value, place, otherwise="application")
 
@@ -241,6 +269,10 @@ def _place_of(setting: Setting, place: str, cores: int) -> str:
 
 def _uvicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
     options, others = options_of(arguments)
+    for name, value in start.environment.items():  # the command counts more
+        if name.startswith("UVICORN_") and name not in ("UVICORN_WORKERS", "UVICORN_APP"):
+            options.setdefault("--" + name.removeprefix("UVICORN_").lower().replace("_", "-"), value)
+    others = others or [value for name, value in start.environment.items() if name == "UVICORN_APP"]
     found.note("server", "uvicorn", start.place)
     if folder := options.get("--app-dir"):
         found.folder = _folder(repository, found.folder, folder)
@@ -250,9 +282,16 @@ def _uvicorn(found: Discovery, arguments: Sequence[str], start: Start, repositor
         start.environment.get("WEB_CONCURRENCY"),
     ):
         found.note_count("workers", said, start.place, "--workers")
-    found.note("workers", 1, "uvicorn's default")
+    found.default("workers", 1, "uvicorn")
     _note_left_out(found, options, start.place)
-    found.note_callable(others[0] if others else None, start.place, otherwise="app", factory="--factory" in options)
+    found.note_callable(
+        others[0] if others else None, start.place, otherwise="app", factory=_is_on(options, "--factory")
+    )
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    """Return whether a flag is set, by the command or by a variable."""
+    return options.get(name, "false").lower() in ("", "1", "true", "yes", "on")
 
 
 def _fastapi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
@@ -261,7 +300,7 @@ def _fastapi(found: Discovery, arguments: Sequence[str], start: Start, repositor
     entrypoint = options.get("--entrypoint") or _fastapi_entrypoint(repository)
     found.note("server", "uvicorn", start.place)
     found.note_count("workers", options.get("--workers"), start.place, "--workers")
-    found.note("workers", 1, "fastapi's default")
+    found.default("workers", 1, "fastapi")
     usual = ("main.py", "app.py", "api.py", "app/main.py", "app/app.py", "app/api.py")
     path = next((there for name in (paths or usual) if (there := start.folder / name).is_file()), None)
     if entrypoint and not paths:
@@ -291,24 +330,53 @@ def _variable(text: str, kind: str) -> str:
 
 
 def _uwsgi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
-    pairs, others = pairs_of(arguments, "uwsgi")
+    pairs, _ = pairs_of(arguments, "uwsgi")
     options = dict(pairs)
-    files = [value for name, value in pairs if name in ("--ini", "--yaml", "--yml", "--json", "--xml")]
+    variables = variables_of_uwsgi(start.environment)
     said = {name.lstrip("-"): (value, start.place) for name, value in options.items()}
-    for name in (*files, *(word for word in others if word.endswith((".ini", ".yaml", ".yml", ".json", ".xml")))):
-        path = _file(repository, start.folder, name.partition(":")[0])
-        if path and path.suffix != ".xml":
-            place = os.path.relpath(path, repository.folder)
-            found.note("settings of uwsgi", os.path.relpath(path, found.folder), place)
-            for key, value in uwsgi_settings(repository.text(path), path.suffix, repository.cores):
-                said.setdefault(key, (value, place))
-        else:
-            why = "cannot be read" if path else "is not in the repository"
-            found.problems.append(f"{start.place}: the settings file {name} {why}")
+    written = [*options.items(), *((f"--{name}", value) for name, value in variables.items())]
+    files = [value for name, value in written if name in ("--ini", "--yaml", "--yml", "--json", "--xml")]
+    for name in (*files, *(word for word in arguments if _SETTINGS_OF_UWSGI.search(word) and word not in files)):
+        for key, value, place in _settings_of_uwsgi(found, name, start, repository):
+            said.setdefault(key, (value, place))
+    said |= {name: (value, start.place) for name, value in variables.items() if name not in said}
+    if "emperor" in said:
+        found.problems.append(f"{said['emperor'][1]}: emperor {said['emperor'][0]}: the lab does not read its vassals")
+        found.unread = f"{said['emperor'][1]} says emperor"
     for name, _, value in (value.partition("=") for option, value in pairs if option == "--env"):
         found.note(f"environment {name}", value, start.place)
     _note_left_out(found, options, start.place, ("--max-requests", "--listen", "--http-timeout"))
     note_uwsgi(found, said, start.place, repository)
+
+
+_SETTINGS_OF_UWSGI = re.compile(r"^[^-].*\.(ini|yaml|yml|json|xml)(:\w+)?$")
+
+
+def _settings_of_uwsgi(
+    found: Discovery, name: str, start: Start, repository: Repository
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the options of a settings file of uWSGI, the last of equal ones first, each with its place."""
+    file, _, section = name.partition(":")
+    path = _file(repository, start.folder, file)
+    if not path or path.suffix == ".xml":
+        why = "cannot be read" if path else "is not in the repository"
+        found.problems.append(f"{start.place}: the settings file {name} {why}")
+        found.unread = f"{start.place} says {name}"
+        return
+    place = os.path.relpath(path, repository.folder)
+    found.note("settings of uwsgi", path, place)
+
+    def read(further: str) -> str:
+        there = _file(repository, path.parent, further)
+        return repository.text(there) if there else ""
+
+    settings = uwsgi_settings(
+        repository.text(path), path.suffix, repository.cores, start.environment, section, read)  # fmt: skip
+    for key, value in reversed([*settings]):
+        if key == "unread":
+            found.problems.append(f"{place}: it includes {value}, which is not in the repository")
+            found.unread = f"{place} includes {value}"
+        yield key, value, place
 
 
 def note_uwsgi(found: Discovery, said: Mapping[str, tuple[str, str]], place: str, repository: Repository) -> None:
@@ -320,8 +388,8 @@ def note_uwsgi(found: Discovery, said: Mapping[str, tuple[str, str]], place: str
         for key in keys:
             if key in said:
                 found.note_count(name, said[key][0], said[key][1], key)
-    found.note("workers", 1, "uWSGI's default")
-    found.note("threads", 1, "uWSGI's default")
+    found.default("workers", 1, "uWSGI")
+    found.default("threads", 1, "uWSGI")
     otherwise = said.get("callable", ("application", ""))[0]
     for key in ("module", "wsgi", "w"):
         if key in said:
@@ -347,7 +415,7 @@ def _litestar(found: Discovery, arguments: Sequence[str], start: Start, reposito
         found.folder = _folder(repository, found.folder, folder)
     for said in (options.get("--workers"), start.environment.get("WEB_CONCURRENCY")):
         found.note_count("workers", said, start.place, "--workers")
-    found.note("workers", 1, "litestar's default")
+    found.default("workers", 1, "litestar")
     app = options.get("--app") or start.environment.get("LITESTAR_APP")
     found.note_callable(
         app, start.place, otherwise="app", factory=bool(app and app.endswith(("create_app", "make_app")))
@@ -361,10 +429,10 @@ def _waitress(found: Discovery, arguments: Sequence[str], start: Start, reposito
         f"{start.place}: make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it"
     )
     found.note("server", "gunicorn", stands_in)
-    found.note("workers", 1, "waitress's default")
+    found.default("workers", 1, "waitress")
     found.note("worker_class", "gthread", stands_in)
     found.note_count("threads", options.get("--threads"), start.place, "--threads")
-    found.note("threads", 4, "waitress's default")
+    found.default("threads", 4, "waitress")
     found.note_callable(others[0] if others else None, start.place, otherwise="app", factory="--call" in options)
 
 
@@ -383,15 +451,15 @@ def _granian(found: Discovery, arguments: Sequence[str], start: Start, repositor
         found.problems.append(f"{start.place}: the lab does not serve granian's interface {interface}")
         found.guess("interface", "asgi", f"{start.place} says {interface}, which the lab does not serve")
     found.note_count("workers", options.get("--workers"), start.place, "--workers")
-    found.note("workers", 1, "granian's default")
+    found.default("workers", 1, "granian")
     found.note_count("backpressure", options.get("--backpressure"), start.place, "--backpressure")
     if found.values["interface"] == "wsgi":
         found.note_count("threads", options.get("--blocking-threads"), start.place, "--blocking-threads")
         most = found.values.get("backpressure", GRANIAN_BACKLOG // found.values["workers"])
-        found.note("threads", min(MOST_THREADS, max(1, most // 2)), "granian's default")
+        found.default("threads", min(MOST_THREADS, max(1, most // 2)), "granian")
     _note_left_out(found, options, start.place, _LEFT_OUT_OF_GRANIAN)
-    is_factory = options.get("--factory", "false").lower() in ("", "1", "true", "yes", "on")
-    found.note_callable(others[0] if others else None, start.place, otherwise="app", factory=is_factory)
+    found.note_callable(others[0] if others else None, start.place, otherwise="app",
+                        factory=_is_on(options, "--factory"))  # fmt: skip
 
 
 def _hypercorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
@@ -408,7 +476,7 @@ def _hypercorn(found: Discovery, arguments: Sequence[str], start: Start, reposit
     found.note_count("workers", options.get("--workers"), start.place, "--workers")
     if config := options.get("--config", ""):
         _note_hypercorn(found, config, start, repository)
-    found.note("workers", 1, "hypercorn's default")
+    found.default("workers", 1, "hypercorn")
     _note_left_out(found, options, start.place, ("--config", "--worker-class"))
     app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
     found.note_callable(app, start.place, otherwise="app")
@@ -424,7 +492,8 @@ def _note_hypercorn(found: Discovery, config: str, start: Start, repository: Rep
         return
     workers: object = None
     if path.suffix == ".py":
-        setting = settings_of(repository.text(path), start.environment, repository.cores).get("workers")
+        setting = settings_of(repository.text(path), start.environment, repository.cores,
+                              repository.modules(path)).get("workers")  # fmt: skip
         workers = setting.value if setting else None
     else:
         with suppress(tomllib.TOMLDecodeError):

@@ -5,7 +5,6 @@ else every branch does, and a variable to which they give different values is no
 """
 
 import ast
-import operator
 import os
 import re
 import shlex
@@ -17,12 +16,17 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from lab.apps.service.discovery.arithmetic import computed
 from lab.apps.service.discovery.settings import setting_of
 
 _PARSER = Parser(Language(tree_sitter_bash.language()))
-_EXPANSION = re.compile(r"\$(?:(\w+|[@*#?])|\{(\w+)(?:(:?[-=+?])(.*))?\})", re.DOTALL)
+_EXPANSION = re.compile(r"\$(?:(\w+|[@*#?])|\{(\w+)(?:(:?[-=+?]|##?|%%?|:(?=\d)|,,|\^\^)(.*))?\})", re.DOTALL)
+_FOR_PRODUCTION = re.compile(r"prod|live|web|serve", re.IGNORECASE)
+"""What a condition asks for that is true only where the service runs."""
 MOST_CALLS = 50
 """How many calls of functions of a script are followed."""
+_UNKNOWN = re.compile(r"\$\(|`")
+"""What only a running shell knows, although it has spaces in it."""
 _ARRAY = re.compile(r'"?\$\{(\w+)\[[@*]\]\}"?')
 _CORES = re.compile(
     r"\$\(\s*(?:nproc\b[^|;&)]*|getconf _NPROCESSORS_ONLN|grep -c \^?processor /proc/cpuinfo)\s*\)|`nproc`"
@@ -33,10 +37,9 @@ _COMPARED: dict[str, Callable[[str, str], bool]] = {
     "-gt": lambda left, right: int(left) > int(right), "-ge": lambda left, right: int(left) >= int(right),
     "-lt": lambda left, right: int(left) < int(right), "-le": lambda left, right: int(left) <= int(right),
 }  # fmt: skip
-_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-}  # fmt: skip
+
+_SUM = re.compile(r"""\$\(expr (.*)\)|\$\(echo ["']?([^"'|]*)["']? ?\| ?bc\)""")
+"""A command that prints the value of an expression."""
 
 
 class Started(NamedTuple):
@@ -48,6 +51,8 @@ class Started(NamedTuple):
     line: int
     given: dict[str, str]
     """The variables that the script itself gives to the command, or exports."""
+    is_unlikely: bool = False
+    """Whether a condition excludes the command if all variables that no file sets are empty."""
 
 
 class Shell:
@@ -70,6 +75,7 @@ class Shell:
         self._exported: set[str] = set()
         self._has_ended = False
         self._calls = 0
+        self._unset_is_empty = False
 
     def run(self, text: str) -> Iterator[Started]:
         """Yield the commands of a script."""
@@ -127,7 +133,21 @@ class Shell:
         def further() -> list[Started]:
             return self._if([*parts[others[0]].children, *parts[others[0] + 1 :]] if others else [])
 
-        return further() if is_true is False else self._either([inner, further])
+        if is_true is False:
+            return further()
+        return self._either([inner, further], self._is_likely(next(part for part in parts if part.is_named)))
+
+    def _is_likely(self, condition: Node) -> bool | None:
+        """Return whether a condition is true if all variables that no file sets are empty; None: not known.
+
+        What asks for production is true where the service runs, though no file says so.
+        """
+        if _FOR_PRODUCTION.search(_text(condition)):
+            return None
+        self._unset_is_empty = True
+        is_true = self._truth(condition)
+        self._unset_is_empty = False
+        return is_true
 
     def _case(self, node: Node) -> list[Started]:
         """Return the commands of the item that a case takes, or of all if nobody knows."""
@@ -153,18 +173,37 @@ class Shell:
         if is_true is ("||" in [part.type for part in node.children]):
             return begun
         return begun + (
-            self._all(right) if is_true is not None or left.type == "command" else self._either([right, []])
-        )
+            self._all(right) if is_true is not None or left.type == "command"
+            else self._either([right, []], self._skips(node, left))
+        )  # fmt: skip
 
-    def _either(self, branches: Sequence[Sequence[Node] | Callable[[], list[Started]]]) -> list[Started]:
-        """Return the commands of all branches, of which nobody knows which is taken."""
-        before, arguments, begun = dict(self.environment), self._arguments, []
+    def _skips(self, node: Node, left: Node) -> bool | None:
+        """Return whether ``a && b`` or ``a || b`` comes to b if all variables that no file sets are empty."""
+        is_likely = self._is_likely(left)
+        return is_likely if is_likely is None else is_likely is ("&&" in [part.type for part in node.children])
+
+    def _either(
+        self, branches: Sequence[Sequence[Node] | Callable[[], list[Started]]], is_first: bool | None = None
+    ) -> list[Started]:
+        """Return the commands of all branches, of which nobody knows which is taken.
+
+        ``is_first``: whether the first of two is the likely one, whose commands come first and whose values count.
+        """
+        before, arguments, arrays = dict(self.environment), self._arguments, dict(self._arrays)
+        begun: list[Started] = []
         results: list[dict[str, str]] = []
-        for branch in branches:
+        ordered = branches if is_first is not False else [*reversed(branches)]
+        for branch in ordered:
             self.environment, self._arguments = dict(before), arguments
-            begun += branch() if callable(branch) else self._all(branch)
+            commands = branch() if callable(branch) else self._all(branch)
+            is_unlikely = is_first is not None and bool(results)
+            begun += [each._replace(is_unlikely=each.is_unlikely or is_unlikely) for each in commands]
             results.append(self.environment)
+            arrays = arrays if results[1:] or is_first is None else dict(self._arrays)
             self._has_ended = False
+        if is_first is not None:
+            self.environment, self._arguments, self._arrays = results[0], arguments, arrays
+            return begun
         said = {name: {result[name] for result in results if name in result} for result in results for name in result}
         self.environment = {name: next(iter(values)) for name, values in said.items() if len(values) == 1}
         self._arguments = arguments
@@ -251,6 +290,8 @@ class Shell:
                 return [*self.run(text)]
             case [name, *arguments] if name in self._functions and self._calls < MOST_CALLS:
                 return self._call(name, arguments)
+            case ["eval", *texts]:
+                return [*self.run(" ".join(texts))]
             case ["exit" | "return" | "break" | "continue" | ":" | "true" | "false", *_]:
                 return []
             case [_, *_]:
@@ -285,7 +326,7 @@ class Shell:
                 return ["".join("".join(self._expanded(part)) for part in node.children)]
             case "simple_expansion" | "expansion" | "arithmetic_expansion" | "command_substitution":
                 part = self._part(node)
-                return self._arguments if _text(node) == "$@" else [part] if part == _text(node) else part.split()
+                return self._arguments if _text(node) == "$@" else [part] if _UNKNOWN.search(part) else part.split()
             case _:
                 return [re.sub(r"\\(.)", r"\1", _text(node))]
 
@@ -315,10 +356,18 @@ class Shell:
             return str(len(self._arguments))
         if name.isdecimal() and int(name):
             value = (
-                self._arguments[int(name) - 1] if int(name) <= len(self._arguments) else "" if not operator_ else None
+                self._arguments[int(name) - 1]
+                if int(name) <= len(self._arguments)
+                else None
+                if operator_[-1:] in ("-", "=", "+", "?")
+                else ""
             )
         else:
             value = self.environment.get(name)
+        if value is None and self._unset_is_empty:
+            value = ""
+        if operator_[:1] in ("#", "%", ",", "^") or operator_ == ":":
+            return text if value is None else _cut(value, operator_, otherwise)
         if operator_.endswith("+"):
             return self._inner(otherwise) if value else ""
         if value is None or (not value and operator_.startswith(":")):
@@ -335,29 +384,33 @@ class Shell:
         """Return what a command that counts cores prints; else the command."""
         if _CORES.fullmatch(text):
             return str(self._cores)
+        if found := _SUM.fullmatch(text):
+            return self._computed((found[1] or found[2]).replace("\\*", "*").replace("'*'", "*")) or text
         if found := re.fullmatch(r"""\$\(python[\d.]* -c (["']).*\bprint\((.*)\)\1\)""", text, re.DOTALL):
             with suppress(SyntaxError):
-                computed = setting_of(ast.parse(found[2], mode="eval").body, {}, self.environment, self._cores)
-                return str(computed.value) if computed else text
+                printed = setting_of(ast.parse(found[2], mode="eval").body, {}, self.environment, self._cores)
+                return str(printed.value) if printed else text
         return text
 
     def _computed(self, text: str) -> str | None:
         plain = _CORES.sub(str(self._cores), text)
         plain = re.sub(r"\$\{[^{}]*\}", lambda found: self.expand(found[0]), plain)
-        plain = re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda name: self.environment.get(name[1], "?"), plain)
-        try:
-            return str(int(_arithmetic(ast.parse(plain.strip(), mode="eval").body)))
-        except (ValueError, SyntaxError, ZeroDivisionError):
-            return None
+        return computed(plain, self.environment)
 
 
-def _arithmetic(node: ast.expr) -> float:
-    """Return the value of an expression of numbers. Raise ValueError for anything else."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_arithmetic(node.left), _arithmetic(node.right))
-    raise ValueError(ast.unparse(node))
+def _cut(value: str, sign: str, argument: str) -> str:
+    """Return a value as ``${X#pattern}``, ``${X%pattern}``, ``${X:from:count}``, ``${X,,}`` or ``${X^^}`` cut it."""
+    if sign in (",,", "^^"):
+        return value.lower() if sign == ",," else value.upper()
+    if sign == ":":
+        start, _, count = argument.partition(":")
+        return value[int(start) :][: int(count) if count.isdecimal() else None] if start.isdecimal() else value
+    lengths = range(len(value) + 1) if len(sign) == 1 else range(len(value), -1, -1)
+    for length in lengths:
+        part = value[:length] if sign[0] == "#" else value[len(value) - length :]
+        if fnmatchcase(part, argument):
+            return value[length:] if sign[0] == "#" else value[: len(value) - length]
+    return value
 
 
 def _pieces(node: Node) -> Iterator[Node]:

@@ -1,14 +1,10 @@
 """How a repository starts its service: the commands of all its files, the one that counts most first."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 
-from lab.apps.service.discovery.containers import compose_starts, docker_starts
+from lab.apps.service.discovery.containers import FOR_DEVELOPMENT, compose_starts, docker_starts
 from lab.apps.service.discovery.platforms import last_resorts, machine_starts, platform_starts
 from lab.apps.service.discovery.repository import Repository, Start
-
-MOST_CHARACTERS = 160
-"""How much of a command is shown that was not understood."""
 
 
 def starts_of(repository: Repository) -> list[Start]:
@@ -20,7 +16,9 @@ def starts_of(repository: Repository) -> list[Start]:
     places, files = ({each(start) for start in compose if start.server} for each in (_place, _dockerfile))
     docker = [start for start in docker_starts(repository)
               if start.place not in places and (start.server or _dockerfile(start) not in files)]  # fmt: skip
-    groups = [platform_starts(repository), docker, compose]
+    others = {_dockerfile(start) for start in compose if start.server and _replaces(start)}
+    images = [start for start in docker if _dockerfile(start) not in others]
+    groups = [platform_starts(repository), images, compose, [start for start in docker if start not in images]]
     if not any(start.server for group in groups for start in group):
         groups.append(machine_starts(repository))
     if not any(start.server for group in groups for start in group):
@@ -28,6 +26,11 @@ def starts_of(repository: Repository) -> list[Start]:
     known = sorted((start for group in groups for start in group if start.server), key=_is_for_development)
     repository.problems += _unknown_commands(groups)
     return known
+
+
+def _replaces(start: Start) -> bool:
+    """Return whether a Compose file replaces the command of an image by another one that is for production."""
+    return not start.is_for_development and not FOR_DEVELOPMENT.search(start.compose)
 
 
 def _place(start: Start) -> object:
@@ -50,10 +53,6 @@ def _unknown_commands(groups: Sequence[Sequence[Start]]) -> Iterator[str]:
             return
         for start in group:
             if start.words:
-                yield f"{start.place}: command not understood: {_shorten(shlex.join(start.words))}"
+                yield f"{start.place}: command not understood: {start.command}"
             elif not is_known:
                 yield f"{start.place}: states no command, so that of its base image counts, which the lab cannot read"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
