@@ -4,7 +4,7 @@ import { sleep } from 'k6';
 import exec from 'k6/execution';
 import { ask as send } from './lib/request.js';
 import { fill, whole, wholeOf } from './lib/secrets.js';
-import { headersOfUser, KEEPS_COOKIES } from './lib/sessions.js';
+import { cookiesOfUser, headersOfUser, KEEPS_COOKIES } from './lib/sessions.js';
 import { text } from './lib/settings.js';
 import { atRate, closedLoop } from './lib/shapes.js';
 
@@ -27,8 +27,10 @@ export function ask() {
   if (pauseS && exec.vu.iterationInScenario === 0) {
     sleep(Math.random() * pauseS); // otherwise all users would send their requests at the same moments
   }
-  const sent = { ...headersOfUser(), ...wholeOf(headers) };
-  send(name, method || 'GET', fill(path), sent, body ? whole(body) : null, expected);
+  const ofUser = headersOfUser();
+  const cookies = cookiesOfUser();
+  const sent = { ...ofUser, ...wholeOf(headers, cookies) };
+  send(name, method || 'GET', fill(path, cookies), sent, body ? whole(body, cookies) : null, expected);
   if (pauseS) {
     sleep(pauseS);
   }

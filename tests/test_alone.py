@@ -141,6 +141,7 @@ def test_a_single_request_comes_from_a_user_who_has_logged_in(engine: Path) -> N
 
     assert 'header = "Cookie: a=hush-hush; b=c"' in config_of(engine)
     assert 'header = "Authorization: x"' in config_of(engine)
+    assert Session(cookies={"a": "b"}).by_word == {"cookie.a": "b"}
     assert of_user["Authorization"] == "Bearer t0ken"
     assert "hush" not in (engine / "commands").read_text()
 

@@ -207,6 +207,7 @@ def service(tmp_path: Path) -> Path:
          r"my-service.yaml:7: login: \$\{PASSWORD\} is no variable of env_file; there are none"),
         ("requests:", "login: {path: /login, field: {user: ada}}\nrequests:",
          r":7: login.field: unknown key; there are "),
+        ("path: /,", "path: '/?t=${cookie.csrf}',", r"home: \$\{cookie.csrf\} is no variable of env_file; there are "),
         ("path: /,", "path: /, headers: {X Y: 1},", r"headers.X Y.*: 'X Y' must be the name of a header, e.g. X"),
     ],
 )  # fmt: skip
@@ -1640,8 +1641,9 @@ def test_a_login_is_a_setting_of_the_load_and_its_secrets_stay_names(service: Pa
     """Each user of the load logs in, but at most a hundred."""
     (service.parent / "names.env").write_text("PASSWORD=hush-hush\n")
     login = {"path": "/login", "form": {"user's name": "ada", "password": "${PASSWORD} & 100 %"}}
+    file = FILE.replace("path: /,", "path: '/?t=${cookie.csrftoken}',")
     service.write_text(
-        FILE.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"login: {json.dumps(login)}\n"
+        file.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"login: {json.dumps(login)}\n"
     )
 
     found = read_user_service(service)

@@ -53,6 +53,23 @@ def chatter():
 from pathlib import Path
 Path(__file__).with_name("instance").mkdir(exist_ok=True)
 """
+UNRULY = """
+
+import multiprocessing, signal, subprocess, threading
+
+os.chdir("/")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pool = multiprocessing.get_context("fork").Pool(1)
+threading.Thread(target=threading.Event().wait).start()
+
+
+@app.before_request
+def start():
+    if request.path == "/report":
+        subprocess.run(["true"], check=True)
+        subprocess.Popen(["sleep", "1000"])
+"""
+"""It has threads and processes of its own, which never end, and ignores the signal that asks to end."""
 LOGGED_IN = """
 
 from flask import abort, redirect, session
@@ -66,6 +83,8 @@ def known():
     print("asked with", request.headers.get("Cookie"), flush=True)
     if request.endpoint != "login" and "user" not in session:
         abort(401)
+    if request.path == "/buy" and request.headers["X-Is"] != request.cookies["session"]:
+        abort(400)
 
 
 @app.route("/login", methods=["GET", "POST"])
@@ -114,13 +133,17 @@ def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> No
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
-    Much output is told. The wrapper knows the worker and the thread of each request on granian, too. Before, lab init
-    asks the application for routes that its source does not show, and gunicorn for settings that its file computes.
+    Much output is told. Threads and processes of the application's own are no workers. The wrapper knows the worker and
+    the thread of each request on granian, too. Before, lab init asks the application for routes that its source does
+    not show, and gunicorn for settings that its file computes.
     """
     file = written(tmp_path, CHATTER)
     (tmp_path / "shop" / "Dockerfile").write_text(DOCKERFILE)
     told = lab.run_for(300, "init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
-    (tmp_path / "shop" / "app.py").write_text(SHOP + CHATTER + LOGGED_IN)
+    (tmp_path / "shop" / "app.py").write_text(SHOP + CHATTER + LOGGED_IN + UNRULY)
+    file.write_text(
+        file.read_text().replace('{Authorization: "Bearer', '{X-Is: "${cookie.session}", Authorization: "Bearer')
+    )
     file.write_text(file.read_text() + 'login: {path: /login, form: {user: ada, password: "${TOKEN}"}}\n')
     stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
     file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
@@ -292,7 +315,8 @@ OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     ),
     "slow-to-start": ("site_of_shop:app", "", THREAD, SLOW_TO_START, {"home": "/"}),
     "gevent": (
-        "site_of_shop:app", "gevent\npackaging", "served: {worker_class: gevent, workers: 2}", THREADS_OF_ITS_OWN,
+        "site_of_shop:app", "gevent\npackaging", "served: {worker_class: gevent, workers: 2}",
+        f"from gevent import monkey; monkey.patch_all()\n{THREADS_OF_ITS_OWN}",
         {"home": "/"},
     ),
     "uwsgi": (

@@ -82,8 +82,8 @@ class Arrivals(Model):
 
 PATH_PATTERN = r"^/[!#-&(-\[\]-~]*$"
 """A path that fits into a URL and into an env file, which allows no quote and no backslash."""
-SECRET = re.compile(r"\$\{(\w+)\}")
-"""Where a request has the value of a secret."""
+SECRET = re.compile(r"\$\{([\w.-]+)\}")
+"""Where a request has the value of a secret, or of a cookie: ``${cookie.csrftoken}``."""
 
 
 def fill(said: str, secrets: Mapping[str, str]) -> str:

@@ -2,17 +2,18 @@
 
 const SECRETS = JSON.parse(decodeURIComponent(__ENV.LAB_SECRETS || '{}'));
 
-// Puts the values of secrets where a text has ${NAME}.
-export function fill(said) {
-  return said.replace(/\$\{(\w+)\}/g, (asIs, name) => (name in SECRETS ? SECRETS[name] : asIs));
+// Puts the values of secrets, and further values by name, where a text has ${NAME}.
+export function fill(said, further = {}) {
+  return said.replace(/\$\{([\w.-]+)\}/g, (asIs, name) => SECRETS[name] ?? further[name] ?? asIs);
 }
 
 // The same for a text that is percent-encoded where a character does not fit into an env file.
-export function whole(said) {
-  return fill(decodeURIComponent(said));
+export function whole(said, further) {
+  return fill(decodeURIComponent(said), further);
 }
 
 // The same for headers, or the fields of a form.
-export function wholeOf(said) {
-  return Object.fromEntries(Object.entries(said || {}).map(([name, value]) => [decodeURIComponent(name), whole(value)]));
+export function wholeOf(said, further) {
+  const filled = ([name, value]) => [decodeURIComponent(name), whole(value, further)];
+  return Object.fromEntries(Object.entries(said || {}).map(filled));
 }

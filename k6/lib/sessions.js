@@ -13,6 +13,12 @@ export const KEEPS_COOKIES = SESSIONS.length > 0;
 // The session of this virtual user.
 let session;
 
+// The cookies that the jar of this user has now, by the words that requests have for them.
+export function cookiesOfUser() {
+  const cookies = KEEPS_COOKIES ? Object.entries(http.cookieJar().cookiesForURL(LAB_URL)) : [];
+  return Object.fromEntries(cookies.map(([name, [value]]) => [`cookie.${name}`, value]));
+}
+
 // The headers of a user who has logged in. The first call puts the cookies into the user's jar.
 export function headersOfUser() {
   if (!KEEPS_COOKIES) {

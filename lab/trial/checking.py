@@ -91,8 +91,8 @@ def _errors_of_classes(trial: TrialContainers, say: Say) -> list[LabError]:
     answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
     for name, described in asked.items():
         logged = _logged(trial)
-        secrets = workload.secrets if workload else {}
-        answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.headers_of_user)
+        secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
+        answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.user.headers)
         if trial.reason:  # e.g. it needed more memory than its limit
             raise why_not_healthy(trial)
         if not answer.is_meant(described):

@@ -237,7 +237,7 @@ class TrialContainers:
     def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
         try:
-            found = alone_ms(self.front, self.asked_classes, self.headers_of_user)
+            found = alone_ms(self.front, self.asked_classes, self.user.headers)
             write_whole(self.part / ALONE, json.dumps(found) + "\n")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
@@ -249,9 +249,9 @@ class TrialContainers:
         return read_login(str(said)) if said else None
 
     @property
-    def headers_of_user(self) -> dict[str, str]:
-        """What a user sends who has logged in; empty: nobody has."""
-        return self.sessions[0].headers if self.sessions else {}
+    def user(self) -> Session:
+        """The first user who has logged in; empty: nobody has."""
+        return self.sessions[0] if self.sessions else Session()
 
     @property
     def front(self) -> Front:

@@ -25,6 +25,11 @@ class Session(Model):
         found = {"Cookie": cookies, "Authorization": f"Bearer {self.token}" if self.token else ""}
         return {name: value for name, value in found.items() if value}
 
+    @property
+    def by_word(self) -> dict[str, str]:
+        """The cookies by the words that requests have for them."""
+        return {f"cookie.{name}": value for name, value in self.cookies.items()}
+
 
 class Refusal(Model):
     """Why a user is not logged in, as the end of a sentence about the request, and what the application said."""

@@ -395,7 +395,8 @@ def _check_secrets(file: YamlFile, service: UserService) -> None:
     secrets = read_env_files(service.application.env_file)
     asked_for = {("requests", name): asked for name, asked in service.requests.items()}
     for place, asked in [*asked_for.items(), *([(("login",), service.login)] if service.login else [])]:
-        if unknown := [secret for secret in asked.names_of_secrets if secret not in secrets]:
+        named = [name for name in asked.names_of_secrets if not (service.login and name.startswith("cookie."))]
+        if unknown := [name for name in named if name not in secrets]:
             there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
             problem = f"${{{unknown[0]}}} is no variable of env_file; there are {there}"
             raise file.mistake(problem, *place)
