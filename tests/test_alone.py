@@ -191,7 +191,13 @@ def test_a_class_that_fails_because_of_a_host_names_it() -> None:
 def test_a_class_that_needs_a_login_is_told_how_to_give_one(status: int) -> None:
     error = checking.not_meant("mine", OwnRequestClass(path="/mine", users=1), answer(status), "", masked)
 
+    logged_in = checking.not_meant(
+        "mine", OwnRequestClass(path="/mine", users=1), answer(status), "", masked, Login(path="/login")
+    )
+
     assert (checking.WAY_TO_LOG_IN in error.hint) == (status != 404)
+    assert ("POST /login, the login, was accepted, but does not count here." in logged_in.hint) == (status != 404)
+    assert checking.WAY_TO_LOG_IN not in logged_in.hint
 
 
 def test_users_who_cannot_log_in_are_told_with_the_answer_and_without_secrets() -> None:

@@ -96,9 +96,9 @@ def _errors_of_classes(trial: TrialContainers, say: Say) -> list[LabError]:
         if trial.reason:  # e.g. it needed more memory than its limit
             raise why_not_healthy(trial)
         if not answer.is_meant(described):
-            errors.append(not_meant(name, described, answer, _logged_since(trial, logged), trial.masked))
+            errors.append(not_meant(name, described, answer, _logged_since(trial, logged), trial.masked, trial.login))
         elif 300 <= answer.status < 400 and not described.expected_status:
-            remarks.append(redirected(name, described, answer, trial.masked))
+            remarks.append(redirected(name, described, answer, trial.masked, trial.login))
         if not answer.status:
             break
     say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
@@ -145,7 +145,9 @@ def why_not_healthy(trial: TrialContainers) -> LabError:
     return LabError(f"Your application does not start as it is served today: {reason}")
 
 
-def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, masked: Masked) -> LabError:
+def not_meant(
+    name: str, described: OwnRequestClass, answer: Answer, said: str, masked: Masked, login: Login | None = None
+) -> LabError:
     """Return the error for a class that is not answered as it should be, given what the application wrote for it."""
     asked = f"{described.method} {described.path}, the class {name}"
     if answer.status == 0:
@@ -164,6 +166,11 @@ def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, 
         + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
     return LabError(message, hint="\n".join(filter(None, parts)))
+
+
+def _way_in(login: Login | None) -> str:
+    """Return what to do about a request whose answer asks for a login, given the login of the file."""
+    return f"{login.method} {login.path}, the login, was accepted, but does not count here." if login else WAY_TO_LOG_IN
 
 
 def not_logged_in(login: Login, refusal: Refusal, said: str, masked: Masked) -> LabError:
@@ -237,13 +244,15 @@ def joined(errors: Sequence[LabError], of: int) -> LabError:
     return LabError(message, hint="\n\n".join(f"{error.message}\n{error.hint}" for error in errors))
 
 
-def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Masked) -> str:
+def redirected(
+    name: str, described: OwnRequestClass, answer: Answer, masked: Masked, login: Login | None = None
+) -> str:
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
     where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
-    login = f" {WAY_TO_LOG_IN}" if any(word in where.lower() for word in _LOGIN) else ""
+    way_in = f" {_way_in(login)}" if any(word in where.lower() for word in _LOGIN) else ""
     asked = f"{described.method} {described.path}, the class {name}"
     return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
-            f"The load measures the redirect itself.{login}")  # fmt: skip
+            f"The load measures the redirect itself.{way_in}")  # fmt: skip
 
 
 def _body(body: str, masked: Masked) -> str:
