@@ -33,13 +33,14 @@ from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.queueing import Queueing
-from analysis.records.run import TODAY, Run, VariantRecord
+from analysis.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
 from analysis.report.screen import screen_lines
 from analysis.report.terminal import print_tables
 from lab.apps.service import trying
 from lab.apps.service.advice import print_best_way
 from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
+from lab.apps.service.diagnosis import extension
 from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
 from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
@@ -1355,6 +1356,23 @@ def test_what_the_lab_leaves_out_stands_beside_the_verdict(
     assert all(part in " ".join(left_out_) for part in says)
     assert len(left_out_) == len(says)
     assert last.startswith("Apart from what the lab leaves out, no request waits" if says else "No request waits")
+
+
+def test_a_run_that_is_interrupted_before_its_trial_says_nothing_of_the_service(tmp_path: Path) -> None:
+    """Such as while an application starts that never answers."""
+    (tmp_path / "run").mkdir()
+    load = LoadRecord(name="own", script=USER_SERVICE, duration="20s", settings={"CLASSES": "{}"})
+    run = make_run(
+        tmp_path / "run", {}, variants=[VariantRecord(name=TODAY, workers=2, settings={})], loads=[load],
+        order=[[TODAY, "own", "1"]], outcome="interrupted", reason="SIGINT",
+    )  # fmt: skip
+    not_measured = TrialValidity(variant=TODAY, load="own", trial=1, verdict="invalid", reasons=["not measured"])
+
+    extension.write_files(run, summary_of().model_copy(update={"trials": [not_measured]}))
+
+    diagnosis = read_diagnosis(run)
+    assert diagnosis is not None
+    assert "Nothing was measured of today's way" in " ".join(diagnosis.sentences)
 
 
 def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:

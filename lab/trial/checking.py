@@ -28,14 +28,13 @@ _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
 WAY_TO_LOG_IN = (
     'If it needs a login, give one: login: {path: /login, form: {username: ada, password: "${PASSWORD}"}}, or a header.'
 )
-_NEEDS_LOGIN = f"{WAY_TO_LOG_IN.replace('{', '{{').replace('}', '}}')} Or leave requests.{{name}} out."
 _WAY_OUT = (
     "Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
     "hosts, beside)."
 )
 _WAYS_OUT = {
-    401: _NEEDS_LOGIN,
-    403: _NEEDS_LOGIN,
+    401: "{login} Or leave requests.{name} out.",
+    403: "{login} Or leave requests.{name} out.",
     404: "Write a path that exists to requests.{name}. If the page shows data that is not there, let "
     "application.before write the data; or leave the class out.",
     405: "The application answers this path, but not this method: write the right method to requests.{name}, such as "
@@ -162,7 +161,7 @@ def not_meant(
         message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
     parts = [
         *_hints(answer.body, said, masked),
-        _WAYS_OUT.get(answer.status, _WAY_OUT).format(name=name)
+        _WAYS_OUT.get(answer.status, _WAY_OUT).format(name=name, login=_way_in(login))
         + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
     return LabError(message, hint="\n".join(filter(None, parts)))

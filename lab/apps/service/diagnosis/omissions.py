@@ -33,10 +33,11 @@ class Omissions(NamedTuple):
 def read_omissions(run_folder: Path, run: Run, summary: Summary) -> Omissions:
     """Return what the lab left out of the service as it is served today; older runs do not tell."""
     further = tuple(run.variant(TODAY).settings.get(LEFT_OUT) or ())
-    for trial in summary.trials:
-        if trial.variant != TODAY:
+    folders = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.variant == TODAY]
+    for folder in folders:
+        if not folder.exists():  # it was not measured
             continue
-        for name, told in read_trial(trial_folder(run_folder, *trial.key)).settings.items():
+        for name, told in read_trial(folder).settings.items():
             if name.startswith("gunicorn") and (found := _of_gunicorn(told)):
                 return Omissions("gunicorn.conf.py", found, further)
             if name.startswith("uwsgi") and (listed := _OF_UWSGI.findall(told)):
