@@ -1467,7 +1467,7 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Expect the machine to be quiet, so that what is expected of it is always the same."""
-    monkeypatch.setattr("lab.apps.service.trying.is_busy", lambda: False)
+    monkeypatch.setattr("lab.apps.service.first_answer.is_busy", lambda: False)
 
 
 class Measured:
@@ -1553,7 +1553,7 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
     assert measured.asked == [([TODAY], 1)]
     assert capsys.readouterr().err.replace(str(tmp_path), "…") == snapshot("""\
 1. The image of the application: about 1 min 00 s, unless it is built already.
-2. Each class of requests alone: about 6 s.
+2. Each class of requests alone: about 7 s.
 3. Today's way, 1 trial: about 16 s. Then comes the first answer; Ctrl-C after it keeps it.
 4. Today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if further ways may lift a limit.
 

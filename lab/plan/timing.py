@@ -77,14 +77,9 @@ def left_s(expected_s: Sequence[float], took_s: Sequence[float], spent_s: float)
 def before_s(plan: Plan, *, busy: bool = False, check: bool = False) -> float:
     """Return about how long it takes until the first batch begins."""
     cells = {(trial.variant_name, trial.load_name) for trial in plan.trials}
-    checks_s = check_s(plan) if check and plan.trials[0].variant.workload else 0
+    first = [plan.batches[0][0]] if check and plan.trials[0].variant.workload else []
+    checks_s = up_s(first) + ALONE_S + down_s(first) if first else 0
     return _times(busy) * (READY_S + PREDICT_S * len(cells) + checks_s)
-
-
-def check_s(plan: Plan) -> float:
-    """Return about how long it takes to start somebody's own application, and to ask for each class alone."""
-    first = [plan.batches[0][0]]
-    return up_s(first) + ALONE_S + down_s(first)
 
 
 def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:

@@ -1,15 +1,14 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import typer
 from pydantic import ValidationError
 
 from analysis.records.classes import login_as_json, own_classes_as_json
-from analysis.records.folder import read_trial, trial_folder, write_whole
+from analysis.records.folder import write_whole
 from analysis.records.model import name_from
 from analysis.records.nearest import nearest_first
 from analysis.records.plural import plural
@@ -17,9 +16,10 @@ from analysis.records.run import REPLAY, TODAY, USER_SERVICE
 from analysis.records.summary import Summary
 from lab.apps.service.build import ask_application
 from lab.apps.service.description import UserService, read_user_service
-from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
+from lab.apps.service.diagnosis.model import read_diagnosis
 from lab.apps.service.discovery import Description
 from lab.apps.service.discovery.answers import Answers
+from lab.apps.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from lab.apps.service.image import lay_out_layer
 from lab.apps.service.layer import Layer
 from lab.apps.service.replay import Replay, read_replay
@@ -39,15 +39,13 @@ from lab.engine.cluster.machines import default_machine
 from lab.engine.doctor import make_ready
 from lab.engine.engine import engine_cores
 from lab.engine.heartbeat import heartbeat
-from lab.engine.machine_usage import is_busy
 from lab.errors import WrongUse, reason_of
 from lab.experiment.model import Experiment, Load
 from lab.machine_lock import machine_lock
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
-from lab.plan import timing
 from lab.serving.options import ServingOption
-from lab.terminal import INTERRUPTED, count, interruptible, report_path, say, time_in_words
+from lab.terminal import interruptible, say
 
 LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
@@ -166,38 +164,6 @@ def say_what_is_left_out(service: UserService, layer: Layer, named: Sequence[str
     _say_each("Left out", settings_not_in_force(service, layer))
 
 
-def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
-    """Say about how long each part of the measurement takes, and when the first answer comes."""
-    [first, *ways] = experiment.variants
-    today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
-    busy = is_busy()
-    first_s, every_s = (
-        sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
-    )
-    ways_too = f" and {count(ways, 'other way')}" if ways else ""
-    say(
-        f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
-        f"2. Each class of requests alone: about {time_in_words(round(timing.check_s(today)))}.\n"
-        f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
-        "Then comes the first answer; Ctrl-C after it keeps it.\n"
-        f"4. Today's way{ways_too}, {count(every.rounds, 'trial')} each: about {time_in_words(round(every_s))}; "
-        "longer if further ways may lift a limit."
-    )
-
-
-@contextmanager
-def keeping_first_answer(folder: Path, command: str) -> Iterator[None]:
-    """If the block is interrupted, say how to read the first answer, and which command measures the other ways."""
-    try:
-        with interruptible():
-            yield
-    except typer.Exit as stopped:
-        if stopped.exit_code == INTERRUPTED:
-            say(f"The first answer is kept: {report_path(folder)}\n"
-                f"To read it: lab report {folder}\nTo measure the other ways: {command}")  # fmt: skip
-        raise
-
-
 def _say_each(lead: str, sentences: Iterable[str]) -> None:
     for sentence in sentences:
         say(f"{lead}: {sentence}")
@@ -232,25 +198,6 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
 def kind_of(way: ServingOption) -> str:
     """Return the word by which the option WAYS names a way."""
     return ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY
-
-
-def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
-    """Say what limits today's way after its first trial, or why the trial is invalid."""
-    if not diagnosis:
-        say("\nThe first trial is invalid, so it says nothing:")
-        sentences = [reason for trial in summary.trials for reason in trial.reasons]
-    else:
-        say("\nSo far, after one trial of today's way:")
-        sentences = diagnosis.sentences
-    for sentence in sentences:
-        say(f"- {sentence}")
-    say("")
-
-
-def reached_load(folder: Path, summary: Summary) -> bool:
-    """Whether any trial of a run got as far as its load."""
-    trials = [read_trial(trial_folder(folder, *trial.key)) for trial in summary.trials]
-    return any(trial.outcome != "failed" for trial in trials)
 
 
 def experiment_of(

@@ -1,0 +1,69 @@
+"""The first answer of ``lab try``: when it comes, what it says, and how it is kept."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from analysis.records.folder import read_trial, trial_folder
+from analysis.records.summary import Summary
+from lab.apps.service.diagnosis.model import Diagnosis
+from lab.engine.machine_usage import is_busy
+from lab.experiment.model import Experiment
+from lab.options import MeasureOptions
+from lab.plan import timing
+from lab.terminal import INTERRUPTED, count, interruptible, report_path, say, time_in_words
+
+
+def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
+    """Say about how long each part of the measurement takes, and when the first answer comes."""
+    [first, *ways] = experiment.variants
+    today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
+    busy = is_busy()
+    alone_s = timing.before_s(today, busy=busy, check=True)
+    first_s, every_s = (
+        sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
+    )
+    ways_too = f" and {count(ways, 'other way')}" if ways else ""
+    say(
+        f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
+        f"2. Each class of requests alone: about {time_in_words(round(alone_s))}.\n"
+        f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
+        "Then comes the first answer; Ctrl-C after it keeps it.\n"
+        f"4. Today's way{ways_too}, {count(every.rounds, 'trial')} each: about {time_in_words(round(every_s))}; "
+        "longer if further ways may lift a limit."
+    )
+
+
+def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
+    """Say what limits today's way after its first trial, or why the trial is invalid."""
+    if not diagnosis:
+        say("\nThe first trial is invalid, so it says nothing:")
+        sentences = [reason for trial in summary.trials for reason in trial.reasons]
+    else:
+        say("\nSo far, after one trial of today's way:")
+        sentences = diagnosis.sentences
+    for sentence in sentences:
+        say(f"- {sentence}")
+    say("")
+
+
+def reached_load(folder: Path, summary: Summary) -> bool:
+    """Whether any trial of a run got as far as its load."""
+    trials = [read_trial(trial_folder(folder, *trial.key)) for trial in summary.trials]
+    return any(trial.outcome != "failed" for trial in trials)
+
+
+@contextmanager
+def keeping_first_answer(folder: Path, command: str) -> Iterator[None]:
+    """If the block is interrupted, say how to read the first answer, and which command measures the other ways."""
+    try:
+        with interruptible():
+            yield
+    except typer.Exit as stopped:
+        if stopped.exit_code == INTERRUPTED:
+            say(f"The first answer is kept: {report_path(folder)}\n"
+                f"To read it: lab report {folder}\nTo measure the other ways: {command}")  # fmt: skip
+        raise
