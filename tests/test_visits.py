@@ -143,7 +143,7 @@ def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundre
     """Of 200 visits in each step one may fail."""
     make_run(tmp_path, {"one": climbing(*failed)}, loads=[OVERLOAD])
 
-    found = measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
+    found = measured_capacity_per_s(tmp_path / "one" / "mix" / "1", ("one", "mix", 1), CLIMB, "6s")
 
     assert found == capacity
     assert measured(derive_summary(tmp_path), "capacity") == {"per_second": capacity}
@@ -154,7 +154,7 @@ def test_a_climb_that_ends_before_visits_fail_shows_no_capacity(tmp_path: Path, 
     make_run(tmp_path, {"one": climbing(*failed)}, loads=[OVERLOAD])
 
     with pytest.raises(ValueError, match=r"^400 visits a second are too few to fail, raise last_per_s$"):
-        measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
+        measured_capacity_per_s(tmp_path / "one" / "mix" / "1", ("one", "mix", 1), CLIMB, "6s")
 
     assert measured(derive_summary(tmp_path), "capacity") == {}
 
@@ -197,7 +197,7 @@ def test_a_trial_without_a_capacity_says_why(
     write_points(tmp_path / "points.json.gz", requests)
 
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the whole message is compared
-        measured_capacity_per_s(tmp_path, "one", "mix", 1, settings, "6s")
+        measured_capacity_per_s(tmp_path, ("one", "mix", 1), settings, "6s")
 
     assert str(caught.value) == message
 
@@ -209,12 +209,12 @@ def test_a_climb_of_which_visits_were_dropped_shows_no_capacity(tmp_path: Path) 
     points.write_bytes(gzip.compress(gzip.decompress(points.read_bytes()) + f"{dropped}\n".encode()))
 
     with pytest.raises(ValueError, match=r"^the load generator dropped 2 visits$"):
-        measured_capacity_per_s(points.parent, "one", "mix", 1, CLIMB, "6s")
+        measured_capacity_per_s(points.parent, ("one", "mix", 1), CLIMB, "6s")
 
 
 def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
     with pytest.raises(UnreadablePoints) as caught:
-        measured_capacity_per_s(tmp_path, "one", "mix", 1, CLIMB, "6s")
+        measured_capacity_per_s(tmp_path, ("one", "mix", 1), CLIMB, "6s")
 
     assert str(caught.value) == f"{tmp_path} has no points.json.gz"
 

@@ -6,18 +6,13 @@ from pathlib import Path
 import duckdb
 
 from analysis.metrics import visits
+from analysis.read import Key
 from analysis.read.rows import write_requests
 from analysis.records.run import MachineRecord
 
 
 def measured_capacity_per_s(
-    trial_folder: Path,
-    variant: str,
-    load_name: str,
-    trial: int,
-    settings: dict[str, str],
-    duration: str,
-    machines: Sequence[MachineRecord] = (),
+    trial_folder: Path, key: Key, settings: dict[str, str], duration: str, machines: Sequence[MachineRecord] = ()
 ) -> float:
     """Write requests.parquet of a trial and return the capacity that the trial shows, in visits/s.
 
@@ -27,9 +22,8 @@ def measured_capacity_per_s(
     rates = visits.rates_per_s(settings, duration)
     if len(rates) < 2:
         raise ValueError("the rate of visits does not climb")
-    if dropped := write_requests(trial_folder, variant, load_name, trial, machines).dropped:
+    if dropped := write_requests(trial_folder, *key, machines).dropped:
         raise ValueError(f"the load generator dropped {dropped} visits")
-    key = (variant, load_name, trial)
     with duckdb.connect() as database:
         database.read_parquet(str(trial_folder / "requests.parquet")).create_view("requests")
         if not visits.count_visits(database, key).made:

@@ -1,6 +1,7 @@
 """The requests of a load as theory simulates them: how they come, and what each of them does at the server."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pydantic import Field
 
@@ -61,79 +62,82 @@ class Traffic(Record):
     missing: str | None = None
 
 
-def described_traffic(classes: Mapping[str, RequestClass]) -> dict[str, TrafficClass]:
-    """Return classes that a person describes, whose requests only wait."""
-    return {name: _waiting_class(described) for name, described in classes.items()}
+Asked = Mapping[str, Any]
+"""The settings of a script by their names in lower case."""
 
 
-def _waiting_class(described: RequestClass) -> TrafficClass:
-    takes = described.takes_s
-    work = [Work(takes_s=Range(least=takes.least, most=takes.most) if isinstance(takes, Between) else takes)]
-    if described.users:
-        return TrafficClass(users=described.users, pause_s=described.pause_s, work=work)
-    return TrafficClass(per_second=described.per_second, work=work)
+def _waiting_class(takes_s: object, does: str = "wait", **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    return TrafficClass(work=[Work.model_validate({"does": does, "takes_s": takes_s})], **arrivals)
 
 
-def computing_rounds(asked: Mapping[str, float]) -> tuple[list[Work], int]:
-    """Return the work of a request that waits and computes in turns, and how often it does."""
-    wait_s, compute_s = asked["wait_ms"] / 1000, asked["cpu_ms"] / 1000
-    waits = [Work(takes_s=wait_s)] if wait_s else []
-    return [*waits, Work(does="compute", takes_s=compute_s)], int(asked["rounds"])
+def _computing_class(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    """Return the class of requests that wait and compute in turns."""
+    waits = [Work(takes_s=asked["wait_ms"] / 1000)] if asked["wait_ms"] else []
+    work = [*waits, Work(does="compute", takes_s=asked["cpu_ms"] / 1000)]
+    return TrafficClass(work=work, rounds=asked["rounds"], **arrivals)
+
+
+def _burst(asked: Asked) -> dict[str, TrafficClass]:
+    does, arrivals = asked["does"], {"burst": asked["burst"], "every_s": asked["every_s"]}
+    if does == "compute":
+        return {"burst": _computing_class(asked, **arrivals)}
+    return {"burst": _waiting_class(asked["delay_s"], does, **arrivals)}
+
+
+def _described(asked: Asked) -> dict[str, TrafficClass]:
+    def takes(described: RequestClass) -> object:
+        ends = described.takes_s
+        return Range(least=ends.least, most=ends.most) if isinstance(ends, Between) else ends
+
+    return {
+        name: _waiting_class(takes(of), users=of.users, pause_s=of.pause_s, per_second=of.per_second)
+        for name, of in read_classes(asked["classes"]).items()
+    }
+
+
+TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
+    "arrivals.js": lambda asked: {"arrival": _waiting_class(asked["delay_s"], per_second=asked["rate_rps"])},
+    "burst.js": _burst,
+    "calls.js": lambda asked: {
+        "call": _waiting_class(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
+        "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
+    },
+    "classes.js": _described,
+    "heavy-mix.js": lambda asked: {
+        "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
+        "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
+    },
+    "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
+    "users.js": lambda asked: {
+        "user": _waiting_class(
+            Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),
+            users=asked["users"],
+            pause_s=asked["pause_s"],
+        )
+    },
+}
+"""The classes of requests that the scripts of k6/ send, as theory simulates them."""
+NOT_SIMULATED = {
+    "crash.js": "workers that are killed",
+    "fibonacci.js": "how long this machine computes",
+    "visits.js": "visitors who give up, and the application's own work and database",
+    **dict.fromkeys(
+        ("own.js", "replay.js", "user-service.js"), "how long somebody's own application works on a request"
+    ),
+}
+"""What theory lacks to simulate the others; ``own.js`` is the name of ``user-service.js`` in older records."""
 
 
 def traffic_of_older_records(script: str, settings: Mapping[str, str]) -> Traffic | None:
     """Return the traffic of a load whose record does not say it; None: it is not known.
 
-    ``settings`` are the script's variables. A script that is not here has always recorded its traffic. Raise KeyError
-    with the name of a setting that the record lacks.
+    ``settings`` are the script's variables. Raise KeyError with the name of a setting that the record lacks.
     """
-    asked = {name.lower(): float(value) for name, value in settings.items() if _is_number(value)}
-
-    def waits(takes_s: float | Range, does: str = "wait") -> list[Work]:
-        return [Work(does=does, takes_s=takes_s)]
-
-    match script:
-        case "heavy-mix.js":
-            light = waits(Range(least=0, most=asked["light_delay_max_s"]))
-            heavy = waits(asked["heavy_delay_s"])
-            classes = {
-                "light": TrafficClass(users=int(asked["light_vus"]), work=light),
-                "heavy": TrafficClass(users=int(asked["heavy_vus"]), work=heavy),
-            }
-        case "users.js":
-            work = waits(Range(least=asked["delay_min_s"], most=asked["delay_max_s"]))
-            classes = {"user": TrafficClass(users=int(asked["users"]), pause_s=asked["pause_s"], work=work)}
-        case "rounds.js":
-            work, rounds = computing_rounds(asked)
-            classes = {"work": TrafficClass(users=int(asked["users"]), work=work, rounds=rounds)}
-        case "arrivals.js":
-            classes = {"arrival": TrafficClass(per_second=asked["rate_rps"], work=waits(asked["delay_s"]))}
-        case "calls.js":
-            call, quick = waits(asked["call_delay_s"], "call"), waits(asked["quick_delay_s"])
-            classes = {
-                "call": TrafficClass(per_second=asked["call_rps"], work=call),
-                "quick": TrafficClass(per_second=asked["quick_rps"], work=quick),
-            }
-        case "burst.js":
-            does = settings["DOES"]
-            work, rounds = computing_rounds(asked) if does == "compute" else (waits(asked["delay_s"], does), 1)
-            burst = TrafficClass(burst=int(asked["burst"]), every_s=asked["every_s"], work=work, rounds=rounds)
-            classes = {"burst": burst}
-        case "classes.js":
-            classes = described_traffic(read_classes(settings["CLASSES"]))
-        case _:
-            return Traffic(missing=_MISSING[script]) if script in _MISSING else None
-    return Traffic(classes=classes)
-
-
-_USER_SERVICE = "how long somebody's own application works on a request"
-_MISSING = {
-    "fibonacci.js": "how long this machine computes",
-    "crash.js": "workers that are killed",
-    "own.js": _USER_SERVICE,
-    "replay.js": _USER_SERVICE,
-    "visits.js": "visitors who give up, and the application's own work and database",
-}
+    if script not in TRAFFIC:
+        return Traffic(missing=NOT_SIMULATED[script]) if script in NOT_SIMULATED else None
+    words = {name.lower(): settings[name] for name in ("DOES", "CLASSES") if name in settings}
+    numbers = {name.lower(): float(value) for name, value in settings.items() if _is_number(value)}
+    return Traffic(classes=TRAFFIC[script](numbers | words))
 
 
 def _is_number(text: str) -> bool:

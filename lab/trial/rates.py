@@ -19,15 +19,15 @@ def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> 
 
     assert trial.load.relative
     which = f"{follows.variant_name} under {follows.load_name}"
-    folder = trial_folder(run_folder, follows.variant_name, follows.load_name, follows.number)
+    key = follows.variant_name, follows.load_name, follows.number
+    folder = trial_folder(run_folder, *key)
     try:
         record = read_trial(folder)
         if record.reason:
             raise NoRate(f"the rate is relative to {which}, which was not measured: {record.reason}")
         capacity_per_s = measured_capacity_per_s(
-            folder, follows.variant_name, follows.load_name, follows.number,
-            follows.load.environment(), follows.duration, record.machines,
-        )  # fmt: skip
+            folder, key, follows.load.environment(), follows.duration, record.machines
+        )
     except BadRun:
         raise NoRate(f"the rate is relative to {which}, which has no record") from None
     except (UnreadablePoints, ValueError) as error:

@@ -7,9 +7,8 @@ import json
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 _PACKAGES = ("analysis.report.page", "analysis.report.timeline")
@@ -23,24 +22,20 @@ def render(name: str, *scripts: str, app: str = "", fetches: bool = False, **val
     """
     code = script(*scripts, app=app) if scripts else Markup("")
     rules = content_policy(code) + ("; connect-src 'self'" if fetches else "")
-    return template(name, app).render(content_policy=rules, style=style(), script=code, fetches=fetches, **values)
+    style = Markup(_text("page.css"))  # noqa: S704  # our own file
+    page = _environment(app).get_template(name)
+    return page.render(content_policy=rules, style=style, script=code, fetches=fetches, **values)
 
 
 @cache
-def template(name: str, app: str = "") -> Template:
-    """Return a template of the package ``app`` or of the report."""
-    environment = Environment(
+def _environment(app: str) -> Environment:
+    """Return the templates and scripts of the package ``app`` and of the report."""
+    return Environment(
         loader=ChoiceLoader([PackageLoader(package, ".") for package in (app, *_PACKAGES) if package]),
         autoescape=select_autoescape(),
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    return environment.get_template(name)
-
-
-def style() -> Markup:
-    """Return the style of all pages."""
-    return Markup(_text("page.css", ""))  # noqa: S704  # our own file
 
 
 @cache
@@ -63,6 +58,7 @@ def content_policy(allowed: str) -> str:
     return f"default-src 'none'; {scripts}style-src 'unsafe-inline'; img-src data:"
 
 
-def _text(name: str, app: str) -> str:
-    places = [files(package) / name for package in (app, *_PACKAGES) if package]
-    return next(place for place in places if place.is_file()).read_text(encoding="utf-8")
+def _text(name: str, app: str = "") -> str:
+    loader = _environment(app).loader
+    assert loader
+    return loader.get_source(_environment(app), name)[0]

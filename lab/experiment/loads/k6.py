@@ -3,9 +3,8 @@
 import json
 
 from analysis.metrics.visits import rates_per_s
-from analysis.records.classes import read_classes
 from analysis.records.duration import in_seconds
-from analysis.records.traffic import Range, TrafficClass, Work, computing_rounds, described_traffic
+from analysis.records.traffic import NOT_SIMULATED, TRAFFIC
 from lab.experiment.loads.script import (
     LoadScript,
     Numbers,
@@ -40,8 +39,6 @@ ALL_ARE_THERE_S = 2
 """How long k6 waits before a first burst, as k6/lib/shapes.js says, so that all of its users are there."""
 MOST_SESSIONS = 100
 """How many users log in at most before a load. Many applications take half a second to check a password."""
-_USER_SERVICE = "how long somebody's own application works on a request"
-"""What theory lacks to simulate somebody's own application."""
 
 
 def _work_ends(asked: Numbers) -> None:
@@ -92,27 +89,9 @@ def _sessions(settings: Settings) -> dict[str, str]:
     return {"SESSIONS": f"{min(users, MOST_SESSIONS):g}"} if "login" in settings else {}
 
 
-def _burst(settings: Settings) -> dict[str, TrafficClass]:
-    does, times = settings["does"], 1
-    if does == "compute":
-        work, times = computing_rounds(numbers_of(settings))
-    else:
-        work = [Work(does=does, takes_s=settings["delay_s"])]
-    return {"burst": TrafficClass(burst=settings["burst"], every_s=settings["every_s"], work=work, rounds=times)}
-
-
 def _last_burst_s(asked: Numbers, duration_s: float) -> float:
     """Return when the last burst is sent: bursts come for as many times as fit into the load, and at least once."""
     return ALL_ARE_THERE_S + (max(1, duration_s // asked["every_s"]) - 1) * asked["every_s"]
-
-
-def _rounds(settings: Settings) -> dict[str, TrafficClass]:
-    work, times = computing_rounds(numbers_of(settings))
-    return {"work": TrafficClass(users=settings["users"], work=work, rounds=times)}
-
-
-def _waiting_class(takes_s: object, does: str = "wait", **arrivals: object) -> TrafficClass:
-    return TrafficClass.model_validate({"work": [Work.model_validate({"does": does, "takes_s": takes_s})], **arrivals})
 
 
 K6_SCRIPTS = {
@@ -120,7 +99,7 @@ K6_SCRIPTS = {
         "requests at a fixed rate, whether or not earlier requests were answered",
         {"rate_rps": count(50), "users_max": count(100), "delay_s": delay_s(0.1)},
         users=("users_max",),
-        traffic=lambda asked: {"arrival": _waiting_class(asked["delay_s"], per_second=asked["rate_rps"])},
+        traffic=TRAFFIC["arrivals.js"],
         open_loop=True,
     ),
     "burst.js": LoadScript(
@@ -138,7 +117,7 @@ K6_SCRIPTS = {
             ),
         },
         users=("burst",),
-        traffic=_burst,
+        traffic=TRAFFIC["burst.js"],
         kind="burst",
         fits=_work_ends,
         last_sent_s=_last_burst_s,
@@ -155,10 +134,7 @@ K6_SCRIPTS = {
             "users_max": count(200),
         },
         users=("users_max", "users_max"),  # each of the two classes has users_max users
-        traffic=lambda asked: {
-            "call": _waiting_class(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
-            "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
-        },
+        traffic=TRAFFIC["calls.js"],
         open_loop=True,
         needs="The service api must run, too.",
     ),
@@ -171,7 +147,7 @@ K6_SCRIPTS = {
             )
         },
         users=("classes",),
-        traffic=lambda asked: described_traffic(read_classes(str(asked["classes"]))),
+        traffic=TRAFFIC["classes.js"],
         variables=lambda asked, _: _users_max(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
     ),
     "crash.js": LoadScript(
@@ -183,7 +159,7 @@ K6_SCRIPTS = {
             "delay_s": delay_s(1),
         },
         users=("before", "after"),
-        missing="workers that are killed",
+        missing=NOT_SIMULATED["crash.js"],
         classes=("before", "crash", "after"),
         rate_rps=lambda _: 0.0,  # it sends every request once
         kind="crash",
@@ -193,7 +169,7 @@ K6_SCRIPTS = {
         "requests for a Fibonacci number: a fixed amount of computing",
         {"users": count(4), "n": Number(22, 1, 35, "35 takes seconds", whole=True)},
         users=("users",),
-        missing="how long this machine computes",
+        missing=NOT_SIMULATED["fibonacci.js"],
         classes=("fibonacci",),
         rate_rps=lambda asked: closed_loop_rps(
             asked["users"], 0
@@ -208,10 +184,7 @@ K6_SCRIPTS = {
             "heavy_delay_s": delay_s(10),
         },
         users=("light_vus", "heavy_vus"),
-        traffic=lambda asked: {
-            "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
-            "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
-        },
+        traffic=TRAFFIC["heavy-mix.js"],
     ),
     "replay.js": LoadScript(
         "the requests of an access log to [your own application]"
@@ -223,7 +196,7 @@ K6_SCRIPTS = {
             "users_max": count(10),
         },
         users=("users_max",),
-        missing=_USER_SERVICE,
+        missing=NOT_SIMULATED["replay.js"],
         rate_rps=lambda asked: asked["classes_per_s"],
         open_loop=True,
         variables=lambda asked, _: _sessions(asked),
@@ -234,7 +207,7 @@ K6_SCRIPTS = {
         "requests that wait and compute in turns",
         {"users": count(4), **rounds(5, wait_ms=10, cpu_ms=10)},
         users=("users",),
-        traffic=_rounds,
+        traffic=TRAFFIC["rounds.js"],
         fits=_work_ends,
     ),
     "user-service.js": LoadScript(
@@ -247,7 +220,7 @@ K6_SCRIPTS = {
             )
         },
         users=("classes",),
-        missing=_USER_SERVICE,
+        missing=NOT_SIMULATED["user-service.js"],
         rate_rps=lambda asked: asked["classes_per_s"],
         variables=lambda asked, _: _users_max(asked) | _sessions(asked),
         needs="The paths are those of the lab's own application.",
@@ -257,13 +230,7 @@ K6_SCRIPTS = {
         "requests of users who wait for each answer, and then pause",
         {"users": count(30), "delay_min_s": delay_s(0), "delay_max_s": delay_s(1), "pause_s": pause_s(0)},
         users=("users",),
-        traffic=lambda asked: {
-            "user": _waiting_class(
-                Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),
-                users=asked["users"],
-                pause_s=asked["pause_s"],
-            )
-        },
+        traffic=TRAFFIC["users.js"],
         fits=_delays_are_in_order,
     ),
     "visits.js": LoadScript(
@@ -276,7 +243,7 @@ K6_SCRIPTS = {
             "users_max": count(200),
         },
         users=("users_max",),
-        missing="visitors who give up, and the application's own work and database",
+        missing=NOT_SIMULATED["visits.js"],
         classes=("page", "post", "newest"),
         rate_rps=lambda asked: VISIT_REQUESTS * max(asked["first_per_s"], asked["last_per_s"]),
         kind="visits",
