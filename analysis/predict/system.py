@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.classes import Mean
+from analysis.records.classes import Between, Mean
 from analysis.records.queueing import EVEN, Queueing
 from analysis.records.run import KINDS, LoadRecord, VariantRecord
 from analysis.records.traffic import Range, TrafficClass, Work, traffic_of_older_records
@@ -195,17 +195,20 @@ def _arrivals(asked: TrafficClass) -> Arrivals:
 def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:
     match work.does, work.takes_s:
         case "wait" | "compute" | "call" as does, takes:
-            return WorkStep(_distribution(takes, late_s), does, stalls=stalls if does == "call" else None)
+            return WorkStep(distribution(takes, late_s=late_s), does, stalls=stalls if does == "call" else None)
     raise NotModelled(f"requests that {work.does}")
 
 
-def _distribution(takes: float | Range | Mean | list[float], late_s: float) -> Distribution:
+def distribution(
+    takes: float | Range | Between | Mean | list[float], share: float = 1.0, late_s: float = 0.0
+) -> Distribution:
+    """Return durations for the simulator: a share of each of them, and up to ``late_s`` more."""
     match takes:
-        case Range(least=least, most=most):
-            return Uniform(least, most + late_s)
+        case Range(least=least, most=most) | Between(least=least, most=most):
+            return Uniform(least * share, most * share + late_s)
         case Mean(mean=mean):
-            return Exponential(mean)
+            return Exponential(mean * share)
         case list(measured):
-            return Given(np.array(measured))
+            return Given(np.array(measured) * share)
         case seconds:
-            return Uniform(seconds, seconds + late_s) if late_s else Constant(seconds)
+            return Uniform(seconds * share, seconds * share + late_s) if late_s else Constant(seconds * share)
