@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.engine.causes import cause, unreached, way_to_host, way_to_library, way_to_write
+from lab.engine.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process
@@ -92,8 +92,30 @@ def test_who_wrote_to_a_folder_that_is_read_only_is_told_where_to_write() -> Non
     assert way_to_write("ready\n") == ""
 
 
-def test_who_lacks_a_library_of_the_system_is_told_to_bring_an_image() -> None:
-    for said in ("couldn't import psycopg 'python' implementation: libpq library not found",
-                 "ImportError: libmagic.so.1: cannot open shared object file: No such file"):  # fmt: skip
-        assert "application.image" in way_to_library(said)
+@pytest.mark.parametrize(
+    ("said", "package"),
+    [
+        ("couldn't import psycopg 'python' implementation: libpq library not found", "libpq5"),
+        ("ImportError: libmagic.so.1: cannot open shared object file: No such file", "libmagic1"),
+        ("OSError: libGL.so.1: cannot open shared object file", "libgl1"),
+        ("OSError: libglib-2.0.so.0: cannot open shared object file", "libglib2.0-0"),
+    ],
+)
+def test_who_lacks_a_library_of_the_system_is_told_its_package(said: str, package: str) -> None:
+    assert f"application.system_packages: [{package}]" in way_to_library(said)
+    assert "application.image" in way_to_library(said)
     assert way_to_library("ready\n") == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: pg_config executable not found.",
+        "error: command 'x86_64-linux-gnu-gcc' failed: No such file or directory",
+        "src/main.c:1:10: fatal error: Python.h: No such file or directory",
+        "/bin/sh: 1: pkg-config: not found",
+    ],
+)
+def test_who_must_compile_a_package_is_told_what_that_needs(said: str) -> None:
+    assert "application.system_packages, such as [gcc, libpq-dev]" in way_to_compile(said)
+    assert way_to_compile("No matching distribution found for flask==99") == ""

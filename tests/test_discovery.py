@@ -128,6 +128,16 @@ SHAPES = {
 }  # fmt: skip
 
 FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
+    "packages of Debian in the stages that install packages of Python": (
+        {"Dockerfile": "FROM python:3.13-slim AS built\n"
+                       "RUN --mount=type=cache,target=/var/cache/apt apt-get update && apt-get install -y \\\n"
+                       "    -t stable build-essential libpq-dev=17.* && rm -r /tmp/*\nRUN pip wheel -r req.txt\n"
+                       "FROM node AS pages\nRUN apt-get install -y libvips\n"
+                       "FROM python:3.13-slim AS base\nRUN apt install -y --no-install-recommends libmagic1:amd64\n"
+                       "FROM base\nRUN <<END\napt-get install -y ffmpeg curl python3-dev vim\nEND\n"
+                       "COPY --from=built /wheels /wheels\nCOPY --from=pages /pages /pages\nCMD gunicorn shop:app\n"},
+        {"system_packages": ["libmagic1", "ffmpeg", "build-essential", "libpq-dev"]},
+    ),
     "a release of uWSGI that the lab lacks": (
         {"Procfile": "web: uwsgi --module shop:app --processes 2\n", "requirements.txt": "flask\nuWSGI==2.0.24\n"},
         {"callable": "shop:app", "uwsgi": "2.0.31", "left_out": ["uWSGI 2.0.24: 2.0.31 is measured instead"]},
@@ -654,6 +664,18 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
     ("files", "says"),
     [
         ({"Procfile": "web: gunicorn --workers $WORKERS shop.wsgi\n"}, "Procfile:1: --workers $WORKERS"),
+        ({"Dockerfile": "FROM python:alpine\nRUN apk add --no-cache libpq\nCMD gunicorn shop:app\n"},
+         "Dockerfile:2: apk add --no-cache libpq: write Debian's names in application.system_packages"),
+        ({"Dockerfile": "FROM debian\nARG MORE\nRUN apt-get install -y $MORE\nCMD gunicorn shop:app\n"},
+         "Dockerfile:3: the lab does not follow apt-get install $MORE"),
+        ({"Dockerfile": "FROM conda\nRUN conda env create\nCMD gunicorn shop:app\n"},
+         "Dockerfile:2: the lab does not follow conda env create"),
+        ({"Dockerfile": "FROM python\nRUN [\"make\", \"install\"]\nCMD gunicorn shop:app\n"},
+         "Dockerfile:2: the lab does not follow make install"),
+        ({"Dockerfile": "FROM python\nRUN pip install --index-url=https://a.b -r c.txt\nCMD gunicorn shop:app\n"},
+         "# if the application needs these steps: docker build -t "),
+        ({"Dockerfile": "FROM python\nENV PIP_INDEX_URL=https://user:word@a.b\nCMD gunicorn shop:app\n"},
+         "Dockerfile:2: the lab does not follow ENV PIP_INDEX_URL"),
         ({"compose.yaml": "services:\n  web:\n    command: granian app:app\n"},
          "compose.yaml:3: the lab does not serve granian's interface rsgi"),
         ({"Procfile": "web: hypercorn wsgi:a:b\n"}, "Procfile:1: the lab serves ASGI on hypercorn, but not WSGI"),

@@ -39,6 +39,7 @@ from analysis.report.screen import screen_lines
 from analysis.report.terminal import print_tables
 from lab.apps.service import trying
 from lab.apps.service.advice import print_best_way
+from lab.apps.service.build import not_built
 from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
 from lab.apps.service.diagnosis import extension
 from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
@@ -190,6 +191,9 @@ def service(tmp_path: Path) -> Path:
         ("gunicorn: 27.0.1, workers: 2, threads: 2", "daphne: 4.2.3, workers: 2",
          r"served: daphne has one process, not 2 workers; write replicas: 2"),
         ("workers: 2,", "workers: 2, daphne: 4.2.3,", r"served: give one server, not gunicorn and daphne"),
+        ("callable: app:app", "callable: app:app\n  system_packages: [libpq5, --purge]",
+         r":4: application.system_packages.1: '--purge' must be the name of a package of Debian, e.g. "
+         r"libpq5"),
         ("callable: app:app", "callable: app:app\n  hosts: [localhost]",
          r":4: application.hosts.0: 'localhost' must be the name of a host outside"),
         ("callable: app:app", "callable: app:app\n  hosts: ['10.0.0.5:80']",
@@ -2059,6 +2063,7 @@ def test_uwsgis_settings_in_force_name_what_is_left_out(tmp_path: Path) -> None:
             "{image: shop, callable: 'app:app', requirements: requirements.txt}",
             "requirements are for a folder; an image",
         ),
+        ("{image: shop, callable: 'app:app', system_packages: [gcc]}", "system_packages are for a folder; an image"),
     ],
 )
 def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: str) -> None:
@@ -2073,6 +2078,32 @@ def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: 
         read_user_service(tmp_path / "my.yaml")
     for named in ("served.uwsgi", "2.0.24", "write 2.0.31", "an image that has 2.0.24"):
         assert named in caught.value.message
+
+
+def test_packages_of_debian_are_part_of_a_layer(service: Path) -> None:
+    """The images of Python have the headers of Python, for which nobody names a package."""
+    digests = set()
+    for packages, installed in (("", ""), ("libpq5", "libpq5\n"), ("gcc, libpq-dev", "gcc\nlibpq-dev\npython3-dev\n")):
+        service.write_text(FILE.replace("  environment:", f"  system_packages: [{packages}]\n  environment:"))
+        with lay_out_layer(read_user_service(service)) as layer:
+            assert (layer.folder / "system-packages").read_text() == installed
+            digests.add(layer.tag)
+    assert len(digests) == 3
+
+
+def test_a_build_that_fails_names_the_package_that_debian_lacks_or_what_compiling_needs() -> None:
+    of_apt = "E: Unable to locate package libfoo7\nE: Package 'netcat' has no installation candidate\n"
+    lacking = not_built("It failed.", f"docker ended with 1:\n{of_apt}{of_apt}")
+    compiling = not_built("It failed.", "docker ended with 1:\nError: pg_config executable not found.\n" + "#\n" * 20)
+    other = not_built("It failed.", "docker ended with 1:\nno space left on device")
+
+    assert isinstance(lacking, WrongUse)
+    for named in ("application.system_packages", "libfoo7", "netcat"):
+        assert lacking.message.count(named) == 1
+    assert (compiling.message, other.message) == ("It failed.", "It failed.")
+    assert "system_packages, such as [gcc, libpq-dev]" in compiling.hint
+    assert compiling.hint.count("#") == 12
+    assert other.hint == "docker ended with 1:\nno space left on device"
 
 
 @pytest.mark.parametrize(

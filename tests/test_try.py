@@ -393,10 +393,13 @@ volumes:
   data:
 """
 WITH_DATABASE = """\
+import ctypes
 import os
 import sys
 
 import pymysql
+
+ctypes.CDLL("libmagic.so.1")
 
 
 def connect():
@@ -421,7 +424,10 @@ if __name__ == "__main__":
 
 @pytest.mark.soak
 def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
-    """The image of MariaDB stands for an image that exists. A command writes a row before the application is served."""
+    """The image of MariaDB stands for an image that exists. A command writes a row before the application is served.
+
+    The application has a library of Debian, too.
+    """
     assert lab.run_for(300, "run", "django-fastcgi", "--trials", "1", "--duration", "1s", "--variants", "gunicorn")
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "shop.py").write_text(WITH_DATABASE)
@@ -432,6 +438,7 @@ def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "my-service.yaml"
     file.write_text(
         "application:\n  folder: shop\n  callable: shop:app\n  requirements: requirements.txt\n"
+        "  system_packages: [libmagic1]\n"
         "  env_file: names.env\n  before: python shop.py $USER_OF_SHOP\n  environment: {USER_OF_SHOP: Ada}\n"
         "served: {workers: 2, threads: 2}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
         "requests:\n  guests: {path: /, users: 3}\n"

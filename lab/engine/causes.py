@@ -17,8 +17,13 @@ _UNREACHED = re.compile(
     re.IGNORECASE,
 )
 _LIBRARY = re.compile(
-    r"cannot open shared object file|library not found|pg_config executable not found|Error loading psycopg|"
-    r"cannot load library|no library called",
+    r"cannot open shared object file|library not found|Error loading psycopg|cannot load library|no library called",
+    re.IGNORECASE,
+)
+_SHARED_OBJECT = re.compile(r"\b(lib[\w.+-]+?)\.so\.(\d+)")
+_COMPILING = re.compile(
+    r"pg_config|mysql_config|pkg-config|Python\.h|fatal error: \S+\.h:|compiler|"
+    r"\b(gcc|g\+\+|cc|clang)\b.*(failed|No such file)|(failed|No such file).*\b(gcc|g\+\+|cc|clang)\b",
     re.IGNORECASE,
 )
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
@@ -96,5 +101,22 @@ def way_to_library(said: str) -> str:
     """Return how an application gets a library of the system that it did not find; empty if it found all."""
     if not _LIBRARY.search(said):
         return ""
-    return ("The application needs a library of the system, which the lab's image lacks. Require a package that brings "
-            "the library, such as psycopg[binary], or give your own image in application.image.")  # fmt: skip
+    found = _SHARED_OBJECT.search(said)
+    name = _debian_name(*found.groups()) if found else "libpq5"
+    return ("The application needs a library of the system, which the lab's image lacks. Name Debian's package, such "
+            f"as application.system_packages: [{name}], or give your own image in application.image.")  # fmt: skip
+
+
+def way_to_compile(said: str) -> str:
+    """Return what a package needs that could not be compiled; empty: it is not the compiler or a header."""
+    if not _COMPILING.search(said):
+        return ""
+    return ("A package has to be compiled. Name a compiler and the headers in application.system_packages, such as "
+            "[gcc, libpq-dev] for psycopg2, or [gcc, pkg-config, default-libmysqlclient-dev] for mysqlclient; or "
+            "require a package that is compiled already, such as psycopg[binary].")  # fmt: skip
+
+
+def _debian_name(library: str, version: str) -> str:
+    """Return the usual name of the package of libpq.so.5, which is libpq5 (Debian Policy 8.1)."""
+    name = re.sub(r"-(?=\d)", "", library.lower()).replace("_", "-")
+    return f"{name}-{version}" if name[-1].isdecimal() else f"{name}{version}"

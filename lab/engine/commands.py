@@ -20,8 +20,8 @@ BUILD_WITHIN_S = 3600
 """How long a command may run that builds, pulls or installs."""
 FIRST_WORD_S, WORD_EVERY_S = 30, 60
 """When the lab first says that a command is still running, and how often it then repeats this, in seconds."""
-LAST_BYTES = 16384
-"""How much of a command's output is looked at for its last lines."""
+LAST_BYTES, LAST_LINES = 16384, 12
+"""How much of a command's output is looked at for its last lines, and how many lines a person is shown."""
 
 Say = Callable[[str], None]
 
@@ -44,11 +44,12 @@ def run_command(
     within_s: float = BUILD_WITHIN_S,
     meanwhile: Callable[[], None] = lambda: None,
     told: IO[bytes] | None = None,
+    lines: int = LAST_LINES,
 ) -> None:
     """Run a command in the checkout, and now and then say that it is still running.
 
     ``what`` says in the progress what the command does, e.g. ``building nginx``. If the command fails or does not end
-    within ``within_s`` seconds, raise LabError with the message ``problem``, the reason and the command's last lines.
+    within ``within_s`` seconds, raise LabError with ``problem``, the reason and the command's last ``lines``.
     ``meanwhile`` is called while the command runs; if it raises an exception, the command is ended. ``told`` gets its
     standard output, if somebody reads it; the last lines are then those of standard error.
     """
@@ -76,11 +77,11 @@ def run_command(
                 next_word_s = passed_s + WORD_EVERY_S
         if code != 0:
             meaning = f": {known}" if (known := meaning_of(code)) else ":"
-            last = _last_lines(output) or "It printed nothing."
+            last = _last_lines(output, lines) or "It printed nothing."
             raise LabError(problem, hint=f"{named} ended with {code}{meaning}\n{last}")
 
 
-def _last_lines(output: IO[bytes], count: int = 12) -> str:
+def _last_lines(output: IO[bytes], count: int = LAST_LINES) -> str:
     """Return the last lines of a file that a program still writes: reading must not move the place of writing."""
     size = os.fstat(output.fileno()).st_size
     said = os.pread(output.fileno(), LAST_BYTES, max(0, size - LAST_BYTES)).decode(errors="replace")

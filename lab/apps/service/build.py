@@ -2,21 +2,23 @@
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import IO
 
 from python_on_whales import DockerClient
 
 from lab.apps.service.discovery.answers import Answers
 from lab.apps.service.layer import BESIDE_PROJECT, FOLDER, Layer, ServicesBeside
-from lab.engine.causes import NO_ADDRESS, cause, way_to_host, way_to_library, way_to_write
-from lab.engine.commands import Say, output, run_command
+from lab.engine.causes import NO_ADDRESS, cause, way_to_compile, way_to_host, way_to_library, way_to_write
+from lab.engine.commands import LAST_LINES, Say, output, run_command
 from lab.engine.containers import label_options
 from lab.engine.engine import ca_bundle
 from lab.engine.images import INPUTS, LAB_USER, LabImage, build_images, label
-from lab.errors import LabError
+from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
 from lab.paths import SERVERS
 from lab.servers.base import Variant
@@ -185,6 +187,24 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
     run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
 
 
+def not_built(problem: str, said: str) -> LabError:
+    """Return why the image of an application could not be built, from what the build printed at its end."""
+    if unknown := [*dict.fromkeys(filter(None, chain(*_NO_PACKAGE.findall(said))))]:
+        missing = f"application.system_packages: Debian has no package {' and no package '.join(unknown)}."
+        return WrongUse(missing, _NAMES_OF_PACKAGES)
+    ended, *lines = said.splitlines()
+    return LabError(problem, "\n".join(filter(None, [way_to_compile(said), ended, *lines[-LAST_LINES:]])))
+
+
+MOST_LINES = 200
+"""How many of the last lines of a build may say why it failed: pip repeats itself at length."""
+_NO_PACKAGE = re.compile(r"E: (?:Unable to locate package (\S+)|Package '(\S+)' has no installation candidate)")
+_NAMES_OF_PACKAGES = (
+    "The lab's images are Debian trixie; packages.debian.org lists its packages, which may have other names than those "
+    "of older releases. If the application does not need the package, leave it out."
+)
+
+
 def _build_on_server(name: str, layer: Layer, server: str, further: str, say: Say) -> None:
     """Build the layer on the image of a server. ``further`` is a server that the layer lacks, as pip names it."""
     under = str(DockerClient().image.inspect(server).id)
@@ -195,7 +215,10 @@ def _build_on_server(name: str, layer: Layer, server: str, further: str, say: Sa
     arguments = {"SERVER": server, "FURTHER": further}
     command = _build_command(name, layer, arguments, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
     problem = "The image of your application could not be built."
-    run_command(command, "building the image of your application", problem, say)
+    try:
+        run_command(command, "building the image of your application", problem, say, lines=MOST_LINES)
+    except LabError as error:
+        raise not_built(problem, error.hint) from None
     say(f"Built it in {time.monotonic() - began:.0f} s.")
 
 

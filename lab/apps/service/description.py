@@ -29,6 +29,8 @@ REQUIREMENT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~;@].*)
 """A package of Python with its extras and its releases (PEP 508)."""
 HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
 """The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
+PACKAGE_PATTERN = r"^[a-z0-9][a-z0-9.+-]*[a-z0-9.+]$"
+"""The name of a package (Debian Policy 5.6.1), but not with a minus at its end, which tells apt-get to remove it."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
 MOST_PORT = 65535
 MOST_ASKED = 100_000
@@ -63,6 +65,10 @@ class Application(Model):
     packages: list[Annotated[str, Field(pattern=REQUIREMENT_PATTERN)]] = Field(
         [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`.",
     )  # fmt: skip
+    system_packages: list[Annotated[str, Field(pattern=PACKAGE_PATTERN)]] = Field(
+        [], max_length=100, description="Debian's packages that the application or the building of its requirements "
+        "needs, such as `libmagic1`, or `gcc` and `libpq-dev`.",
+    )  # fmt: skip
     environment: dict[str, str] = Field(
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
         "`env_file`.",
@@ -88,7 +94,7 @@ class Application(Model):
     def _is_somewhere(self) -> Self:
         if (self.folder is None) == (self.image is None):
             raise ValueError("give either folder or image: where the application is")
-        for name in ("requirements", "extras", "packages"):
+        for name in ("requirements", "extras", "packages", "system_packages"):
             if self.image and getattr(self, name):
                 raise ValueError(f"{name} are for a folder; an image has all that the application requires")
         return self
@@ -427,6 +433,7 @@ WORDING = Wording(
         PATH_PATTERN: ("the path of a request", "/items?page=2"),
         READY_PATTERN: ("the path of a request", "/items?page=2"),
         REQUIREMENT_PATTERN: ("a package of Python", "psycopg[binary]"),
+        PACKAGE_PATTERN: ("the name of a package of Debian", "libpq5"),
         HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
         HEADER_PATTERN: ("the name of a header", "X-Api-Key"),
         METHOD_PATTERN: ("a method", "POST"),

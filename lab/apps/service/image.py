@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -52,6 +52,8 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
             required = [*(required_lines(file, extras) if file else []), *application.packages]
             lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
             (folder / "requirements.txt").write_text(lines, encoding="utf-8")
+            packages = "".join(f"{name}\n" for name in packages_with_headers(application.system_packages))
+            (folder / "system-packages").write_text(packages, encoding="utf-8")
         else:
             _lay_out_programs(served, folder)
         yield Layer(
@@ -123,6 +125,14 @@ _OF_SERVERS: Mapping[str, Mapping[str, str]] = {
     "asgi": _COUNTED | {"asgi/start": "programs/serve"},
 }  # fmt: skip
 """What the layer has besides, by the server; ``asgi`` are all others."""
+
+
+_COMPILERS = {"build-essential", "clang", "g++", "gcc"}
+
+
+def packages_with_headers(packages: Sequence[str]) -> list[str]:
+    """Return Debian's packages, with the headers of Python if there is a compiler: images of Python have headers."""
+    return [*packages, *(["python3-dev"] if _COMPILERS & {*packages} else [])]
 
 
 def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:

@@ -18,8 +18,9 @@ from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
 from lab.apps.service.description import UWSGI
 from lab.apps.service.discovery.answers import Answers, Route, first_of
+from lab.apps.service.discovery.containers import docker_images
 from lab.apps.service.discovery.preparation import note_preparation
-from lab.apps.service.discovery.repository import Repository, Start
+from lab.apps.service.discovery.repository import Image, Repository, Start
 from lab.apps.service.discovery.requirements import find_requirements
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.servers import (
@@ -90,7 +91,9 @@ def describe_folder(
         found.values[name] = os.path.relpath(found.values[name], found.folder)
     note_preparation(found, start, repository)
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
-    dockerfile = starts[0].image.file if starts else None
+    image = next((each.image for each in [*starts[:1], *docker_images(repository)] if each.image.file), Image())
+    _note_installs(found, image, repository)
+    dockerfile = image.file
     required = find_requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
     found.note("server", "gunicorn", "")
     server = found.values["server"]
@@ -133,6 +136,25 @@ def _with_compose(starts: Sequence[Start]) -> Start:
         start, given={**other.given, **start.given}, env_files=other.env_files, beside=other.beside,
         compose=other.compose, problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
     )  # fmt: skip
+
+
+def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
+    """Note Debian's packages that a Dockerfile installs, and what else it does that the lab does not follow."""
+    packages, installs = dict(image.installs.packages), image.installs
+    found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
+    for place, command in installs.foreign:
+        found.problems.append(f"{place}: {command}: write Debian's names in application.system_packages")
+    found.problems += [f"{place}: the lab does not follow {command}" for place, command in installs.unknown]
+    if installs.unknown:
+        found.problems.append(f"if the application needs these steps: {_way_to_image(image, repository)}")
+
+
+def _way_to_image(image: Image, repository: Repository) -> str:
+    """Return the command that builds the image of a Dockerfile, and the key that names the image."""
+    context = image.context or repository.folder
+    name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
+    file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
+    return f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
 
 
 def _replace_uwsgi(found: Discovery) -> None:
@@ -284,8 +306,7 @@ def _yaml(found: Discovery, root: Path, requirements: str, requests: list[str]) 
         f"  folder: {json_text(str(found.folder))}",
         line("callable", "app:app"),
         *([f"  requirements: {requirements}"] if requirements else []),
-        *known("extras", "packages"),
-        *known("env_file"),
+        *known("extras", "packages", "system_packages", "env_file"),
         *(["  environment:", *given] if given else []),
         *known("before"),
         "served:",

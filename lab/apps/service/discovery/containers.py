@@ -14,6 +14,7 @@ import yaml
 from dockerfile_parse import DockerfileParser
 
 from lab.apps.service.discovery.follow import follow
+from lab.apps.service.discovery.installs import Installs, indexes_of, installs_of
 from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Image, Repository, Start, preparing
 from lab.apps.service.discovery.shell import Shell
 
@@ -80,20 +81,22 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             source, _, alias = re.sub(r"--platform=\S+\s+", "", value).partition(" ")
             base = stages.get(source, _Stage(base=source))
             stage = replace(base, environment=dict(base.environment), given=dict(base.given), copies=[*base.copies],
-                            arguments=dict(common))  # fmt: skip
+                            sources=[*base.sources], arguments=dict(common))  # fmt: skip
             stages[alias.split()[-1] if alias else str(len(stages))] = stage
         elif step["instruction"] == "ARG" and not stages:
             common |= _pairs(value, Shell(common)) | {**(arguments or {})}
         elif step["instruction"] in ("COPY", "ADD"):
             stage.copy(value, stages, written)
-        elif step["instruction"] == "RUN":
-            before += ((command, f"{name}:{step['startline'] + 1}") for command in _preparing(value))
         else:
+            if step["instruction"] == "RUN":
+                value = _script(value, written)
+                before += ((command, f"{name}:{step['startline'] + 1}") for command in _preparing(value))
             stage.take(step["instruction"], value, f"{name}:{step['startline'] + 1}", arguments or {}, repository.cores)
     stage = stages.get(target or _for_production(stages, stage), stage)
     image = Image(
         context=context or _context(repository, path, stage), file=path, folder=stage.folder,
         copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),
+        installs=sum((source.installs for source in stage.sources if source.installs.python), stage.installs),
     )  # fmt: skip
     given = {key: value for key, value in stage.given.items() if not NOT_OF_THE_SERVICE.match(key)}
     folder = repository.folder_of(stage.folder, image)
@@ -104,7 +107,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
 
 def _preparing(run: str) -> Iterator[str]:
     """Yield the commands of a RUN that prepare an application, with the variables that they are given."""
-    for begun in Shell({}).run(re.sub(r"^(?:--\S+\s+)+", "", run)):
+    for begun in Shell({}).run(run):
         if command := preparing(shlex.join(begun.words)):
             given = [f"{name}={value}" for name, value in begun.given.items() if not re.search(r"[\s$]", value)]
             yield " ".join([*given, command])
@@ -176,6 +179,9 @@ class _Stage:
     """What ARG says. It is known when the image is built, and not when it runs."""
     folder: str = "/"
     copies: list[tuple[str, str]] = field(default_factory=list)
+    sources: list["_Stage"] = field(default_factory=list)
+    """The stages that it copies from."""
+    installs: Installs = field(default_factory=Installs)
     written: dict[str, str] = field(default_factory=dict)
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
@@ -199,6 +205,7 @@ class _Stage:
             elif not source:
                 self.copies += [(path, there) for path in paths]
             elif source in stages:
+                self.sources.append(stages[source])
                 self.copies += [(ours, _place_within(where, path, there)) for path in paths
                                 for ours, where in stages[source].copies
                                 if PurePosixPath(where).is_relative_to(path)]  # fmt: skip
@@ -212,6 +219,7 @@ class _Stage:
                 self.environment |= pairs
                 known = {name: each for name, each in pairs.items() if not re.search(r"\$\{?\w", each)}
                 self.given = {**self.given, **known}
+                self.installs += indexes_of(pairs, place)
             case "ARG":
                 said = _pairs(value, shell) | {
                     name: arguments[name] for name in [value.partition("=")[0]] if name in arguments
@@ -219,10 +227,21 @@ class _Stage:
                 self.arguments = self.arguments | said
             case "WORKDIR":
                 self.folder = str(PurePosixPath(self.folder) / _interpolated(value.strip("\"'"), shell))
+            case "RUN":
+                self.installs += installs_of(shell.run(value), place)
             case "ENTRYPOINT":
                 self.entrypoint, self.command, self.place = _form(value), [], place
             case "CMD":
                 self.command, self.place = _form(value), self.place if self.entrypoint and self.place else place
+
+
+def _script(value: str, written: Mapping[str, str]) -> str:
+    """Return the script of a RUN in any of its forms. ``written`` are the here-documents of the Dockerfile."""
+    value = re.sub(r"^(?:--\S+\s+)+", "", value)
+    if opened := _HEREDOC.match(value):
+        return written.get(opened[2], "")
+    words = _form(value)
+    return words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
 
 
 def _place_within(where: str, path: str, there: str) -> str:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lab.apps.service.discovery.installs import Installs
 from lab.apps.service.image import LEFT_OUT
 
 SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "fastapi", "flask", "litestar",
@@ -65,6 +66,7 @@ class Image:
     written: Mapping[str, str] = field(default_factory=dict)
     """The texts that the Dockerfile itself has, by their paths in the image."""
     entrypoint: tuple[str, ...] = ()
+    installs: Installs = field(default_factory=Installs)
 
 
 @dataclass(frozen=True)
