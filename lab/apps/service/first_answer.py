@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import typer
-
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.summary import Summary
 from lab.apps.service.diagnosis.model import Diagnosis
@@ -14,7 +12,7 @@ from lab.engine.machine_usage import is_busy
 from lab.experiment.model import Experiment
 from lab.options import MeasureOptions
 from lab.plan import timing
-from lab.terminal import INTERRUPTED, count, interruptible, report_path, say, time_in_words
+from lab.terminal import count, interruptible, report_path, say, time_in_words
 
 
 def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
@@ -58,12 +56,11 @@ def reached_load(folder: Path, summary: Summary) -> bool:
 
 @contextmanager
 def keeping_first_answer(folder: Path, command: str) -> Iterator[None]:
-    """If the block is interrupted, say how to read the first answer, and which command measures the other ways."""
+    """If the block fails or is interrupted, say how to read the first answer, and how to measure the other ways."""
     try:
         with interruptible():
             yield
-    except typer.Exit as stopped:
-        if stopped.exit_code == INTERRUPTED:
-            say(f"The first answer is kept: {report_path(folder)}\n"
-                f"To read it: lab report {folder}\nTo measure the other ways: {command}")  # fmt: skip
+    except BaseException:
+        say(f"The first answer is kept: {report_path(folder)}\n"
+            f"To read it: lab report {folder}\nTo measure the other ways: {command}")  # fmt: skip
         raise
