@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.engine.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write
+from lab.engine.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write, ways_out
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process
@@ -119,3 +119,9 @@ def test_who_lacks_a_library_of_the_system_is_told_its_package(said: str, packag
 def test_who_must_compile_a_package_is_told_what_that_needs(said: str) -> None:
     assert "application.system_packages, such as [gcc, libpq-dev]" in way_to_compile(said)
     assert way_to_compile("No matching distribution found for flask==99") == ""
+
+
+def test_who_lacks_a_package_of_python_is_told_the_keys_that_name_packages() -> None:
+    [way] = ways_out("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flask.views'\n")
+    assert [word for word in ("imports flask,", "application.packages", "application.extras") if word not in way] == []
+    assert ways_out("ready\n") == []

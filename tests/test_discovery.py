@@ -703,6 +703,9 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
          "Procfile:1: command not understood: shop server start"),
         ({"Procfile": f"web: python -c 'import shop; {'shop.a(); ' * 40}'\n"}, "Procfile:1: command not understood: "
                                                                                "python"),
+        ({"Procfile": "web: uvicorn shop:app\n", "shop.py": FASTAPI,
+          "pyproject.toml": "[project]\nrequires-python = '>=3.14,<4.0'\ndependencies = ['fastapi']\n"},
+         "pyproject.toml: requires Python >=3.14,<4.0, but the lab serves a folder with Python 3.13"),
         ({"Procfile": "web: uvicorn shop:app --reload\n"}, "Procfile:1: the command is for development"),
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
           "a.env.example": "A=1\n"},

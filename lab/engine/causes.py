@@ -26,6 +26,7 @@ _COMPILING = re.compile(
     r"\b(gcc|g\+\+|cc|clang)\b.*(failed|No such file)|(failed|No such file).*\b(gcc|g\+\+|cc|clang)\b",
     re.IGNORECASE,
 )
+_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 NO_ADDRESS = "the lab found no address of the host"
 """What the lab's check of an application writes before the name of a host that has no address in the lab."""
@@ -71,6 +72,12 @@ def unreached(said: str) -> str | None:
     lines = [line for line in said.splitlines() if line and not line[0].isspace() and _UNREACHED.search(line)]
     named = (found[1] for line in reversed(lines) for pattern in _HOSTS if (found := pattern.search(line)))
     return next(named, "") if lines else None
+
+
+def ways_out(said: str) -> list[str]:
+    """Return how an application gets the hosts, the folders, the libraries and the packages that it lacks."""
+    ways = (way_to_host(said), way_to_write(said), way_to_library(said), way_to_package(said))
+    return [way for way in ways if way]
 
 
 def way_to_host(said: str) -> str:
@@ -120,3 +127,11 @@ def _debian_name(library: str, version: str) -> str:
     """Return the usual name of the package of libpq.so.5, which is libpq5 (Debian Policy 8.1)."""
     name = re.sub(r"-(?=\d)", "", library.lower()).replace("_", "-")
     return f"{name}-{version}" if name[-1].isdecimal() else f"{name}{version}"
+
+
+def way_to_package(said: str) -> str:
+    """Return how an application gets a package of Python that it did not find; empty if it found all."""
+    if not (found := _MODULE.search(said)):
+        return ""
+    return (f"The application imports {found[1]}, which application.requirements does not bring. Name its package in "
+            "application.packages, or in application.extras the extra of the project that brings it.")  # fmt: skip

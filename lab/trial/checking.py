@@ -7,7 +7,7 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.records.classes import Login, OwnRequestClass
 from analysis.records.run import USER_SERVICE
-from lab.engine.causes import cause, failure, way_to_host, way_to_library, way_to_write
+from lab.engine.causes import cause, failure, ways_out
 from lab.engine.commands import Say, last_line
 from lab.engine.containers import containers_of, suppress_docker_errors
 from lab.errors import LabError
@@ -195,9 +195,7 @@ def _hints(body: str, said: str, masked: Masked) -> list[str]:
     return [
         _body(body, masked),
         f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
-        way_to_host(said),
-        way_to_write(said),
-        way_to_library(said),
+        *ways_out(said),
     ]
 
 
@@ -208,9 +206,7 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     """
     reason = (failure(said) if probed else cause(said)) or f"the health check says {probed.splitlines()[0]}"
     parts = [
-        way_to_host(said),
-        way_to_write(said),
-        way_to_library(said),
+        *ways_out(said),
         f"Its last lines:\n{_last(said)}" if said else "It wrote nothing to its log.",
         f"Its health check said:\n{_last(probed)}" if probed else "",
         "The health check asks for the path application.ready, if the file has it." if probed and not beside else "",

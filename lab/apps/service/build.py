@@ -13,7 +13,7 @@ from python_on_whales import DockerClient
 
 from lab.apps.service.discovery.answers import Answers
 from lab.apps.service.layer import BESIDE_PROJECT, FOLDER, Layer, ServicesBeside
-from lab.engine.causes import NO_ADDRESS, cause, way_to_compile, way_to_host, way_to_library, way_to_write
+from lab.engine.causes import NO_ADDRESS, cause, way_to_compile, ways_out
 from lab.engine.commands import LAST_LINES, Say, output, run_command
 from lab.engine.containers import label_options
 from lab.engine.engine import ca_bundle
@@ -97,7 +97,7 @@ def load_once(
         _run_once(options, name, words, "loading your application", problem, say, told)
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
-        hint = "\n".join(filter(None, [way_to_host(said), way_to_write(said), way_to_library(said), said]))
+        hint = "\n".join([*ways_out(said), said])
         raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
 

@@ -42,6 +42,14 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
         raise WrongUse(f"{path.name} cannot be read: {error}") from None
 
 
+def required_python(path: Path) -> str:
+    """Return the releases of Python that a pyproject.toml requires, such as ``>=3.14``; empty: it says none."""
+    with suppress(OSError, tomllib.TOMLDecodeError, AttributeError):
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        return str(said.get("project", {}).get("requires-python", ""))
+    return ""
+
+
 def pinned_release(name: str, lines: Iterable[str]) -> str | None:
     """Return the release of a package that lines of requirements pin; None: they pin none."""
     pinned = re.compile(rf"^\s*{name}\s*(?:\[[^\]]*\])?\s*={{2,3}}\s*([0-9][0-9.]*)", re.IGNORECASE)

@@ -8,11 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from lab.apps.service.discovery.repository import Repository
 from lab.apps.service.discovery.servers import Discovery
-from lab.apps.service.packages import FILES, required_lines
+from lab.apps.service.packages import FILES, required_lines, required_python
 from lab.errors import WrongUse
 
+PYTHON = "3.13"
+"""The Python of Debian trixie, on which the lab's images of servers stand."""
 _INSTALLS = re.compile(
     r"\b(?:(?:uv )?pip3? (?:install|wheel)|uv sync|uv export|poetry install|poetry export|pdm install)\b[^\n&|;]*"
 )
@@ -55,11 +59,23 @@ def find_requirements(
                     found.problems.append(error.message)
                     continue
                 if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
+                    _check_python(found, path.parent / "pyproject.toml", repository)
                     has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
                     return Requirements(os.path.relpath(path, found.folder), lines, has, packages)
     if repository.files("*.py") and not packages:
         found.problems.append("no file of requirements was found, so make try installs only the server")
     return Requirements(lines=packages, packages=packages)
+
+
+def _check_python(found: Discovery, project: Path, repository: Repository) -> None:
+    """Say that the application needs another Python than the lab's images have."""
+    said = required_python(project)
+    with suppress(InvalidSpecifier):
+        if not SpecifierSet(said).contains(f"{PYTHON}.99"):
+            found.problems.append(
+                f"{project.relative_to(repository.folder)}: requires Python {said}, but the lab serves a folder with "
+                f"Python {PYTHON}: if it does not start, give your own image in application.image"
+            )
 
 
 def _installed(dockerfile: str) -> tuple[list[str], list[str], list[str]]:
