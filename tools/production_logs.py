@@ -90,6 +90,7 @@ WRITINGS = {
     "no ids": Writing(ids=False),
     "no ids, a clock 250 ms ahead": Writing(ids=False, ahead_s=0.25),
     "no ids, whole seconds": Writing(fine=False, ids=False),
+    "ids, a tenth of the lines lost": Writing(lost=0.1),
     "no ids, a tenth of the lines lost": Writing(ids=False, lost=0.1),
     "no ids, whole seconds, a tenth lost": Writing(fine=False, ids=False, lost=0.1),
 }

@@ -122,7 +122,7 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
     If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
     thread. Otherwise, it is while fewer requests were at work than there are threads.
     """
-    if (capacity.place >= 0).all() and requests.tick_s < COARSE_S:
+    if (capacity.place >= 0).all():
         answered = requests.answered([], capacity.place, capacity.workers, capacity.place)
         return avoidable_waits(answered, capacity.workers, capacity.threads).beside_s
     return np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
