@@ -86,7 +86,7 @@ def test_logs_tell_who_waited_and_whether_a_thread_was_free(
     requests, capacity, findings = diagnosed(write_logs(requests_served, tmp_path, writing), threads=THREADS)
     assert capacity.workers == WORKERS
     assert requests.in_both > 0.98
-    assert findings.waited_avoidably == pytest.approx(avoidably, abs=0.02)
+    assert findings.waited_avoidably == pytest.approx(avoidably, abs=0.02 if writing.fine else 0.1)
     for share in (0.5, 0.9, 0.99):
         assert np.quantile(requests.waited_s, share) == pytest.approx(np.quantile(waited_s, share), rel=0.05, abs=0.002)
 
