@@ -20,7 +20,7 @@ from lab.apps.reproduce.reproduction import (
     read_reproduction,
     write_reproduction,
 )
-from lab.apps.reproduce.shown import with_block
+from lab.apps.reproduce.shown import ShownTable, with_block
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.options import RunRequest
@@ -132,6 +132,20 @@ def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(tmp
     assert [*kept] == ["other", "made-up"]
     assert kept["made-up"].shown
     assert with_block(text, "results of made-up", kept["made-up"].shown.lines()) == text
+
+
+def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(tmp_path: Path) -> None:
+    folder = measured(tmp_path)
+    older = read_reproduced(folder, tmp_path)
+    assert older.shown
+    longer = ShownTable(title="Twenty trials", head=["variant", "p99"], rows=[["one", "8582"]])
+    kept = older.model_copy(update={"shown": older.shown.model_copy(update={"tables": [], "further": [longer]})})
+    write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[kept]))
+    (tmp_path / "made-up.md").write_text(BLOCK)
+
+    text = reproduce.keep_for_page(folder, tmp_path / "reference.json").read_text()
+
+    assert text.index("| reproduced | It is so |") < text.index("| one | 8582 |")
 
 
 def test_a_page_without_a_block_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -72,20 +72,23 @@ def page_block(name: str) -> str:
 def keep_for_page(folder: Path, reference: Path = REFERENCE) -> Path:
     """Put what a run says into the reference and into the experiment's page beside it, and return the page.
 
-    Raise WrongUse if the experiment has no page with a block for results.
+    Further tables of the page stay. Raise WrongUse if the experiment has no page with a block for results.
     """
     own = read_reproduced(folder, folder.parents[1])
-    page = reference.with_name(f"{own.experiment}.md")
+    kept = {each.experiment: each for each in read_reproduction(reference).experiments}
     assert own.shown
+    before = kept[own.experiment].shown if own.experiment in kept else None
+    shown = own.shown.model_copy(update={"further": before.further if before else []})
+    page = reference.with_name(f"{own.experiment}.md")
     try:
-        text = with_block(page.read_text(encoding="utf-8"), page_block(own.experiment), own.shown.lines())
+        text = with_block(page.read_text(encoding="utf-8"), page_block(own.experiment), shown.lines())
     except (OSError, ValueError):
         raise WrongUse(
             f"{page} has no block for results.",
             hint=f"Write these lines into the page:\n<!-- generated: {page_block(own.experiment)} -->\n\n{END}",
         ) from None
-    others = [other for other in read_reproduction(reference).experiments if other.experiment != own.experiment]
-    write_reproduction(reference, Reproduction(experiments=[*others, own]))
+    kept[own.experiment] = own.model_copy(update={"shown": shown})
+    write_reproduction(reference, Reproduction(experiments=list(kept.values())))
     write_whole(page, text)
     return page
 

@@ -14,7 +14,7 @@ from analysis.records.model import Record
 from analysis.records.run import METHOD, Run
 from analysis.records.summary import Article, Summary
 from analysis.report.article import article_sentence
-from lab.apps.reproduce.shown import Shown, shown_of
+from lab.apps.reproduce.shown import Shown, ShownTable, shown_of
 
 
 class Figure(Record):
@@ -140,13 +140,15 @@ def write_reproduction(path: Path, found: Reproduction) -> None:
 def _written(experiment: Reproduced) -> str:
     parts = [experiment.model_copy(update={"report": ""}).model_dump_json(exclude={"figures", "shown"})[1:-1]]
     if experiment.shown:
-        tables = ",\n".join(
-            f'{table.model_dump_json(exclude={"rows"})[:-1]},"rows":{_in_lines(_json(row) for row in table.rows)}}}'
-            for table in experiment.shown.tables
-        )
-        parts.append(f'"shown":{{"about":{_json(experiment.shown.about)},"tables":[\n{tables}]}}')
+        shown = experiment.shown
+        tables, further = (_in_lines(map(_table, some)) for some in (shown.tables, shown.further))
+        parts.append(f'"shown":{{"about":{_json(shown.about)},"tables":{tables},"further":{further}}}')
     parts.append(f'"figures":{_in_lines(figure.model_dump_json() for figure in experiment.figures)}')
     return "{" + ",\n".join(parts) + "}"
+
+
+def _table(table: ShownTable) -> str:
+    return f'{table.model_dump_json(exclude={"rows"})[:-1]},"rows":{_in_lines(_json(row) for row in table.rows)}}}'
 
 
 def _in_lines(elements: Iterable[str]) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from pydantic import Field
+
 from analysis.records.model import Record
 from analysis.records.plural import plural
 from analysis.records.run import Run
@@ -26,15 +28,19 @@ class ShownTable(Record):
 
 
 class Shown(Record):
-    """What a page shows of a run. ``about`` says when, where and with which versions the run was measured."""
+    """What a page shows of a run. ``about`` says when, where and with which versions the run was measured.
+
+    ``further`` has tables of other runs, such as a longer one. They stay when a newer run takes the place of this one.
+    """
 
     about: str
     tables: list[ShownTable]
+    further: list[ShownTable] = Field([])
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the block in Markdown."""
         yield f"{self.about}\n"
-        for table in self.tables:
+        for table in (*self.tables, *self.further):
             yield markdown_table(Table(table.title, table.head, table.rows, words=len(table.head), note=table.note))
 
 
