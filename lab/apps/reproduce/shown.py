@@ -16,6 +16,8 @@ from analysis.report.tables.quantities import quantity_tables
 from analysis.report.tables.verdicts import claims_table
 
 END = "<!-- end -->"
+MOST_DOUBTS = 4
+"""How many reasons to doubt a run a page names."""
 
 
 class ShownTable(Record):
@@ -63,7 +65,9 @@ def _about(run: Run, summary: Summary) -> str:
     programs = dict(chain.from_iterable(image.programs.items() for image in run.images))
     versions = ", ".join(f"{name} {version}" for name, version in programs.items())
     valid = sum(trial.verdict == "valid" for trial in summary.trials)
-    doubts = "".join(f"\n- {reason}" for reason in summary.validity.reasons)
+    doubts = "".join(f"\n- {reason}" for reason in summary.validity.reasons[:MOST_DOUBTS])
+    more = len(summary.validity.reasons) - MOST_DOUBTS
+    doubts += f"\n- {more} more, which the report lists" if more > 0 else ""
     return (
         f"Measured on {run.began[:10]}, {plural(run.trials, 'trial')} of each variant, on {run.host.cpu}, "
         f"{plural(run.host.cores, 'core')}, {run.host.kernel}{f', with {versions}' if versions else ''}. "
