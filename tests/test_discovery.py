@@ -626,6 +626,13 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
                            "def main():\n    app = Dispatcher(create_app)\n    run_simple('localhost', 5000, app)\n"},
         {"callable": "shop.server:Dispatcher(create_app)", "requirements": None},
     ),
+    # mozmeao/basket: two here-documents with the same word, and a script of the repository around apt-get
+    "here-documents of the same name in two stages": (
+        {"Dockerfile": "FROM python AS builder\nRUN <<EOT\napt-install gcc libxml2-dev\nEOT\nRUN pip install lxml\n"
+                       "FROM python\nRUN <<EOT\napt-install libxml2\nEOT\nCOPY --from=builder /venv /venv\n"
+                       "CMD gunicorn shop:app\n"},
+        {"system_packages": ["libxml2", "gcc", "libxml2-dev"], "packages": ["lxml"]},
+    ),
     # Heroku's release phase; Docker's RUN before the application is copied to its stage
     "a release phase, and static files that are collected in the image": (
         {"Procfile": "release: python manage.py migrate\nweb: gunicorn shop.wsgi\n", "manage.py": "",

@@ -91,7 +91,9 @@ def describe_folder(
         found.values[name] = os.path.relpath(found.values[name], found.folder)
     note_preparation(found, start, repository)
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
-    image = next((each.image for each in [*starts[:1], *docker_images(repository)] if each.image.file), Image())
+    image = next(
+        (each.image for each in [*([start] if start else []), *docker_images(repository)] if each.image.file), Image()
+    )
     _note_installs(found, image, repository)
     dockerfile = image.file
     required = find_requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
@@ -134,7 +136,8 @@ def _with_compose(starts: Sequence[Start]) -> Start:
         return start
     return replace(
         start, given={**other.given, **start.given}, env_files=other.env_files, beside=other.beside,
-        compose=other.compose, problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
+        compose=other.compose, image=other.image if other.image.file else start.image,
+        problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
     )  # fmt: skip
 
 

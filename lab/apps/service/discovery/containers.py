@@ -148,7 +148,10 @@ def _context(repository: Repository, path: Path, stage: "_Stage") -> Path:
 
 
 def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
-    """Return a Dockerfile without its here-documents, and their texts by the words that open them."""
+    """Return a Dockerfile without its here-documents, and their texts by the words that then open them.
+
+    Several documents may have the same word, so each word gets a number.
+    """
     kept: list[str] = []
     written: dict[str, str] = {}
     lines = iter(text.splitlines())
@@ -156,6 +159,7 @@ def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
         opened = re.match(r"\s*(?:RUN|COPY|ADD)\b", line, re.IGNORECASE) and [
             found[2] for found in _HEREDOC.finditer(line)
         ]
+        place = len(kept)
         kept.append(line)
         for word in opened or []:
             inner: list[str] = []
@@ -164,7 +168,9 @@ def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
                 if each.strip() == word:
                     break
                 inner.append(each)
-            written[word] = "\n".join(inner) + "\n"
+            named = f"{word}_{len(written)}"
+            kept[place] = re.sub(rf"(<<-?\s*[\"']?){word}\b", rf"\g<1>{named}", kept[place], count=1)
+            written[named] = "\n".join(inner) + "\n"
     return "\n".join(kept) + "\n", written
 
 

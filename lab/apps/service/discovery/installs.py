@@ -8,6 +8,8 @@ from lab.apps.service.description import PACKAGE_PATTERN
 from lab.apps.service.discovery.shell import Started
 
 _APT = ("apt-get", "apt", "aptitude")
+_APT_SCRIPTS = ("apt-install", "install_packages")
+"""Usual names of scripts that hand their arguments on to apt-get install, such as that of Bitnami's images."""
 _WITH_VALUE = ("-t", "--target-release", "--default-release", "-o", "--option", "-c", "--config-file", "-a")
 """apt-get's options whose value is the next word."""
 _OTHER_MANAGERS = {"apk": "add", "yum": "install", "dnf": "install", "microdnf": "install", "zypper": "install"}
@@ -63,8 +65,8 @@ def indexes_of(environment: Iterable[str], place: str) -> Installs:
 
 def _of_command(words: Sequence[str], place: str) -> Installs:
     program, said = words[0].rpartition("/")[2] if words else "", (place, " ".join(words))
-    if program in _APT and "install" in words:
-        named = [*_packages(words[words.index("install") + 1 :])]
+    if (program in _APT and "install" in words) or program in _APT_SCRIPTS:
+        named = [*_packages(words[words.index("install") + 1 if program in _APT else 1 :])]
         unread = [name for name in named if not re.fullmatch(PACKAGE_PATTERN, name)]
         taken = [name for name in named if not _OF_PYTHON.fullmatch(name) and name not in _FOR_PEOPLE | {*unread}]
         unknown = tuple((place, f"{program} install {name}") for name in unread)
