@@ -131,12 +131,14 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "packages of Debian in the stages that install packages of Python": (
         {"Dockerfile": "FROM python:3.13-slim AS built\n"
                        "RUN --mount=type=cache,target=/var/cache/apt apt-get update && apt-get install -y \\\n"
-                       "    -t stable build-essential libpq-dev=17.* && rm -r /tmp/*\nRUN pip wheel -r req.txt\n"
+                       "    -t stable build-essential libpq-dev=17.* && rm -r /tmp/*\nRUN bin/install-all\n"
                        "FROM node AS pages\nRUN apt-get install -y libvips\n"
                        "FROM python:3.13-slim AS base\nRUN apt install -y --no-install-recommends libmagic1:amd64\n"
+                       "FROM debian AS more\nRUN apt-get install -y gcc && pip wheel pycairo\n"
                        "FROM base\nRUN <<END\napt-get install -y ffmpeg curl python3-dev vim\nEND\n"
-                       "COPY --from=built /wheels /wheels\nCOPY --from=pages /pages /pages\nCMD gunicorn shop:app\n"},
-        {"system_packages": ["libmagic1", "ffmpeg", "build-essential", "libpq-dev"]},
+                       "COPY --from=built /wheels /wheels\nCOPY --from=pages /pages /pages\n"
+                       "COPY --from=more /more /more\nCMD gunicorn shop:app\n"},
+        {"system_packages": ["libmagic1", "ffmpeg", "build-essential", "libpq-dev", "gcc"]},
     ),
     "a release of uWSGI that the lab lacks": (
         {"Procfile": "web: uwsgi --module shop:app --processes 2\n", "requirements.txt": "flask\nuWSGI==2.0.24\n"},

@@ -143,7 +143,9 @@ def _with_compose(starts: Sequence[Start]) -> Start:
 
 def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
     """Note Debian's packages that a Dockerfile installs, and what else it does that the lab does not follow."""
-    packages, installs = dict(image.installs.packages), image.installs
+    installs, packages = image.installs, dict[str, str]()
+    for name, place in installs.packages:
+        packages.setdefault(name, place)
     found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
     for place, command in installs.foreign:
         found.problems.append(f"{place}: {command}: write Debian's names in application.system_packages")

@@ -96,7 +96,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     image = Image(
         context=context or _context(repository, path, stage), file=path, folder=stage.folder,
         copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),
-        installs=sum((source.installs for source in stage.sources if source.installs.python), stage.installs),
+        installs=sum((source.installs for source in stage.sources if source.has_python), stage.installs),
     )  # fmt: skip
     given = {key: value for key, value in stage.given.items() if not NOT_OF_THE_SERVICE.match(key)}
     folder = repository.folder_of(stage.folder, image)
@@ -192,6 +192,11 @@ class _Stage:
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     place: str = ""
+
+    @property
+    def has_python(self) -> bool:
+        """Whether packages of Python are installed there: by a command, or perhaps by a script."""
+        return self.installs.python or "python" in self.base
 
     @property
     def words(self) -> list[str]:
