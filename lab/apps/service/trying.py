@@ -17,7 +17,7 @@ from analysis.records.summary import Summary
 from lab.apps.service.build import ask_application
 from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import read_diagnosis
-from lab.apps.service.discovery import Description
+from lab.apps.service.discovery import FROM_APPLICATION, Description
 from lab.apps.service.discovery.answers import Answers
 from lab.apps.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from lab.apps.service.image import lay_out_layer
@@ -84,10 +84,9 @@ def _ask_today(path: Path, written: Description) -> Answers:
 def _say_answers(path: Path, answers: Answers, described: Description) -> None:
     """Say what the application told, and how it differs from what the lab had read."""
     if answers.routes:
-        routes = plural(len(answers.routes), "route")
-        say(
-            f"The application ({answers.framework.rpartition('.')[2]}) has {routes}. {path} now names those to measure."
-        )
+        framework, routes = answers.framework.rpartition(".")[2], plural(len(answers.routes), "route")
+        named = f" {path} now names those to measure." if FROM_APPLICATION in described.text else ""
+        say(f"The application ({framework}) has {routes}.{named}")
     else:
         say(f"The requests are guessed from the source, because {answers.problem or 'the application has no routes'}.")
     if answers.settings_problem:

@@ -45,6 +45,8 @@ _WSGI = "Flask|Bottle|Falcon|get_wsgi_application"
 _ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
 _APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
 _FACTORY = re.compile(r"^def (create_app|make_app)\(([^)]*)\)", re.MULTILINE)
+FROM_APPLICATION = "from the application: its URL map"
+"""Where a class of requests comes from, if the application was asked."""
 OTHERWISE = {
     "gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": UWSGI, "granian": "2.8.7", "hypercorn": "0.18.0",
     "daphne": "4.2.3",
@@ -112,7 +114,7 @@ def describe_folder(
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
     requests = classes_of_log(log) if log else _classes_of_routes(found, repository, answers)
-    settings = found.values.get("settings of gunicorn", "")
+    settings = found.values.get("settings of gunicorn", "") if server == "gunicorn" else ""
     return Description(
         _yaml(found, repository.folder, required.file, requests), found.remarks, settings, found.variables
     )
@@ -124,7 +126,7 @@ def _classes_of_routes(found: Discovery, repository: Repository, answers: Answer
     if not answers or not answers.routes:
         return [*_guessed(source, "guessed: the path, and how many users")]
     found.remarks += answers.compared(source)
-    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, "from the application: its URL map")]
+    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, FROM_APPLICATION)]
 
 
 def _with_compose(starts: Sequence[Start]) -> Start:
