@@ -48,7 +48,10 @@ class Page(HTTPEndpoint):
     async def post(self, request): ...
 
 inner, outer, other = APIRouter(), APIRouter(prefix="/v1"), FastAPI()
+def search(q: str, page: int = 1): ...
+
 inner.add_api_route("/deep", view)
+inner.add_api_route("/search", search)
 outer.add_api_route("/items/{id}", view, methods=["PUT", "DELETE"])
 outer.include_router(inner, prefix="/in")
 other.add_api_route("/status", view)
@@ -147,13 +150,16 @@ def test_flask_tells_its_url_map_whatever_wraps_it(tmp_path: Path, app: str, has
 
 
 def test_starlette_and_fastapi_tell_their_routes_with_routers_and_mounts(tmp_path: Path) -> None:
+    """A query that a route needs is a part of its path."""
     star = ["GET /", "GET POST /page", "GET /a/", "DELETE /a/b/{x:int}"]
 
     wrapped = told(tmp_path, ASGI + "app = CORSMiddleware(star)\n", "own:asgi")
     fast = told(tmp_path, ASGI + "app = fast\n", "own:asgi")
 
     assert routes(wrapped) == star
-    assert routes(fast) == ["PUT DELETE /api/v1/items/{id}", "GET /api/v1/in/deep", "GET /other/status"]
+    assert routes(fast) == [
+        "PUT DELETE /api/v1/items/{id}", "GET /api/v1/in/deep", "GET /api/v1/in/search?q={q}", "GET /other/status",
+    ]  # fmt: skip
     assert {"GET /docs", "GET /openapi.json", "GET /other/redoc"} <= {*routes(fast, aside=True)}
 
 
@@ -233,7 +239,7 @@ def test_a_settings_file_is_run_before_the_application_is_loaded(
 SHOP = {
     "Procfile": "web: gunicorn app:app\n", "requirements.txt": "flask\n",
     "app.py": "app = Flask(__name__)\nfor name in KINDS:\n    app.add_url_rule(f'/kinds/{name}', name, view)\n"
-    "@app.get('/report')\n@app.get('/gone')\ndef report(): ...\n",
+    "@app.get('/search')\n@app.get('/report')\n@app.get('/gone')\ndef report(): ...\n",
     "gunicorn.conf.py": "import multiprocessing\nworkers = multiprocessing.cpu_count()\nthreads = len(KINDS)\n"
     "worker_connections = 7\nworker_class = 'gthread'\n",
 }  # fmt: skip
@@ -244,6 +250,7 @@ ANSWERS = Answers(
         AnsweredRoute(methods=["POST"], path="/buy"),
         AnsweredRoute(methods=["GET"], path="/kinds/<int:id>"),
         AnsweredRoute(methods=["GET"], path="/kinds/tea"),
+        AnsweredRoute(methods=["GET"], path="/search?q={q}"),
         AnsweredRoute(methods=["GET", "POST"], path="/report"),
     ],
     settings={"workers": 2, "threads": 4, "worker_connections": 9, "worker_class": "gthread"},
@@ -262,6 +269,7 @@ def test_the_answers_take_the_place_of_what_the_lab_had_read(tmp_path: Path) -> 
         '  kinds-tea: {path: "/kinds/tea", users: 10, pause_s: 0.1}  # from the application: its URL map',
         '  report: {path: "/report", users: 10, pause_s: 0.1}  # from the application: its URL map',
         '  # kinds-int-id: {path: "/kinds/<int:id>", users: 10, pause_s: 0.1}  # write a real path',
+        '  # search-q-q: {path: "/search?q={q}", users: 10, pause_s: 0.1}  # write a real path',
         '  # buy: {path: "/buy", method: POST, users: 10, pause_s: 0.1}  # it changes data',
     ]
     for line in (

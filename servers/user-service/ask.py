@@ -50,13 +50,26 @@ def ask_werkzeug(app: Any, before: str) -> Iterator[Route]:
 
 def ask_starlette(app: Any, before: str) -> Iterator[Route]:
     contexts = getattr(sys.modules.get("fastapi.routing"), "iter_route_contexts", iter)  # routers are included late
+    queries = queries_of(app)
     for route in contexts(app.routes):
-        path, view = before + (getattr(route, "path", None) or ""), getattr(route, "endpoint", None)
+        path, view = getattr(route, "path", None) or "", getattr(route, "endpoint", None)
         methods = getattr(route, "methods", None)
         if view is None and getattr(route, "app", None) and not hasattr(route, "host"):
-            yield from ask(route.app, path)
+            yield from ask(route.app, before + path)
         elif methods or (inspect.isclass(view) and not hasattr(view, "on_receive")):
-            yield methods or [name for name in METHODS if hasattr(view, name.lower())], path, of_module(view)
+            methods = methods or [name for name in METHODS if hasattr(view, name.lower())]
+            yield methods, before + path + queries.get(path, ""), of_module(view)
+
+
+def queries_of(app: Any) -> "dict[str, str]":
+    """Return the query that GET needs by path, with the names of its parameters in braces, as the API's schema says."""
+    with contextlib.suppress(Exception):  # only FastAPI has a schema, and not of each application
+        schema = app.openapi()["paths"]
+        asked = {path: schema[path].get("get", {}).get("parameters", []) for path in schema}
+        named = {path: [each["name"] for each in all_ if each["in"] == "query" and each.get("required")]
+                 for path, all_ in asked.items()}  # fmt: skip
+        return {path: "?" + "&".join(f"{name}={{{name}}}" for name in names) for path, names in named.items() if names}
+    return {}
 
 
 def ask_litestar(app: Any, before: str) -> Iterator[Route]:

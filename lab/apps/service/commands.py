@@ -77,9 +77,10 @@ def init(
     written = describe_folder(here, found, engine_cores())
     write_whole(to, written.text)
     guesses = written.text.count("# guessed")
+    says = "1 line says" if guesses == 1 else f"{guesses} lines say"
     unread = sum(line.startswith("# ") for line in written.text.splitlines()) - 1
     top = f", and what could not be read ({plural(unread, 'line')} at the top)" if unread else ""
-    say(f"Wrote {to}. Check what was guessed ({guesses} lines say so){top}.")
+    say(f"Wrote {to}. Check what was guessed ({says} so){top}.")
     say(f"To start it once and ask for each class of requests: lab try {to} --check")
     say(f"To measure it: make try SERVICE={to}")
     if check or (sys.stdin.isatty() and typer.confirm("Start it once now, and ask it for its routes?")):

@@ -65,5 +65,5 @@ def first_of(routes: Iterable[Route]) -> str:
 
 
 def _shape(path: str) -> str:
-    """Return a path without the names of its parameters, and without the slash at its end."""
-    return _PARAMETER.sub("*", path).rstrip("/")
+    """Return a path without its query, without the names of its parameters, and without the slash at its end."""
+    return _PARAMETER.sub("*", path.partition("?")[0]).rstrip("/")
