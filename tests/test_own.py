@@ -1454,7 +1454,7 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
     """If the application tells no routes, the file stays as the source has it. The service is started in any case."""
     started: list[str] = []
     monkeypatch.setattr(trying, "start_once", lambda path, *_, **__: started.append(path.read_text()))
-    told = Answers(framework="flask.app.Flask", problem="nobody knows", settings_problem="NameError: name 'x'")
+    told = Answers(framework="flask", problem="nobody knows", settings_problem="NameError: name 'x'")
     monkeypatch.setattr(trying, "_ask_today", lambda *_: told)
     written = Description(service.read_text(), settings="gunicorn.conf.py")
     if changed:

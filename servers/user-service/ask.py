@@ -205,9 +205,10 @@ def wrapped_by(app: Any) -> Iterator[Any]:
 
 def routes_of(app: Any) -> dict[str, Any]:
     found, asks = unwrapped(app)
-    told: dict[str, Any] = {"framework": f"{type(found).__module__}.{type(found).__name__}", "routes": []}
     if not asks:
-        return told | {"problem": f"the lab cannot ask {told['framework']} for its routes"}
+        return {"problem": f"the lab cannot ask {type(found).__module__}.{type(found).__name__} for its routes"}
+    of_framework = (each.__module__ for each in type(found).__mro__ if f"{each.__module__}.".startswith(tuple(ASKS)))
+    told: dict[str, Any] = {"framework": next(of_framework).partition(".")[0], "routes": []}
     for methods, path, aside in ask(found):
         answered = [name for name in METHODS if name in {method.upper() for method in methods}]
         route = {"methods": answered, "path": re.sub("/+", "/", f"/{path}"), "aside": aside}

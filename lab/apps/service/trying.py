@@ -84,9 +84,9 @@ def _ask_today(path: Path, written: Description) -> Answers:
 def _say_answers(path: Path, answers: Answers, described: Description) -> None:
     """Say what the application told, and how it differs from what the lab had read."""
     if answers.routes:
-        framework, routes = answers.framework.rpartition(".")[2], plural(len(answers.routes), "route")
+        routes = plural(len(answers.routes), "route")
         named = f" {path} now names those to measure." if FROM_APPLICATION in described.text else ""
-        say(f"The application ({framework}) has {routes}.{named}")
+        say(f"The application ({answers.framework}) has {routes}.{named}")
     else:
         say(f"The requests are guessed from the source, because {answers.problem or 'the application has no routes'}.")
     if answers.settings_problem:
