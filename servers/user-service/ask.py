@@ -30,10 +30,11 @@ INNER = ("app", "application", "wsgi_app", "asgi_app", "_app", "_application", "
          "__wrapped__", "__self__")  # fmt: skip
 """Where the wrappers of an application keep it."""
 MOST_WRAPPERS = 100
-ASIDE = ("django.contrib.admin", "django.contrib.staticfiles", "django.views.static", "debug_toolbar", "drf_", "silk",
-         "rest_framework.schemas", "ninja.openapi", "fastapi.applications", "fastapi.openapi", "litestar", "flasgger",
-         "flask_admin", "flask_restx", "flask_smorest", "sqladmin", "starlette_admin")  # fmt: skip
+ASIDE = ("django.contrib.admin", "django.contrib.staticfiles", "django.views.static", "drf_", "silk", "litestar",
+         "rest_framework.schemas", "ninja.openapi", "fastapi.applications", "fastapi.openapi", "flasgger",
+         "flask_restx", "flask_smorest")  # fmt: skip
 """Modules whose views are for the developers of a service, or serve files."""
+ASIDE_PATH = re.compile(r"/(_+debug|admin/)")
 
 
 def of_module(view: Any) -> bool:
@@ -209,9 +210,10 @@ def routes_of(app: Any) -> dict[str, Any]:
         return {"problem": f"the lab cannot ask {type(found).__module__}.{type(found).__name__} for its routes"}
     of_framework = (each.__module__ for each in type(found).__mro__ if f"{each.__module__}.".startswith(tuple(ASKS)))
     told: dict[str, Any] = {"framework": next(of_framework).partition(".")[0], "routes": []}
-    for methods, path, aside in ask(found):
+    for methods, named, aside in ask(found):
         answered = [name for name in METHODS if name in {method.upper() for method in methods}]
-        route = {"methods": answered, "path": re.sub("/+", "/", f"/{path}"), "aside": aside}
+        path = re.sub("/+", "/", f"/{named}")
+        route = {"methods": answered, "path": path, "aside": aside or bool(ASIDE_PATH.search(f"{path}/"))}
         if answered and route not in told["routes"] and len(told["routes"]) < MOST_ROUTES:
             told["routes"].append(route)
     return told
