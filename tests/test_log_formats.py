@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -448,6 +450,48 @@ def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pyt
 
     assert seconds_of(log) == pytest.approx(TOOK_S)
     assert len(alone) == 20
+
+
+PLAIN_JSON = {"time": "2026-11-03T14:00:00.5Z", "method": "GET", "path": "/a", "status": 200, "duration_ms": 2.5}
+ODD = st.sampled_from([None, True, "", {}, [], {"method": "PUT"}, "GET /q HTTP/1.1", "x y", 0, -1, "{a}", "[b", "\0"])
+ODD_JSON = st.builds(
+    lambda odd, before, cut: before + json.dumps(PLAIN_JSON | odd)[: None if cut == 9 else -cut or None],
+    st.dictionaries(st.sampled_from([*PLAIN_JSON, "request", "ts", "url", "request.method", "extra"]), ODD, max_size=3),
+    st.sampled_from(["", "web-1  | ", "noise {x} "]), st.integers(0, 9),
+)  # fmt: skip
+PLAIN_PAIRS = ["time=2026-11-03T14:00:00Z", "method=GET", "path=/a?b=1", "status=200", "duration=2ms"]
+ODD_PAIRS = st.sampled_from(
+    [
+        'path="/c"',
+        'path="/c d"',
+        'path="/c',
+        'msg="it path=/z"',
+        'a="b',
+        "method=PUT",
+        'x="y"z=1',
+        '"k status=1"',
+        "path=",
+    ]
+)
+ODD_LOGFMT = st.builds(
+    lambda pairs, odd, gap, left_out: gap.join(each for each in [*pairs[:2], *odd, *pairs[2:]] if each != left_out),
+    st.permutations(PLAIN_PAIRS) | st.just(PLAIN_PAIRS), st.lists(ODD_PAIRS, max_size=2), st.sampled_from([" ", "  "]),
+    st.sampled_from(["", *PLAIN_PAIRS]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("plain", "odd"), [(json.dumps(PLAIN_JSON), ODD_JSON), (" ".join(PLAIN_PAIRS), ODD_LOGFMT)])
+@given(data=st.data())
+def test_odd_lines_among_many_say_what_they_say_alone(
+    plain: str, odd: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder, patch.object(access_log, "SAMPLE", 20):
+        log = log_of(Path(folder), [plain] * 30 + data.draw(st.lists(odd, max_size=9)))
+        alone = [*read_requests(log)]
+        with opened_log(log) as (_, lines):
+            together = [line._replace(id=None) for line in lines if isinstance(line, LoggedRequest)]
+
+    assert together == alone
 
 
 @pytest.mark.parametrize(

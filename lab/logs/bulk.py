@@ -21,6 +21,7 @@ from lab.logs.formats import (
     JsonFormat,
     epoch_seconds,
     json_keys,
+    logfmt_entry,
     logfmt_keys,
     seconds_of,
     worker_of,
@@ -38,6 +39,7 @@ _VALUES = "SELECT try(json_extract_string(json, $1)) AS v FROM objects"
 _PRINTED = f"SELECT if(v[2] IS NULL, '', regexp_extract(v[1], '^([^\\n]*)\\n*$', 1)) FROM ({_VALUES})"  # noqa: S608
 """What a container printed, if it is a single line."""
 _PARTS = ("time", "method", "target", "status", "worker")
+_NOTHING = "(?P<time>(?P<method>(?P<target>)))(?!)"
 _KEY = r"[A-Za-z_@][\w.@-]*="
 _GAP = r"(?:[^\S\n]++|$)"
 
@@ -138,9 +140,9 @@ def _reader_of(lines: Sequence[str], source: DurationSource) -> _Reader:
     if isinstance(known, JsonFormat) and objects:
         return _of_json({name for keys in objects for name in keys}, known, source.key)
     if isinstance(known, JsonFormat):
-        line = max(lines[:_FIRST], key=lambda line: len(logfmt_keys(line)))
-        return _of_pattern(_logfmt_pattern(line, known, source.key), "")
-    line = known.line.pattern.replace("(?P<rest>.*)", source.rest) if known else "()"
+        alike = next((line for line in lines if logfmt_entry(line, known)), None)
+        return _of_pattern(_logfmt_pattern(alike, known, source.key) if alike else _NOTHING, "")
+    line = known.line.pattern.replace("(?P<rest>.*)", source.rest) if known else _NOTHING
     return _of_pattern(line, r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?")
 
 
@@ -166,8 +168,9 @@ def _logfmt_pattern(line: str, known: JsonFormat, duration: str) -> str:
     has_request = " " in keys.get(parts["request"], "")
     for part in ("method", "target") if has_request else ("request",):
         del parts[part]
-    text = {part: rf'"?(?P<{part}>[^\s"\\]*+)"?' for part in parts} | {
-        "status": r'"?(?P<status>\d++)"?',
+    quote = r'(?:"(?=[^\s"\\]*")|(?!"))'
+    text = {part: rf'{quote}(?P<{part}>[^\s"\\]*+)"?' for part in parts} | {
+        "status": rf'{quote}(?P<status>\d++)"?',
         "time": r'"(?P<time>[^"\\\n]++)"' if f'{parts["time"]}="' in line else r'(?P<time>[^\s"\\]++)',
         "request": r'"(?P<method>[^\s"\\]++) (?P<target>[^\s"\\]++)(?: [^"\\\n]*+)?"',
     }
@@ -187,16 +190,19 @@ def _of_json(there: set[str], known: JsonFormat, duration: str) -> _Reader:
     for part, names in parts.items():
         of_part = [path for name in names if name in there for path in _paths(name)]
         values = [f"v[{len(paths) + place}], " for place in range(1, len(of_part) + 1)]
-        columns.append(f"coalesce({''.join(values)}'') AS {part}")
+        columns.append(f"coalesce({''.join(values)}'') AS its_{part}")
         paths += of_part
-    asked = "request ~ '[^ {[]+ [^ ]+( .*)?'"
-    needed = f"AND {unit} != ''" if known.duration and not known.is_own else ""
+    asked = "regexp_full_match(its_request, '[^ {[]+ [^ ]+( .*)?')"
+    needed = f"AND its_{unit} != ''" if known.duration and not known.is_own else ""
     query = f"""
-        SELECT CASE WHEN status ~ '[0-9]+' AND target !~ '[{{[].*' {needed} THEN time ELSE '' END,
-            CASE WHEN {asked} THEN split_part(request, ' ', 1) ELSE method END,
-            CASE WHEN {asked} THEN split_part(request, ' ', 2) ELSE target END, status, worker, {unit}
+        SELECT if({asked}, split_part(its_request, ' ', 1), its_method) AS method,
+            if({asked}, split_part(its_request, ' ', 2), its_target) AS target,
+            if(regexp_full_match(method, '[A-Z]+') AND target[1] IN ('/', 'h', '*')
+               AND regexp_full_match(its_status, '[0-9]+') {needed}, its_time, ''),
+            its_status, its_worker, its_{unit}
         FROM (SELECT {", ".join(columns)} FROM ({_VALUES}))"""  # noqa: S608  # no text of a log is in it
-    return _Reader({part: place for place, part in enumerate([*_PARTS, unit])}, _query(query, paths))
+    place = {part: place for place, part in enumerate(("method", "target", "time", "status", "worker", unit))}
+    return _Reader(place, _query(query, paths))
 
 
 def _paths(name: str) -> list[str]:

@@ -263,7 +263,7 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     for known in formats.lines:
         if match := known.line.search(text):
             return _entry(match, known)
-    return _of_logfmt(text, formats.logfmt) if formats.logfmt else None
+    return logfmt_entry(text, formats.logfmt) if formats.logfmt else None
 
 
 def seconds_of(text: str, unit: str) -> float | None:
@@ -408,7 +408,7 @@ def logfmt_keys(text: str) -> dict[str, str]:
     return {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
 
 
-def _of_logfmt(text: str, known: JsonFormat) -> Entry | None:
+def logfmt_entry(text: str, known: JsonFormat) -> Entry | None:
     """Return what a line of ``key=value`` says. A time without a key stands before the keys, as syslog writes it."""
     keys = logfmt_keys(text)
     if len(keys) < len(("method", "path")):
