@@ -453,7 +453,9 @@ def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pyt
 
 
 PLAIN_JSON = {"time": "2026-11-03T14:00:00.5Z", "method": "GET", "path": "/a", "status": 200, "duration_ms": 2.5}
-ODD = st.sampled_from([None, True, "", {}, [], {"method": "PUT"}, "GET /q HTTP/1.1", "x y", 0, -1, "{a}", "[b", "\0"])
+ODD: st.SearchStrategy[object] = st.sampled_from(
+    [None, True, "", {}, [], {"method": "PUT"}, "GET /q HTTP/1.1", "x y", 0, -1, "{a}", "[b", "\0"]
+)
 ODD_JSON = st.builds(
     lambda odd, before, cut: before + json.dumps(PLAIN_JSON | odd)[: None if cut == 9 else -cut or None],
     st.dictionaries(st.sampled_from([*PLAIN_JSON, "request", "ts", "url", "request.method", "extra"]), ODD, max_size=3),
