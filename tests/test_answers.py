@@ -160,6 +160,7 @@ def test_starlette_and_fastapi_tell_their_routes_with_routers_and_mounts(tmp_pat
     fast = told(tmp_path, ASGI + "app = fast\n", "own:asgi")
 
     assert routes(wrapped) == star
+    assert (wrapped.framework, fast.framework) == ("starlette", "fastapi")
     assert routes(fast) == [
         "PUT DELETE /api/v1/items/{id}", "GET /api/v1/in/deep", "GET /api/v1/in/search?q={q}", "GET /other/status",
     ]  # fmt: skip
@@ -183,7 +184,7 @@ def test_django_tells_its_urls_with_a_sample_of_each_pattern(tmp_path: Path) -> 
         ("of('litestar.app', routes=[HTTPRoute(), N(path='/ws')])", ["POST /l"]),
         ("of('falcon.app', add_route=view)", ["GET /f/{id}"]),
         ("of('pyramid.router', registry=N(introspector=N(get_category=lambda name: told)))", ["PUT /k/{rest}"]),
-        ("of('bottle', routes=[N(rule='/m', config={'mountpoint.prefix': '/m', 'mountpoint.target': "
+        ("of('shop.vendored.bottle', routes=[N(rule='/m', config={'mountpoint.prefix': '/m', 'mountpoint.target': "
          "of('bottle', routes=[N(rule='/b/<id>', method='ANY', config={})])})])",
          ["GET POST PUT PATCH DELETE /m/b/<id>"]),
     ],

@@ -34,7 +34,7 @@ ASIDE = ("django.contrib.admin", "django.contrib.staticfiles", "django.views.sta
          "rest_framework.schemas", "ninja.openapi", "fastapi.applications", "fastapi.openapi", "flasgger",
          "flask_restx", "flask_smorest")  # fmt: skip
 """Modules whose views are for the developers of a service, or serve files."""
-ASIDE_PATH = re.compile(r"/(_+debug|admin/)")
+ASIDE_PATH = re.compile(r"/(_+debug|admin/|favicon\.ico/)")
 
 
 def of_module(view: Any) -> bool:
@@ -161,38 +161,38 @@ ASKS: dict[str, tuple[str, Callable[[Any, str], Iterator[Route]]]] = {
     "werkzeug.middleware.dispatcher.": ("mounts", ask_dispatcher),
     "django.core.handlers.": ("get_response", ask_django),
     "litestar.": ("routes", ask_litestar),
+    "fastapi.": ("routes", ask_starlette),
     "starlette.": ("routes", ask_starlette),
     "falcon.": ("add_route", ask_falcon),
     "pyramid.": ("registry", ask_pyramid),
     "bottle.": ("routes", ask_bottle),
 }
-"""For the beginning of each module of a framework: what only its applications have, and who asks them."""
+"""For a part of the names of a framework's modules: what only its applications have, and who asks them."""
 
 
-def asks_of(app: Any) -> "Callable[[Any, str], Iterator[Route]] | None":
-    modules = [f"{each.__module__}." for each in type(app).__mro__]
-    for begins, (has, asks) in ASKS.items():
-        if any(module.startswith(begins) for module in modules) and hasattr(app, has):
-            return asks
-    return None
+def kind_of(app: Any) -> str:
+    """Return the key of ASKS for an application; empty: no framework made it."""
+    modules = [f".{each.__module__}." for each in type(app).__mro__]
+    kinds = (kind for kind, (has, _) in ASKS.items() if hasattr(app, has))
+    return next((kind for kind in kinds if any(f".{kind}" in module for module in modules)), "")
 
 
 def ask(app: Any, before: str = "") -> Iterator[Route]:
     """Yield the routes of an application and of what it mounts, with the path before all of them."""
-    app, asks = unwrapped(app)
-    if asks:
-        yield from asks(app, before.rstrip("/"))
+    app = unwrapped(app)
+    if kind := kind_of(app):
+        yield from ASKS[kind][1](app, before.rstrip("/"))
 
 
-def unwrapped(app: Any) -> "tuple[Any, Callable[[Any, str], Iterator[Route]] | None]":
-    """Return the application that a framework made in what wraps it, the nearest if there are more, and who asks it."""
+def unwrapped(app: Any) -> Any:
+    """Return the application that a framework made in what wraps it, the nearest if there are more; else the same."""
     wrappers = [app]
     for each in wrappers:
-        if asks := asks_of(each):
-            return each, asks
+        if kind_of(each):
+            return each
         if len(wrappers) < MOST_WRAPPERS:
             wrappers += [inner for inner in wrapped_by(each) if not any(inner is known for known in wrappers)]
-    return app, None
+    return app
 
 
 def wrapped_by(app: Any) -> Iterator[Any]:
@@ -205,11 +205,10 @@ def wrapped_by(app: Any) -> Iterator[Any]:
 
 
 def routes_of(app: Any) -> dict[str, Any]:
-    found, asks = unwrapped(app)
-    if not asks:
+    found = unwrapped(app)
+    if not (kind := kind_of(found)):
         return {"problem": f"the lab cannot ask {type(found).__module__}.{type(found).__name__} for its routes"}
-    of_framework = (each.__module__ for each in type(found).__mro__ if f"{each.__module__}.".startswith(tuple(ASKS)))
-    told: dict[str, Any] = {"framework": next(of_framework).partition(".")[0], "routes": []}
+    told: dict[str, Any] = {"framework": kind.partition(".")[0], "routes": []}
     for methods, named, aside in ask(found):
         answered = [name for name in METHODS if name in {method.upper() for method in methods}]
         path = re.sub("/+", "/", f"/{named}")
