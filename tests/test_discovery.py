@@ -39,7 +39,7 @@ SHAPES = {
     ),
     "a Django project in src, with settings that compute": (
         {
-            "Dockerfile": "FROM python\nWORKDIR /app\nRUN pip install -r requirements/production.txt\n"
+            "Dockerfile": "FROM python\nWORKDIR /app\nRUN pip install -r /tmp/requirements/production.txt\n"
             "COPY src/ src/\nCOPY gunicorn.conf.py .\nWORKDIR /app/src\nENV DJANGO_SETTINGS_MODULE=shop.settings\n"
             'CMD ["gunicorn", "--config", "../gunicorn.conf.py", "shop.wsgi:application"]\n',
             "gunicorn.conf.py": "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"

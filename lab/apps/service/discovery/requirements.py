@@ -86,7 +86,8 @@ def _installed(dockerfile: str) -> tuple[list[str], list[str], list[str]]:
     for command in _INSTALLS.findall(dockerfile):
         for option, word in _words(command):
             if option in _FILE:
-                files.append(word)
+                parts = word.strip("/").split("/")
+                files += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
             elif option in _EXTRAS:
                 extras += re.split(r"[,\s]+", word)
             elif not option and (own := _OF_PROJECT.fullmatch(word)):
