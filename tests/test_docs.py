@@ -4,9 +4,11 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import TypeAdapter
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -253,6 +255,25 @@ def test_every_place_that_the_architecture_names_is_there_and_no_room_is_left_ou
 
     assert not {place for place in named if not (ROOT / place).exists()}
     assert rooms <= named
+
+
+@pytest.mark.parametrize(
+    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_every_form_of_an_issue_can_be_read_and_asks_for_something(form: Path) -> None:
+    asked = yaml.safe_load(form.read_text(encoding="utf-8"))
+
+    assert {"name", "description", "body"} <= asked.keys()
+    assert all(field["attributes"]["label"] for field in asked["body"])
+    assert any(field.get("validations", {}).get("required") for field in asked["body"])
+
+
+def test_the_citation_has_the_version_of_the_lab() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert (str(cited["version"]), cited["license"]) == (project["version"], project["license"])
+    assert cited["title"].startswith("Stampede")
 
 
 def test_the_tree_in_the_readme_is_the_tree() -> None:
