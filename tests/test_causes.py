@@ -125,3 +125,10 @@ def test_who_lacks_a_package_of_python_is_told_the_keys_that_name_packages() -> 
     [way] = ways_out("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flask.views'\n")
     assert [word for word in ("imports flask,", "application.packages", "application.extras") if word not in way] == []
     assert ways_out("ready\n") == []
+
+
+def test_who_answers_only_to_the_names_of_its_hosts_is_told_to_send_one() -> None:
+    for said in ("Invalid HTTP_HOST header: 'gunicorn:8000'. You may need to add 'gunicorn' to ALLOWED_HOSTS.",
+                 "Invalid host header"):  # fmt: skip
+        [way] = ways_out(said)
+        assert "headers: {Host: shop.example.com}" in way

@@ -591,10 +591,11 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"beside": {"compose": "compose.yml", "services": ["db"]}, "environment": {"A": "tea", "B": "sugar"}},
     ),
     "a Procfile, and the variables and the database of a Compose file": (
-        {"Procfile": "web: gunicorn -w 3 shop.wsgi\n", "shop/wsgi.py": "", "shop.env": "KEY=s3cret\n",
+        {"Procfile": "web: gunicorn -w 3 shop.wsgi\n", "shop/wsgi.py": "",
+         "shop.env": "KEY=s3cret\nGUNICORN_CMD_ARGS=--threads 2\n",
          "compose.yml": "services:\n  web:\n    build: .\n    command: gunicorn shop.wsgi\n    env_file: shop.env\n"
                         "    environment: {A: tea}\n    depends_on: [db]\n  db: {image: postgres}\n"},
-        {"workers": 3, "env_file": "shop.env", "environment": {"A": "tea"},
+        {"workers": 3, "threads": 2, "env_file": "shop.env", "environment": {"A": "tea"},
          "beside": {"compose": "compose.yml", "services": ["db"]}},
     ),
     # pypiserver: nothing but a README says how it is served

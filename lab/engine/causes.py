@@ -27,6 +27,8 @@ _COMPILING = re.compile(
     re.IGNORECASE,
 )
 _MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_WRONG_NAME = re.compile(r"DisallowedHost|Invalid HTTP_HOST header|Invalid host header", re.IGNORECASE)
+"""What Django and Starlette's TrustedHostMiddleware say to a request for a host that they do not know."""
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 NO_ADDRESS = "the lab found no address of the host"
 """What the lab's check of an application writes before the name of a host that has no address in the lab."""
@@ -76,7 +78,8 @@ def unreached(said: str) -> str | None:
 
 def ways_out(said: str) -> list[str]:
     """Return how an application gets the hosts, the folders, the libraries and the packages that it lacks."""
-    ways = (way_to_host(said), way_to_write(said), way_to_library(said), way_to_package(said))
+    ways = (way_to_host(said), way_to_write(said), way_to_library(said), way_to_package(said),
+            way_to_name(said))  # fmt: skip
     return [way for way in ways if way]
 
 
@@ -135,3 +138,12 @@ def way_to_package(said: str) -> str:
         return ""
     return (f"The application imports {found[1]}, which application.requirements does not bring. Name its package in "
             "application.packages, or in application.extras the extra of the project that brings it.")  # fmt: skip
+
+
+def way_to_name(said: str) -> str:
+    """Return how requests name a host that the application answers to; empty if it refuses none because of its host."""
+    if not _WRONG_NAME.search(said):
+        return ""
+    return ("The application answers only to the names of its own hosts. Write a header for the class, such as "
+            "headers: {Host: shop.example.com}, or set in application.environment the variable that allows all "
+            "hosts.")  # fmt: skip

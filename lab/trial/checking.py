@@ -195,7 +195,7 @@ def _hints(body: str, said: str, masked: Masked) -> list[str]:
     return [
         _body(body, masked),
         f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
-        *ways_out(said),
+        *ways_out(f"{said}\n{body}"),
     ]
 
 

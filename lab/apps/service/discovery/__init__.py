@@ -137,7 +137,8 @@ def _with_compose(starts: Sequence[Start]) -> Start:
     if other is None or start.beside:
         return start
     return replace(
-        start, given={**other.given, **start.given}, env_files=other.env_files, beside=other.beside,
+        start, environment={**other.environment, **start.environment}, given={**other.given, **start.given},
+        env_files=other.env_files, beside=other.beside,
         compose=other.compose, image=other.image if other.image.file else start.image,
         problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
     )  # fmt: skip
