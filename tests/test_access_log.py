@@ -185,6 +185,42 @@ KNOWN = {
         "duration_ms=…, in milliseconds",
         None,
     ),
+    "Envoy's own JSON": (
+        '{{"start_time": "2026-11-03T14:00:{n:02}.487Z", "method": "GET", "path": "/a", "response_code": 200, '
+        '"bytes_sent": 9, "duration": {ms}, "upstream_service_time": "1"}}',
+        "duration of Envoy's JSON, in milliseconds",
+        "balancer",
+    ),
+    "Kong": (
+        '{{"started_at": 17937144{n:02}500, "request": {{"method": "GET", "uri": "/a", "size": "9"}}, "response": '
+        '{{"status": 200}}, "latencies": {{"kong": 1, "proxy": 2, "request": {ms}}}}}',
+        "latencies.request of Kong's JSON, in milliseconds",
+        "balancer",
+    ),
+    "APISIX": (
+        '{{"start_time": 17937144{n:02}500, "request": {{"method": "GET", "uri": "/a"}}, "response": '
+        '{{"status": 200}}, "upstream_latency": 1, "latency": {ms}.0}}',
+        "latency of APISIX's JSON, in milliseconds",
+        "balancer",
+    ),
+    "Azure": (
+        '{{"timeStamp": "2026-11-03T14:00:{n:02}+00:00", "properties": {{"httpMethod": "GET", "requestUri": "/a", '
+        '"httpStatus": 200, "timeTaken": {s}}}}}',
+        "properties.timeTaken of JSON of Azure's gateways, in seconds",
+        "balancer",
+    ),
+    "Cloudflare": (
+        '{{"EdgeEndTimestamp": "2026-11-03T14:00:{n:02}Z", "ClientRequestMethod": "GET", "ClientRequestURI": "/a", '
+        '"EdgeResponseStatus": 200, "OriginResponseDurationMs": {ms}}}',
+        "OriginResponseDurationMs of Cloudflare's JSON, in milliseconds",
+        "balancer",
+    ),
+    "OpenTelemetry": (
+        '{{"time": "2026-11-03T14:00:{n:02}Z", "http.request.method": "GET", "url.path": "/a", '
+        '"http.response.status_code": 200, "http.server.request.duration": {s}}}',
+        "http.server.request.duration=…",
+        None,
+    ),
     "a container of Kubernetes": (
         '2026-11-03T14:00:01.1Z stdout F {{"ts": "2026/11/03 14:00:{n:02}.487", "request": {{"method": "GET", "uri": '
         '"/a"}}, "duration": "{ms}ms", "status": 200}}',

@@ -27,7 +27,7 @@ from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.loads.script import LoadScript, as_variables, request_environment
 from lab.logs.format_strings import DIALECTS
-from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Format
+from lab.logs.formats import FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
 from lab.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 from lab.plan import lay_out
 from lab.plan.timing import expected_s
@@ -67,7 +67,7 @@ def _command(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401  # typer
 def log_formats() -> Iterator[str]:
     """Yield the table of the formats of access logs that the lab recognises."""
     yield "| format | durations | measured by |\n| --- | --- | --- |"
-    for known in (*FORMATS, *JSON_FORMATS, LOGFMT):
+    for known in (*FORMATS, *JSON_FORMATS, LOGFMT, LTSV, FREE):
         duration = known.duration if isinstance(known, Format) else (known.duration or ("",))[0]
         yield f"| {known.name} | {(duration and f'`{duration}`') or 'by their name or unit'} | {known.clock or '–'} |"
 

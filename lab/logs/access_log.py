@@ -14,7 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -27,8 +27,9 @@ from analysis.records.model import name_from
 from lab.errors import WrongUse
 from lab.logs.bulk import SHORTEST_S, LoggedRequest, identified, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
-from lab.logs.formats import ADD, FORMATS, KNOWN, TIMELESS, UNITS, Entry, Formats, parse_entry
+from lab.logs.formats import ADD, FORMATS, FREE, HAS_TIME, KNOWN, ORIGIN, TIMELESS, UNITS, Entry, Formats, parse_entry
 from lab.logs.identity import find_identity
+from lab.logs.w3c import w3c_format
 
 MOST_CLASSES = 20
 MOST_ALIKE = 10
@@ -37,6 +38,9 @@ DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
 SAMPLE = 10_000
 """From so many lines of a log, the lab finds out where the durations are."""
+
+_ANOTHER = 0.2
+"""If more than this share of the lines have a format, they are no exceptions."""
 
 _LIST_OF_OBJECTS = re.compile(r"\s*\[\s*(?:\{|$)")
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
@@ -190,14 +194,59 @@ def _sample(texts: IO[str], unit: str, file: str, formats: Formats) -> _Sample:
         lines += batch
         if formats.is_own:
             formats = formats.fitting(batch)
+        elif declared := w3c_format(batch):
+            formats = Formats((declared,), (), None)
         entries = [parse_entry(text, formats) or text for text in batch]
         start = len(before) + 1
         if known := [(at, entry) for at, entry in enumerate(entries, start) if isinstance(entry, Entry)]:
-            return _Sample(before + entries, find_durations(known, unit, file), formats, lines)
+            _refuse_several_services([batch[at - start] for at, _ in known], file)
+            sample = _with_durations(_Sample(before + entries, DurationSource(""), formats, lines), known, unit, file)
+            return sample if sample.source.says or formats.is_own else _free_sample(lines, unit, file) or sample
+        if not formats.is_own and (free := _free_sample(lines, unit, file, may_lack=True)):
+            return free
         before += entries
     if written := [(at, text) for at, text in enumerate(before, 1) if isinstance(text, str) and text.strip()]:
         raise _unknown(file, written, formats)
     return _Sample([], DurationSource(""), formats, [])
+
+
+def _refuse_several_services(texts: Sequence[str], file: str) -> None:
+    """Raise WrongUse if several services of Compose log requests: a balancer logs what the server behind it logs."""
+    services = Counter(found["service"] for text in texts if (found := ORIGIN.match(text)))
+    often = [name for name, count in services.items() if count > _ANOTHER * len(texts)]
+    if len(often) > 1:
+        problem = f"{file}: {' and '.join(often)} log requests, perhaps the same ones, so each would count twice."
+        raise WrongUse(problem, hint=f"Take the log of one of them: docker compose logs {often[0]} > {often[0]}.log")
+
+
+def _with_durations(sample: _Sample, known: Sequence[tuple[int, Entry]], unit: str, file: str) -> _Sample:
+    """Return a sample with the place of its durations, and without lines in which others log the same requests."""
+    source = find_durations(known, unit, file)
+    often = Counter(entry.format for _, entry in known)
+    others = {each for each, count in often.items() if each != source.format and count > _ANOTHER * len(known)}
+    if not source.format or not source.format.duration or not others or sample.formats.is_own:
+        return sample._replace(source=source)
+    formats = sample.formats.without(others)
+    names = " and ".join(each.name for each in others)
+    note = f"Lines in {names} are left out, because they are of another program."
+    entries = [parse_entry(text, formats) or text for text in sample.texts]
+    return _Sample(entries, replace(source, notes=(*source.notes, note)), formats, sample.texts)
+
+
+def _free_sample(texts: list[str], unit: str, file: str, *, may_lack: bool = False) -> _Sample | None:
+    """Return lines in a format of their own; None: too few of them have one, or no durations, if they may not lack."""
+    formats = Formats((FREE,), (), None)
+    entries = [parse_entry(text, formats) or text for text in texts]
+    known = [(at, entry) for at, entry in enumerate(entries, 1) if isinstance(entry, Entry)]
+    if len(known) < _ANOTHER * sum(bool(text.strip()) for text in texts) or not known:
+        return None
+    try:
+        source = find_durations(known, unit, file)
+    except WrongUse:
+        if may_lack:
+            raise
+        return None
+    return _Sample(entries, source, formats, texts) if source.says or may_lack else None
 
 
 def _count(log: AccessLog, line: LoggedRequest) -> None:
@@ -229,7 +278,7 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
         return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
                         hint="\n".join([*_differences(formats, text), "Without --format, --format-from and "
                                         "--json-keys, the lab looks for the format itself."]))  # fmt: skip
-    if any(TIMELESS.search(text) for _, text in written):
+    if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
         return WrongUse(problem, hint="docker logs --timestamps adds the times, as does %(asctime)s in uvicorn's "
                         "--log-config. For durations, take the log of the balancer, or run gunicorn "
@@ -279,11 +328,12 @@ def _opened(path: Path) -> Iterator[IO[str]]:
     try:
         if str(path) == "-":
             yield sys.stdin
-        elif path.suffix == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
-                yield _objects(lines)
         else:
-            with path.open(encoding="utf-8", errors="replace") as lines:
+            with path.open("rb") as file:
+                start = file.peek(2)[:2]
+            opened = gzip.open if start == b"\x1f\x8b" else open
+            encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            with opened(path, "rt", encoding=encoding, errors="replace") as lines:
                 yield _objects(lines)
     except (OSError, EOFError, zlib.error) as error:
         raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",

@@ -142,7 +142,7 @@ def _reader_of(lines: Sequence[str], source: DurationSource) -> _Reader:
     if isinstance(known, JsonFormat):
         alike = next((line for line in lines if logfmt_entry(line, known)), None)
         return _of_pattern(_logfmt_pattern(alike, known, source.key) if alike else _NOTHING, "")
-    line = known.line.pattern.replace("(?P<rest>.*)", source.rest) if known else _NOTHING
+    line = known.line.pattern.replace("(?P<rest>.*)", source.rest) if known and not known.is_free else _NOTHING
     return _of_pattern(line, r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?")
 
 

@@ -126,7 +126,7 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least
     """Return the named field that comes first in DURATIONS, of those that so many lines have at least."""
     names = Counter(name for _, entry in sample for name in entry.named
                     if duration_name(name) and parse_value(entry.named[name]))  # fmt: skip
-    order = {base: place for place, base in enumerate(DURATIONS)}
+    order = {base: place for place, base in enumerate([*DURATIONS, "time"])}
     often = [name for name, count in names.items() if count >= least]
     notes: list[str] = []
     for name in sorted(often, key=lambda name: order[(duration_name(name) or ("rt", ""))[0]]):
@@ -228,10 +228,12 @@ def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Fie
 
     column = _field("", text_of, sample)
     empty = sum(text_of(entry) == "-" for _, entry in sample)
-    if not column.values or len(column.values) + empty < MOST_LINES * len(sample):
+    lines = sum(len(entry.fields) == width for _, entry in sample)
+    if not column.values or len(column.values) + empty < MOST_LINES * lines:
         return None
     shown = ", ".join(map(_written, column.values[:3]))
-    says = f"field {place + 1} after the size of the answer ({shown}, …)"
+    is_free = isinstance(known := sample[0][1].format, Format) and known.is_free
+    says = f"field {place + 1} {'beside the request' if is_free else 'after the size of the answer'} ({shown}, …)"
     return replace(column, says=says, rest=rest_at(place, width))
 
 
@@ -360,18 +362,22 @@ def _unit_of(
     if said and not any(field.decimals) and (reason := _doubt_of_unit(field.numbers, said)):
         raise WrongUse(f"{file}: {field.says} is not in {_in_words(said)}: {reason}.", hint=_UNITS_HINT)
     if not said and not are_seconds:
-        _check_seconds(field.numbers, field.says, file, sample)
+        _check_seconds(field, file, sample)
     return said
 
 
-def _check_seconds(numbers: Floats, says: str, file: str, sample: Sequence[tuple[int, Entry]]) -> None:
-    """Raise WrongUse if decimal numbers whose unit nothing says are too large for seconds."""
+def _check_seconds(field: _Field, file: str, sample: Sequence[tuple[int, Entry]]) -> None:
+    """Raise WrongUse if decimal numbers whose unit nothing says are too large for seconds.
+
+    Those with three or six decimals, as nginx and gunicorn write seconds, may be larger than others.
+    """
+    numbers, says, is_usual = field.numbers, field.says, field.decimals in ({3}, {6})
     times = [entry.at for _, entry in sample]
     at_once = numbers.sum() / max(max(times) - min(times), 1.0)  # Little's law
     reason = None
     if (quick := float(np.quantile(numbers, 0.1))) > QUICK_S:
         reason = f"nine in ten requests would take {quick:.4g} s or more"
-    elif (median := float(np.median(numbers))) > LONG_S:
+    elif (median := float(np.median(numbers))) > (LONG_S if is_usual else QUICK_S):
         reason = f"half of the requests would take {median:.4g} s or more"
     elif at_once > AT_ONCE and len(numbers) >= ENOUGH:
         reason = f"{at_once:,.0f} requests would be at work at once"

@@ -6,7 +6,7 @@ No pattern goes on in the next line, so that a pattern can be applied to many li
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ that the request waits for a worker; those of a server begin when a worker takes
 
 TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 _REQUEST = r'"(?P<method>[A-Z]+) (?P<target>[^\s"]++)[^"\n]*+"'
-HEAD = rf"\[(?P<time>[^\]\n]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>\S++)"
+HEAD = rf"\[(?P<time>[^\]\n]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>(?:\d++|-)(?![\w.]))"
 
 _NGINX = (
     """nginx.conf: log_format timed '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent """
@@ -53,6 +53,8 @@ class Format:
     add: str = ADD
     parts: tuple[tuple[str, str], ...] = ()
     """The parts of a format that a configuration declares, each with its pattern."""
+    is_free: bool = False
+    """Whether fields may stand everywhere, also before the time and before the request."""
 
     def fits_up_to(self, text: str) -> tuple[str, str]:
         """Return the parts that a line begins with, and the part from which on it has another format."""
@@ -120,6 +122,22 @@ FORMATS = (
         "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}",
     ),
 )  # fmt: skip
+_TIME = (
+    r"(?P<time>\d+/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
+    r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|(?<![\d.])1\d{9}\.\d{3}(?![\d.]))"
+)
+ORIGIN = re.compile(r"(?:\x1b\[[\d;]*m)?(?P<service>[A-Za-z][\w.-]*?)(?:[-_]\d+)? +\| ")
+"""The service that docker compose logs names before a line."""
+HAS_TIME = re.compile(_TIME)
+FREE = Format(
+    "a format of its own around the request", "nginx, Apache and applications, formats of their own",
+    re.compile(rf"^(?P<before>[^{{\n]{{0,500}}?)[\[(\"]?{_TIME}[\])\"]?(?P<between>(?:(?!://)[^{{\n]){{0,500}}?(?<![\w/.-]))"
+               r"(?P<method>GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)[\s|;,\"]+(?P<target>/[^\s\"|;,]*)"
+               r"(?: HTTP/[\d.]+)?\"?(?P<rest>.*)"),
+    "", None, is_free=True,
+)  # fmt: skip
+"""What is tried if a log has no format that is known, or one in which no duration is found."""
+_CODE = re.compile(r"10[0-3]|20[0-8]|226|30[0-8]|4[0-2]\d|431|444|451|49[4-9]|50\d|51[01]|52\d|530")
 TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|\bmethod=[A-Z]+ .*\bstatus=\d{3}\b')
 """A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
 
@@ -159,15 +177,29 @@ JSON_FORMATS = (
                ("url.path", "url.original"), ("http.response.status_code",), ("event.duration", "ns")),
     JsonFormat("JSON of a Google Cloud load balancer", ("timestamp",), ("httpRequest.requestMethod",),
                ("httpRequest.requestUrl",), ("httpRequest.status",), ("httpRequest.latency", "s"), "balancer"),
+    JsonFormat("Envoy's JSON", ("start_time",), ("method",), ("path", "x-envoy-original-path"), ("response_code",),
+               ("duration", "ms"), "balancer", at_start=True, worker=("upstream_host",)),
+    JsonFormat("Kong's JSON", ("started_at",), ("request.method",), ("request.uri", "request.url"),
+               ("response.status",), ("latencies.request", "ms"), "balancer", at_start=True),
+    JsonFormat("APISIX's JSON", ("start_time",), ("request.method",), ("request.uri",), ("response.status",),
+               ("latency", "ms"), "balancer", at_start=True, worker=("upstream",)),
+    JsonFormat("JSON of Azure's gateways", ("timeStamp", "time"), ("properties.httpMethod",),
+               ("properties.requestUri",), ("properties.httpStatus", "properties.httpStatusCode"),
+               ("properties.timeTaken", "s"), "balancer"),
+    JsonFormat("Cloudflare's JSON", ("EdgeEndTimestamp",), ("ClientRequestMethod",), ("ClientRequestURI",),
+               ("EdgeResponseStatus",), ("OriginResponseDurationMs", "ms"), "balancer"),
     JsonFormat("JSON", ("time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts", "asctime",
-                        "start_time", "datetime"),
-               ("request_method", "method", "request.method", "http.method", "req.method", "http_method", "verb"),
+                        "start_time", "datetime", "date", "requestTime"),
+               ("request_method", "method", "request.method", "http.method", "req.method", "http_method", "verb",
+                "httpMethod", "http.request.method"),
                ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url", "http.url",
-                "http.target", "req.url", "request_path", "http_path"),
+                "http.target", "req.url", "request_path", "http_path", "url.path", "http.path"),
                ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code",
-                "res.statusCode", "response_code", "statusCode", "http_status"),
+                "res.statusCode", "response_code", "statusCode", "http_status", "http.status",
+                "http.response.status_code"),
                worker=("worker", "pid", "process", "upstream_addr"), request="request"),
 )  # fmt: skip
+LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
 
 
@@ -179,6 +211,11 @@ class Formats(NamedTuple):
     logfmt: JsonFormat | None = LOGFMT
     is_own: bool = False
     """Whether the user said which formats they may be: then the log has a single one of them."""
+
+    def without(self, others: Collection[Format | JsonFormat]) -> "Formats":
+        """Return the formats but for some of them."""
+        lines = tuple(known for known in self.lines if known not in others)
+        return self._replace(lines=lines, keys=tuple(known for known in self.keys if known not in others))
 
     def fitting(self, texts: Sequence[str]) -> "Formats":
         """Return the format alone that most of these lines have."""
@@ -196,7 +233,8 @@ DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "elapsed": "", "elapsed_time": "",
     "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "", "latency": "",
     "process_time": "", "processing_time": "", "req_time": "", "resp_time": "",
-    "urt": "s", "upstream_response_time": "s",
+    "reqtime": "s", "responsetime": "", "response_latency": "", "urt": "s", "upstream_response_time": "s",
+    "apptime": "s",
 }  # fmt: skip
 """Names of durations, those of whole requests first. nginx's own names say the unit of a decimal number: s."""
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -221,7 +259,15 @@ _ISO_TIME = re.compile(ISO_TIME)
 OBJECT = r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*"
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
 _OBJECT = re.compile(rf"{OBJECT}$")
+_BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")
+"""A byte as nginx writes it without escape=json, which is no JSON."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_TEXTS = ("message", "MESSAGE", "msg", "log", "textPayload", "event", "line")
+"""Keys of what a program printed, in the objects of programs that collect logs."""
+_LTSV = re.compile(r"(?:^|\t)(?P<key>[A-Za-z][\w.-]*):(?P<value>[^\t\n]*)")
+_COMMA = re.compile(r"(?<![\d.,:])(\d+),(\d{3})(?![\d.,])")
+"""A decimal number as some places write it. nginx writes a space into a list."""
+_BOTH = re.compile(r"(?<!\S)\**(\d+)/(\d+)\**(?!\S)")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
 
 
@@ -258,12 +304,31 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     if keys := json_keys(text):
         if keys.keys() >= OF_DOCKER:
             return parse_entry(keys["log"], formats) or parse_entry(f"{keys.get('time')} {keys['log']}", formats)
-        if entry := next(filter(None, (_of_keys(keys, known) for known in formats.keys)), None):
+        at_head = {"ts": head["time"]} if (head := HAS_TIME.match(text)) else {}
+        for each in (keys, at_head | keys) if at_head else (keys,):
+            if entry := next(filter(None, (_of_keys(each, known) for known in formats.keys)), None):
+                return entry
+        if entry := _of_message(keys, formats):
             return entry
     for known in formats.lines:
         if match := known.line.search(text):
             return _entry(match, known)
-    return logfmt_entry(text, formats.logfmt) if formats.logfmt else None
+    return (_of_ltsv(text) or logfmt_entry(text, formats.logfmt)) if formats.logfmt else None
+
+
+def _of_message(keys: dict[str, str], formats: Formats) -> Entry | None:
+    """Return what the text of a program says that another program has put into an object, perhaps with its time."""
+    time = next((keys[name] for name in JSON_FORMATS[-1].time if name in keys), "")
+    for name in _TEXTS:
+        if " " in keys.get(name, ""):
+            return parse_entry(keys[name], formats) or parse_entry(f"{time} {keys[name]}", formats)
+    return None
+
+
+def _of_ltsv(text: str) -> Entry | None:
+    """Return what a line of labels and values says (ltsv.org)."""
+    keys = {found["key"]: found["value"] for found in _LTSV.finditer(text)} if "\t" in text else {}
+    return _of_keys(keys, LTSV) if keys else None
 
 
 def seconds_of(text: str, unit: str) -> float | None:
@@ -302,7 +367,7 @@ def duration_name(name: str) -> tuple[str, str] | None:
     if words in DURATIONS:
         return words, ""
     base, _, unit = words.rpartition("_")
-    return (base, _SPELLINGS[unit]) if base in DURATIONS and unit in _SPELLINGS else None
+    return (base, _SPELLINGS[unit]) if base in (*DURATIONS, "time") and unit in _SPELLINGS else None
 
 
 @lru_cache(maxsize=1024)
@@ -341,6 +406,8 @@ def _entry(found: re.Match[str], known: Format) -> Entry | None:
     groups = found.groupdict("")
     if not groups["method"] or not groups["target"] or (at := epoch_seconds(groups["time"])) is None:
         return None
+    if known.is_free:
+        return _free_entry(groups, at, known)
     took_s = next((seconds_of(groups[unit], unit) for unit in UNITS if groups.get(unit)), None)
     named, fields = _fields(groups.get("rest", ""))
     return Entry(
@@ -348,6 +415,35 @@ def _entry(found: re.Match[str], known: Format) -> Entry | None:
         int(groups.get("status") or 0), groups.get("size", ""), known, took_s,
         worker_of(groups.get("worker", "")) or _worker_in(named, fields), named, fields,
     )  # fmt: skip
+
+
+def _free_entry(groups: Mapping[str, str], at: float, known: Format) -> Entry | None:
+    """Return an entry with the fields on all sides of its time and its request; None: none of them is a status.
+
+    What follows the request separates the fields, if it is no space.
+    """
+    between = found[0] if (found := re.match(r"[\t|;,]", groups["rest"].lstrip(' "'))) else ""
+    named: dict[str, str] = {}
+    sides: list[list[str]] = []
+    for side in ("rest", "between", "before"):
+        parts = groups[side].split(between) if between else [groups[side]]
+        found_fields = [_fields(part) for part in parts if part.strip(' "[]')]
+        whole = [[part.strip(' "[]')] for part in parts if part.strip(' "[]')]
+        sides.append([text for of, plain in zip(found_fields, whole, strict=True)
+                      for text in (of[1] if not between or of[0] else plain)])  # fmt: skip
+        for of in reversed(found_fields):
+            named |= of[0]
+    status = next((named[name] for name in JSON_FORMATS[-1].status if _CODE.fullmatch(named.get(name, ""))), "")
+    for fields in () if status else sides:
+        place = next((place for place, text in enumerate(fields) if _CODE.fullmatch(text)), None)
+        if place is not None:
+            status = fields.pop(place)
+            break
+    if not status:
+        return None
+    fields = [*sides[2], *sides[1], *sides[0]]
+    return Entry(at, groups["method"], groups["target"], int(status), "", known, None, _worker_in(named, fields),
+                 named, fields)  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 12)
@@ -367,13 +463,21 @@ def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
     """Return the fields after the head: those with a name, and all others in their order, without their quotes."""
     named: dict[str, str] = {}
     others: list[str] = []
-    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", rest))):
+    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", _plain(rest)))):
         if found["name"]:
             named.setdefault(found["name"], found["value"].strip('"').rstrip(",;"))
         else:
             text = found["text"]
-            others.append(text[1:-1] if text[0] in '"[' and len(text) > 1 else text.rstrip(",;"))
+            others.append(text[1:-1] if text[0] in '"[' and len(text) > 1 else text.strip("(),;"))
     return named, others
+
+
+def _plain(rest: str) -> str:
+    """Return fields with a point in decimal numbers, and without Apache's %T in its usual %T/%D."""
+    return _BOTH.sub(
+        lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0],
+        _COMMA.sub(r"\1.\2", rest),
+    )
 
 
 def rest_at(place: int, width: int) -> str:
@@ -395,7 +499,7 @@ def json_keys(text: str) -> dict[str, str]:
     """Return the values of the object of JSON that a line is; those of a nested object have keys with a dot."""
     keys: dict[str, str] = {}
     try:
-        values = json.loads(found[1]) if (found := _OBJECT.match(text)) else None
+        values = json.loads(_BYTE.sub(r"\\u00\1", found[1])) if (found := _OBJECT.match(text)) else None
     except ValueError:
         return {}
     if isinstance(values, dict):
@@ -444,6 +548,7 @@ def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
     at, status, took_s = epoch_seconds(first(known.time)), first(known.status), None
     if at is None or not method or not target or not status.isdecimal():
         return None
+    method = method.upper()
     if known.duration:
         key, unit = known.duration
         took_s = seconds_of(keys.get(key, ""), unit)
