@@ -97,7 +97,8 @@ def requests_in(
         reader = reader or _reader_of(lines, source)
         for line, found in zip(lines, _requests(reader, lines, source), strict=True):
             if found or line:
-                yield identified(found or read_alone(line), line, identity)
+                request = found or read_alone(line)
+                yield request if identity is _UNIDENTIFIED else identified(request, line, identity)
 
 
 def _requests(reader: _Reader, lines: Sequence[str], source: DurationSource) -> Iterator[LoggedRequest | None]:
@@ -116,7 +117,7 @@ def _requests(reader: _Reader, lines: Sequence[str], source: DurationSource) -> 
         yield LoggedRequest(
             at + took_s if at_start and took_s else at, row[method], row[target],
             int(row[status]) if status >= 0 and row[status] else 0,
-            max(took_s, SHORTEST_S) if believed and took_s is not None else None,
+            (took_s if took_s > SHORTEST_S else SHORTEST_S) if believed and took_s is not None else None,
             worker_of(row[worker]) if worker >= 0 else None,
         )  # fmt: skip
 
@@ -192,7 +193,7 @@ def _of_json(there: set[str], known: JsonFormat, duration: str) -> _Reader:
         values = [f"v[{len(paths) + place}], " for place in range(1, len(of_part) + 1)]
         columns.append(f"coalesce({''.join(values)}'') AS its_{part}")
         paths += of_part
-    asked = "regexp_full_match(its_request, '[^ {[]+ [^ ]+( .*)?')"
+    asked = "regexp_full_match(its_request, '[^ {[]+ [^ ]+( .*)?')" if known.request in there else "false"
     needed = f"AND its_{unit} != ''" if known.duration and not known.is_own else ""
     query = f"""
         SELECT if({asked}, split_part(its_request, ' ', 1), its_method) AS method,
@@ -207,7 +208,7 @@ def _of_json(there: set[str], known: JsonFormat, duration: str) -> _Reader:
 
 def _paths(name: str) -> list[str]:
     """Return where in an object a key may be: a dot in it may be that of a nested object."""
-    return [f'$."{name}"', "$." + ".".join(f'"{part}"' for part in name.split("."))]
+    return [*dict.fromkeys((f'$."{name}"', "$." + ".".join(f'"{part}"' for part in name.split("."))))]
 
 
 def _query(sql: str, paths: Sequence[str]) -> Callable[[Sequence[str]], list[tuple[str, ...]]]:
