@@ -58,6 +58,28 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          "    uvicorn.run('app:app', reload=True)\nelse:\n    uvicorn.run('app:app', workers=4)\n"},
         {"callable": "app:app", "workers": 4},
     ),
+    # docs.gunicorn.org/en/latest/custom.html
+    "an application of gunicorn in a program": (
+        {"Procfile": "web: python main.py\n", "app.py": FLASK,
+         "main.py": "import os\nfrom gunicorn.app.base import BaseApplication\nfrom app import app\n"
+                    "def count():\n    return os.cpu_count() * 2 + 1\nclass Own(BaseApplication): ...\n"
+                    "if __name__ == '__main__':\n    options = {'bind': ':80', 'workers': count(), 'threads': 2}\n"
+                    "    Own(app, options).run()\n"},
+        {"callable": "app:app", "workers": 5, "threads": 2, "worker_class": "gthread"},
+    ),
+    # github.com/emmett-framework/granian and hypercorn.readthedocs.io, from a program
+    "granian in a program": (
+        {"Procfile": "web: python main.py\n", "app.py": FASTAPI,
+         "main.py": "from granian import Granian\nfrom granian.constants import Interfaces\n"
+                    "Granian('app:app', interface=Interfaces.ASGI, workers=4).serve()\n"},
+        {"callable": "app:app", "interface": "asgi", "workers": 4},
+    ),
+    "hypercorn in a program": (
+        {"Procfile": "web: python main.py\n", "app.py": FASTAPI,
+         "main.py": "import asyncio\nfrom hypercorn.asyncio import serve\nfrom hypercorn.config import Config\n"
+                    "from app import app\nasyncio.run(serve(app, Config()))\n"},
+        {"callable": "app:app", "hypercorn": "0.18.0", "workers": 1},
+    ),
     "a program in the command": (
         {"Procfile": """web: python -c "import uvicorn; uvicorn.run('app:app', workers=2)"\n"""}, {"workers": 2}),
     # pixi.sh and gnu.org/software/make
@@ -220,6 +242,17 @@ def test_a_variable_that_no_file_sets_is_empty_unless_production_sets_it(script:
     commands = Shell({"A": "b/C.d"}, cores=4).run(script)
 
     assert [" ".join(each.words) for each in sorted(commands, key=lambda each: each.is_unlikely)] == starts
+
+
+def test_words_of_comments_and_values_of_options_are_no_packages(tmp_path: Path) -> None:
+    """github.com/ArchiveBox/ArchiveBox and github.com/etesync/server have such Dockerfiles."""
+    image = (
+        IMAGE
+        + "# RUN pip install shop   # the latest release\nRUN pip install --progress-bar off \\\n  # a note\n  flask\n"
+    )
+    found = yaml.safe_load(describe_folder(written(tmp_path, {"Dockerfile": image + "CMD gunicorn a:b\n"})).text)
+
+    assert found["application"]["packages"] == ["flask"]
 
 
 def test_python_settings_that_may_set_any_name_are_not_known() -> None:

@@ -162,6 +162,10 @@ class _Program:
             for target in node.targets if isinstance(target, ast.Name)
             if ast.unparse(node.value.func).rpartition(".")[2].endswith(("SocketIO", "Application", "Manager"))
         }  # fmt: skip
+        self._own_gunicorns = {
+            node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+            if any(re.search(r"\b(BaseApplication|WSGIApplication)$", ast.unparse(base)) for base in node.bases)
+        }  # fmt: skip
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or node.level):
                 parts = package.split(".") if package else []
@@ -181,6 +185,12 @@ class _Program:
                     yield self._uvicorn(node, local)
                 elif full == "waitress.serve":
                     yield self._waitress(node, local)
+                elif full in ("granian.Granian", "granian.server.Granian"):
+                    yield self._granian(node, local)
+                elif full in ("hypercorn.asyncio.serve", "hypercorn.trio.serve"):
+                    yield ["hypercorn", self._app(node.args[0], local)]
+                elif called in self._own_gunicorns and len(node.args) > 1:
+                    yield self._own_gunicorn(node.args[0], node.args[1], local)
                 elif full == "werkzeug.serving.run_simple":
                     app = next((word.value for word in node.keywords if word.arg == "application"), None)
                     yield ["flask", "--app", self._app(app or node.args[2], local), "run"]
@@ -230,6 +240,24 @@ class _Program:
             else:
                 unread.append(f"**{ast.unparse(word.value)}")
         return said, unread
+
+    def _granian(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
+        said, unread = self._keywords(node, local)
+        words = ["granian"]
+        for name in ("workers", "blocking_threads", "backpressure"):
+            words += [f"--{name.replace('_', '-')}", self._value(said[name], local)] if name in said else []
+        if "interface" in said:  # a text, or Interfaces.ASGI
+            words += ["--interface", self._value(said["interface"], local).rpartition(".")[2].lower()]
+        words += ["--factory"] if "factory" in said and self._value(said["factory"], local) != "False" else []
+        app = node.args[0] if node.args else said.get("target")
+        return [*words, *([self._app(app, local)] if app else []), *unread]
+
+    def _own_gunicorn(self, app: ast.expr, options: ast.expr, local: Mapping[str, ast.expr]) -> list[str]:
+        """Return the command that an application of gunicorn in the program stands for, which is given settings."""
+        said, unread = self._keywords(ast.Call(options, [], [ast.keyword(None, options)]), local)
+        names = ("workers", "threads", "worker_class", "worker_connections", "timeout", "max_requests")
+        words = [(f"--{name.replace('_', '-')}", self._value(said[name], local)) for name in names if name in said]
+        return ["gunicorn", *(word for pair in words for word in pair), self._app(app, local), *unread]
 
     def _waitress(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
         threads = next((word.value for word in node.keywords if word.arg == "threads"), None)

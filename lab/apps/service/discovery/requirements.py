@@ -25,6 +25,9 @@ _EXTRAS = ("--extra", "--group", "--with", "--extras", "-E", "-G")
 _WITH_VALUE = {
     *_FILE, *_EXTRAS, "-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-w",
     "--wheel-dir", "-t", "--target", "--prefix", "--cache-dir", "--python", "-o", "--output-file", "--format",
+    "--progress-bar", "--timeout", "--retries", "--trusted-host", "--platform", "--python-version", "--root", "--src",
+    "--log", "--proxy", "--no-binary", "--only-binary", "--upgrade-strategy", "--root-user-action", "--use-feature",
+    "--exists-action", "--index-strategy", "--link-mode", "-b", "--build-constraint",
 }  # fmt: skip
 """Options whose value is the next word."""
 _TOOLS = re.compile(r"(pip|setuptools|wheel|uv|poetry|pipenv|pip-tools|pdm|hatch|build)\b", re.IGNORECASE)
@@ -48,7 +51,7 @@ def find_requirements(
     found: Discovery, repository: Repository, bases: Sequence[Path], dockerfile: Path
 ) -> Requirements:
     """Return what the application requires; what a file of requirements has wrong is a problem."""
-    named, extras, packages = _installed(repository.text(dockerfile).replace("\\\n", " "))
+    named, extras, packages = _installed(_without_comments(repository.text(dockerfile)))
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for base in bases:
             path = base / name
@@ -65,6 +68,11 @@ def find_requirements(
     if repository.files("*.py") and not packages:
         found.problems.append("no file of requirements was found, so make try installs only the server")
     return Requirements(lines=packages, packages=packages)
+
+
+def _without_comments(dockerfile: str) -> str:
+    """Return a Dockerfile with each command in one line."""
+    return re.sub(r"^\s*#.*\n?", "", dockerfile, flags=re.MULTILINE).replace("\\\n", " ")
 
 
 def _check_python(found: Discovery, project: Path, repository: Repository) -> None:
