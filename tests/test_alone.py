@@ -279,6 +279,14 @@ def test_a_redirect_is_worth_a_word_and_more_if_it_leads_to_a_login(where: str, 
     assert (checking.WAY_TO_LOG_IN in said) == login
 
 
+def test_a_redirect_to_https_names_the_header_of_a_proxy() -> None:
+    old = OwnRequestClass(path="/old", users=1)
+    said = [checking.redirected("old", old, answer(301, location=f"https://127.0.0.1:8080{path}"), masked)
+            for path in ("/old", "/new")]  # fmt: skip
+
+    assert ["{X-Forwarded-Proto: https}" in each for each in said] == [True, False]
+
+
 def test_what_was_written_before_a_request_does_not_belong_to_it() -> None:
     assert (
         checking.written_since({"a": "booted\n"}, {"a": "booted\nTypeError\n", "b": "hello\n"}) == "TypeError\nhello\n"

@@ -42,6 +42,7 @@ _WAYS_OUT = {
 }
 """What to do about a class that is answered with a status."""
 MOST_NAME, MOST_REQUEST = 24, 36
+WAY_TO_HTTPS = "If a proxy in front of it takes HTTPS, write what the proxy says: headers: {X-Forwarded-Proto: https}."
 Masked = Callable[[bytes], bytes]
 
 
@@ -245,6 +246,8 @@ def redirected(
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
     where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
     way_in = f" {_way_in(login)}" if any(word in where.lower() for word in _LOGIN) else ""
+    if where.removeprefix("https") == answer.origin.removeprefix("http") + described.path:
+        way_in = f" {WAY_TO_HTTPS}"
     asked = f"{described.method} {described.path}, the class {name}"
     return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
             f"The load measures the redirect itself.{way_in}")  # fmt: skip
