@@ -15,7 +15,7 @@ from dockerfile_parse import DockerfileParser
 
 from lab.apps.service.discovery.follow import follow
 from lab.apps.service.discovery.installs import Installs, indexes_of, installs_of
-from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Image, Repository, Start, preparing
+from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, OF_SERVER, Image, Repository, Start, preparing
 from lab.apps.service.discovery.shell import Shell
 
 FOR_DEVELOPMENT = re.compile(
@@ -386,7 +386,11 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     written = {name: _interpolated(value, named) for name, value in _variables(said.get("environment")).items()}
     files, problems = _files_of_variables(path, place, said)
     further = [path.parent.resolve() / ".env"] if written != environment else []
-    for variable in [variable for variable, value in environment.items() if re.search(r"\$\{?\w", value)]:
+    unknown = [variable for variable, value in environment.items() if re.search(r"\$\{?\w", value)]
+    passed = [name for name in _passed(said.get("environment")) if OF_SERVER.match(name) and name not in of_compose]
+    problems += [f"{place}: {variable}: the value is not in the repository" for variable in passed]
+    unread = next((f"{place} says {name}" for name in (*passed, *unknown) if OF_SERVER.match(name)), "")
+    for variable in unknown:
         problems.append(f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository")
     if said.get("working_dir"):
         start = replace(start, folder=repository.folder_of(str(said["working_dir"]), start.image))
@@ -401,11 +405,19 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         start, words=words, place=f"{place}:{_line(repository.text(path), name, key)}" if key else start.place,
         environment={**start.environment, **variables, **environment}, given={**start.given, **given},
         replicas=int(replicas) if replicas.isdecimal() else None, compose=place,
-        beside=_beside(repository, path, said, services), problems=tuple(problems),
+        beside=_beside(repository, path, said, services), unread=unread, problems=tuple(problems),
         env_files=tuple(dict.fromkeys([*further, *files])),
         before=(*start.before, *_jobs(said, services, place)),
     ), repository)  # fmt: skip
     return [each for each in found if each.server or said.get("build")]
+
+
+def _passed(said: object) -> Iterator[str]:
+    """Yield the variables that Compose passes on from where it runs."""
+    for name, value in said.items() if isinstance(said, dict) else []:
+        if value is None:
+            yield str(name)
+    yield from (str(each) for each in said if "=" not in str(each)) if isinstance(said, list) else ()
 
 
 def _words_of(said: Mapping[str, Any], start: Start, shell: Shell) -> list[str]:

@@ -32,6 +32,8 @@ _DEEPEST = 4
 _MOST_WORDS = 40
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
+OF_SERVER = re.compile(r"^(WEB_CONCURRENCY|GUNICORN_.*|UVICORN_.*|GRANIAN_.*|UWSGI_.*|.*(WORKERS|THREADS)\w*)$")
+"""Variables that may say how a server serves."""
 NOT_OF_THE_SERVICE = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
     r"WEB_CONCURRENCY|UVICORN_.*|GRANIAN_.*|UWSGI_.*)$"
@@ -88,6 +90,8 @@ class Start:
     image: Image = field(default_factory=Image)
     before: tuple[tuple[str, str], ...] = ()
     """The commands that prepare the application before it is served, and where each stands."""
+    unread: str = ""
+    """Where a variable of the server stands whose value nobody knows."""
     problems: tuple[str, ...] = ()
     """What the file says of the service and the lab cannot read, each with its place."""
 

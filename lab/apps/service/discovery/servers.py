@@ -141,6 +141,7 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
     server, arguments = start.server or ("", [])
     found.folder = start.folder
     found.problems += start.problems
+    found.unread = start.unread
     if "--reload" in arguments or (server == "fastapi" and "dev" in arguments):
         found.problems.append(f"{start.place}: the command is for development; make try serves without reloading")
     known = [*_readable(found, server, arguments, start.place)]

@@ -123,8 +123,15 @@ class Run:
                 self.statements(body, found)
                 if any(found.get(name) is None for name in _names_in(body)):
                     self.statements([each for handler in handlers[:1] for each in handler.body], found)
-            case ast.For() | ast.While() | ast.With():
+            case ast.For() | ast.While() | ast.With() | ast.Match():
                 self._unknown([node], found)
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    found.pop(ast.unparse(target), None)
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if function := found.get(f"{name}()"):
+                found |= dict.fromkeys(
+                    name for each in ast.walk(function.value) if isinstance(each, ast.Global) for name in each.names
+                )
             case ast.Expr(value=value) if _SETS_ANY.search(self._named(value)):
                 self._unknown([node], found)
 

@@ -9,6 +9,8 @@ import yaml
 from lab.apps.service.discovery.arithmetic import computed
 
 _INCLUDES = ("ini", "include", "inherit")
+_SETS = ("env", "set-placeholder", "set-ph", "set")
+"""Options that give a value to a name."""
 _DEEPEST = 5
 
 
@@ -27,8 +29,10 @@ def uwsgi_settings(
         yield from ini_settings(text, cores, environment, section, read)
         return
     with suppress(yaml.YAMLError, AttributeError):  # JSON is YAML
-        for name, value in (yaml.safe_load(text) or {}).get(section or "uwsgi", {}).items():
-            yield str(name), str(value).lower() if isinstance(value, bool) else str(value)
+        said = (yaml.safe_load(text) or {}).get(section or "uwsgi", {})
+        for each in said if isinstance(said, list) else [said]:
+            for name, value in each.items():
+                yield str(name), str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def ini_settings(
@@ -41,6 +45,7 @@ def ini_settings(
     returns the text of another file.
     """
     found: dict[str, str] = {}
+    environment = dict(environment or {})
     inside, is_taken = True, True
     for line in text.splitlines():
         if heading := re.match(r"\s*\[([^\]]*)\]", line):
@@ -48,15 +53,18 @@ def ini_settings(
         stated = re.match(r"\s*([\w-]+)\s*(?:=\s*(.*?))?\s*$", line)
         if not inside or not stated:
             continue
-        name, value = stated[1], _filled(stated[2] or "true", found, environment or {}, cores)
+        name, value = stated[1], _filled(stated[2] or "true", found, environment, cores)
         if name.startswith("if-") or name == "endif":
-            is_taken = _is_taken(name, value, environment or {})
+            is_taken = _is_taken(name, value, environment)
         elif is_taken and name in _INCLUDES and depth < _DEEPEST:
             file, _, further = value.partition(":")
             yield from ini_settings(read(file), cores, environment, further, read, depth + 1)
             if not read(file):
                 yield "unread", value
         elif is_taken:
+            sets, equals, to = value.partition("=")
+            if equals and name in _SETS:
+                {"env": environment}.get(name, found)[sets] = to
             found[name] = value
             yield name, value
 
