@@ -39,14 +39,14 @@ check: .venv/core .venv/tests  ## run the linter, the type checker, and the chec
 
 SIDE_BY_SIDE = .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder
 quick: .venv/core .venv/tests  ## run the short tests that need no container, in under two minutes
-	@$(SIDE_BY_SIDE) -n 3 -m "not containers and not engine and not long"
+	@$(SIDE_BY_SIDE) -n 3 tests/quick
 
 test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
-	@$(SIDE_BY_SIDE) -n 4 -m "not containers"  # one of the four waits for the engine most of the time
-	@.venv/bin/python -m pytest -m containers
+	@$(SIDE_BY_SIDE) -n 4 tests/engine tests/whole tests/quick  # one of the four waits for the engine most of the time
+	@.venv/bin/python -m pytest tests/containers
 
 soak: setup .venv/tests  ## run the long tests: the phenomenon of every experiment, long faults and heavy loads
-	@.venv/bin/python -m pytest --soak
+	@.venv/bin/python -m pytest tests/soak
 
 bench: .venv/tests setup  ## measure the lab itself: its overhead, its speed, and whether trials side by side are fair
 	@.venv/bin/python -m tests.bench

@@ -22,12 +22,16 @@ from rich.console import Console
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from analysis.pipeline import derive
+from analysis.records.checksums import seal
 from lab import cli
 from lab.apps.advise import commands
 from lab.apps.diagnose import commands as diagnose_commands
 from lab.engine.containers import OWNER_LABEL
 from lab.machine_lock import LOCK
 from lab.paths import ROOT
+from tests.boxes import BoxOf, boxes
+from tests.synthetic import Request, make_run
 
 PARTS = (
     "lab",
@@ -48,32 +52,21 @@ PARTS = (
 hypothesis.settings.register_profile("patient", deadline=None)  # no test asserts how fast this machine is
 hypothesis.settings.load_profile("patient")
 PATIENCE_S = 120
+FAST = (
+    "light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10",
+    "light_delay_max_s: 0.1, heavy_vus: 2, heavy_delay_s: 0.2",
+)
 BEGAN = "STAMPEDE_TESTS_BEGAN"
 """The variable of the time when the tests began; pytest's worker processes inherit the variable."""
 os.environ.setdefault(BEGAN, datetime.now(UTC).isoformat())
-ENGINE = (
-    "test_isolation",
-    "test_scripts",
-    "test_by_hand",
-    "test_programs",
-    "test_bad_days",
-    "test_idle_thread",
-    "test_try",
-)
-"""The modules marked ``engine``: they start containers, but no figure is read, so other tests may run beside them."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --soak."""
-    parser.addoption("--soak", action="store_true", help="run the long fault and load cases, and nothing else")
 
 
 class ByModule(LoadFileScheduling):
-    """Give each worker a module at a time, and all modules that need the engine to one worker, first of all."""
+    """Give each worker a module at a time, and all modules that need the engine to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = super()._split_scope(nodeid)
-        return "engine" if Path(module).stem in ENGINE else module
+        return "engine" if Path(module).parent.name == "engine" else module
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModule:
@@ -81,13 +74,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModul
     return ByModule(config, log)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests marked soak only with --soak, and run no other tests with --soak."""
-    soak = bool(config.getoption("--soak"))
-    left_out = [item for item in items if bool(item.get_closest_marker("soak")) != soak]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: item.path.stem not in ENGINE)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the name of its folder; pyproject.toml says what the folders are for."""
+    for item in items:
+        item.add_marker(item.path.parent.name)
 
 
 COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]  # it is a group
@@ -195,6 +185,32 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
     one.end()
 
 
+@pytest.fixture
+def fast_lab(copied_lab: Lab) -> Lab:
+    """A copy of the lab whose heavy requests do not take ten seconds, and that does not wait for a quiet machine."""
+    copied_lab.edit("experiments/heavy-mix.yaml", *FAST)
+    copied_lab.edit("lab/engine/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
+    return copied_lab
+
+
+@pytest.fixture(scope="session")
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was measured, sealed and derived, with its pictures."""
+    requests = [Request(overhead_ms=n) for n in range(1, 101)]
+    run = make_run(tmp_path_factory.mktemp("derived") / "run", {"one": requests, "two": requests})
+    seal(run)
+    derive(run)
+    return run
+
+
+@pytest.fixture
+def measured(lab: Lab, derived: Path) -> Path:
+    """A copy of the run among the lab's results, to be changed."""
+    run = shutil.copytree(derived, lab.results / "made-up" / "20260102T030405Z")
+    (run.parent / "latest").symlink_to(run.name)
+    return run
+
+
 @pytest.fixture(scope="module")
 def without_pictures() -> Iterator[None]:
     """Leave the figures out of reports, because drawing them takes longer than all other parts."""
@@ -234,6 +250,13 @@ def on_host(name: str) -> list[str]:
 def own_images() -> None:
     """Build the images from the lab's own files, as a broken copy may have built other images of the same names."""
     subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def box_of(own_images: None) -> Iterator[BoxOf]:  # noqa: ARG001  # they must be there
+    """A container for each image that a test asks for."""
+    with boxes() as one:
+        yield one
 
 
 def lab_objects() -> list[str]:

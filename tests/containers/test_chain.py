@@ -1,0 +1,165 @@
+"""The measuring chain itself: a server with a known script goes through k6, points, table and report.
+
+What comes out is what went in: each of four servers lags in its own scripted way, and the lab must say which.
+"""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, quantiles
+from typing import Any
+
+import duckdb
+import pytest
+
+from analysis.records.folder import read_run
+from analysis.records.summary import Summary
+from analysis.report.tables.quantities import quantity_tables
+from analysis.report.wording import number
+from tests.conftest import Lab, copy_lab
+
+EXPERIMENT = """\
+title: Four servers that lag as they are told
+question: Does what went in come out?
+load:
+  script: users.js
+  duration: {short: 4s, full: 1m}
+  settings: {users: 4, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}
+parallel: true
+variants:
+  constant:     {server: gunicorn-gthread, workers: 1, threads: 8}
+  bimodal:      {server: gunicorn-gthread, workers: 1, threads: 9}
+  rarely-slow:  {server: gunicorn-gthread, workers: 1, threads: 10}
+  rarely-fails: {server: gunicorn-gthread, workers: 1, threads: 11}
+"""
+SCRIPT = """\
+import itertools, os, time
+TURNS = itertools.count(1)
+EXTRA_MS = {"8": lambda turn: 40, "9": lambda turn: (10, 90)[turn % 2], "10": lambda turn: 0 if turn % 100 else 400,
+            "11": lambda turn: 10}[os.environ["LAB_THREADS"]]
+
+def lag():
+    turn = next(TURNS)
+    if os.environ["LAB_THREADS"] == "11" and turn % 100 == 50:
+        raise workload.BadRequest("as it was told")
+    time.sleep(EXTRA_MS(turn) / 1000)
+
+"""
+Rows = list[tuple[float | None, str | None]]
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A run of the four, side by side."""
+    lab = copy_lab(tmp_path_factory.mktemp("scripted"))
+    (lab.root / "experiments" / "scripted.yaml").write_text(EXPERIMENT)
+    lab.edit("servers/app/wsgi.py", "StartResponse = ", f"{SCRIPT}StartResponse = ")
+    lab.edit("servers/app/wsgi.py", "            body = workload", "            lag()\n            body = workload")
+    done = lab.run("run", "scripted")
+    assert done.returncode == 0, done.stderr
+    return lab
+
+
+def latest(lab: Lab) -> Path:
+    """Return the run's folder."""
+    return (lab.results / "scripted" / "latest").resolve()
+
+
+def rows(lab: Lab, variant: str) -> Rows:
+    """Return overhead and error of every request of a variant, in the order of sending."""
+    table = duckdb.read_parquet(str(latest(lab) / variant / "users" / "1" / "requests.parquet"))
+    return table.project("overhead_ms, error").fetchall()
+
+
+def summary(lab: Lab) -> Summary:
+    """Return the run's summary."""
+    values = json.loads((latest(lab) / "summary.json").read_text())
+    return Summary.model_validate({key: value for key, value in values.items() if key != "schema"})
+
+
+def measured(lab: Lab, variant: str, metric: str, stat: str) -> float:
+    """Return one measured figure of all the requests of a variant."""
+    [value] = [
+        row.measured
+        for row in summary(lab).rows
+        if (row.variant, row.request_class, row.metric, row.stat) == (variant, "user", metric, stat)
+    ]
+    assert value is not None
+    return value
+
+
+def test_a_constant_lag_is_in_every_request(scripted: Lab) -> None:
+    overheads = [overhead for overhead, _ in rows(scripted, "constant") if overhead is not None]
+
+    assert len(overheads) > 100
+    assert min(overheads) >= 40
+    assert 40 <= measured(scripted, "constant", "overhead", "p50") < 80
+
+
+def test_two_modes_come_out_as_two_modes(scripted: Lab) -> None:
+    """Every second request lags by 90 instead of 10 ms; at the end four may be one off."""
+    overheads = [overhead for overhead, _ in rows(scripted, "bimodal") if overhead is not None]
+
+    slow = sum(overhead >= 90 for overhead in overheads)
+    assert min(overheads) >= 10
+    assert abs(slow - len(overheads) / 2) <= 4
+    assert measured(scripted, "bimodal", "overhead", "p10") < 90 <= measured(scripted, "bimodal", "overhead", "p75")
+
+
+def test_one_slow_request_in_a_hundred_is_one_in_a_hundred(scripted: Lab) -> None:
+    overheads = [overhead for overhead, _ in rows(scripted, "rarely-slow") if overhead is not None]
+
+    assert sum(overhead >= 400 for overhead in overheads) == len(overheads) // 100
+    assert measured(scripted, "rarely-slow", "overhead", "max") >= 400
+    assert measured(scripted, "rarely-slow", "overhead", "p90") < 400
+
+
+def test_one_failure_in_a_hundred_is_counted_and_is_no_fast_success(scripted: Lab) -> None:
+    found = rows(scripted, "rarely-fails")
+
+    failed = [overhead for overhead, error in found if error]
+    assert len(failed) == (len(found) + 50) // 100
+    assert set(failed) == {None}
+    assert {error for _, error in found} == {None, "status 400"}
+    assert min(overhead for overhead, _ in found if overhead is not None) >= 10
+    assert measured(scripted, "rarely-fails", "failures", "share") == pytest.approx(len(failed) / len(found))
+    [trial] = [one for one in summary(scripted).trials if one.variant == "rarely-fails"]
+    assert any(f"{len(failed)} of {len(found)} user requests failed (status 400)" in one for one in trial.reasons)
+
+
+PERCENTILES: dict[str, Callable[[list[float]], float]] = {
+    "min": min,
+    "max": max,
+    "avg": mean,
+    "p50": lambda values: quantiles(values, n=100, method="inclusive")[49],
+    "p90": lambda values: quantiles(values, n=100, method="inclusive")[89],
+    "p99": lambda values: quantiles(values, n=100, method="inclusive")[98],
+}
+
+
+@pytest.mark.parametrize("variant", ["constant", "bimodal", "rarely-slow"])
+def test_every_figure_is_what_k6s_own_points_say(scripted: Lab, variant: str) -> None:
+    """Read again without any of our code: k6's own http_req_duration, one line at a time, percentiles by Python's."""
+    durations: list[float] = []
+    with gzip.open(latest(scripted) / variant / "users" / "1" / "points.json.gz", "rt") as points:
+        for line in points:
+            point: dict[str, Any] = json.loads(line)
+            if point["metric"] == "http_req_duration" and point["type"] == "Point":
+                durations.append(point["data"]["value"])
+
+    for stat, function in PERCENTILES.items():
+        assert measured(scripted, variant, "response_time", stat) == pytest.approx(function(durations), rel=1e-9)
+
+
+def test_the_table_and_the_report_print_the_summarys_figures(scripted: Lab) -> None:
+    report = (latest(scripted) / "report.html").read_text()
+    printed = scripted.run("report", str(latest(scripted)), "--tables").stdout
+
+    for variant in ("constant", "bimodal", "rarely-slow", "rarely-fails"):
+        p50 = number(measured(scripted, variant, "overhead", "p50"))
+        assert f"<td>{p50}</td>" in report
+        _, _, below = printed.partition(f"\n{variant} ")  # the predicted line comes first, and has the name
+        line = next(line for line in below.splitlines() if "measured" in line)
+        assert p50 in line.split()
+    assert len(list(quantity_tables(read_run(latest(scripted)), summary(scripted)))) == 1

@@ -1,0 +1,192 @@
+"""Visits to a guest book on real containers: what goes wrong with its database is said, and no row is miscounted."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from python_on_whales import Container
+from python_on_whales.exceptions import DockerException
+
+from analysis.records.folder import read_trial, trial_folder
+from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
+from tests.spoilt import container_of, tell_which, trials
+
+EXPERIMENT = """\
+title: Guest books that are all spoilt but one
+question: What becomes of the visits?
+loads:
+  visits:
+    script: visits.js
+    database: {}
+    duration: {short: 6s, full: 1m}
+    settings: {first_per_s: 6, last_per_s: 6, step_s: 6, timeout_steps: 0.5, users_max: 300}
+    variants: [wrong-rows, changed-page, no-database, killed, stopped, not-migrated, not-applied]
+  crowd:
+    script: visits.js
+    database: {max_connections: 10}
+    duration: {short: 4s, full: 1m}
+    settings: {first_per_s: 80, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 300}
+    variants: [plain]
+parallel: true
+variants:
+  plain:        {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  wrong-rows:   {server: gunicorn-gthread, app: django, workers: 1, threads: 3}
+  changed-page: {server: gunicorn-gthread, app: django, workers: 1, threads: 4}
+  no-database:  {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  killed:       {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  stopped:      {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  not-migrated: {server: gunicorn-gthread, app: django, workers: 1, threads: 5}
+  not-applied:  {server: gunicorn-gthread, app: django, workers: 1, threads: 6}
+"""
+TOLD = 'os.environ["LAB_THREADS"]'
+ROWS = ["mariadb", "--defaults-file=/srv/mariadb.cnf", "--skip-column-names", "--execute",
+        "SELECT count(*) FROM guestbook.guestbook_entry"]  # fmt: skip
+
+
+def spoil(lab: Lab) -> None:
+    """Make a copy of the lab spoil the variants, each in its own way."""
+    (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
+    tell_which(
+        lab,
+        LAB_MARIADB="'exec mariadbd --no-defaults --datadir=/nowhere' if name == 'no-database' else 'exec start'",
+        LAB_RETRIES="'2' if name == 'not-applied' else '30'",
+    )
+    threads = "    pids_limit: 2048  # it has a thread for each connection\n"
+    lab.edit("docker-compose.yml", threads, threads + '    command: [sh, -c, "${LAB_MARIADB:-exec start}"]\n')
+    lab.edit("docker-compose.yml", "retries: 30", "retries: ${LAB_RETRIES:-30}")
+    probe = "      test: [CMD, wait-until-ready, mariadb"
+    lab.edit("docker-compose.yml", probe, f"      retries: 30\n{probe}")  # MariaDB may take its time on a busy machine
+    views, models = "servers/app/guestbook/views.py", "servers/app/guestbook/models.py"
+    lab.edit(views, "import workload\n", "import os\n\nimport workload\n")
+    lab.edit(
+        views,
+        "        form.save()\n",
+        f'        wrong = {{"3": 0, "5": 2}} if {TOLD} == "3" else {{}}\n'
+        '        for _ in range(wrong.get(request.POST["visit"], 1)):\n'
+        '            Entry.objects.create(visit=request.POST["visit"])\n',
+    )
+    rendered = 'return render(request, "guestbook/entries.html", {"form": form, "newest": newest})\n'
+    lab.edit(
+        views,
+        rendered,
+        rendered.replace("return", "page =") + f'    if {TOLD} == "4":\n'
+        '        page.content = page.content.replace(b"csrfmiddlewaretoken", b"mislaid")\n    return page\n',
+    )
+    lab.edit(models, "from django.db", "import os\n\nfrom django.db")
+    place = 'place = models.CharField(max_length=40, default="")'
+    lab.edit(models, "    written =", f'    if {TOLD} == "5":\n        {place}\n    written =')
+    lab.edit("servers/with-database", "python migrate.py", '[ "$LAB_THREADS" = 6 ] || python migrate.py')
+
+
+@pytest.fixture(scope="module")
+def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """All variants under their loads; of two the database is killed, or stands still, in the middle of the load."""
+    assert lab_objects() == []
+    lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
+    spoil(lab)
+    with ThreadPoolExecutor(2) as pool:
+        process = lab.start("run", "spoilt", "--jobs", "7")
+        killed = pool.submit(lambda: with_rows("killed").kill())
+        stopped = pool.submit(stop_database)
+        try:
+            code, _, said = finish(process, patience_s=2 * PATIENCE_S)
+        finally:
+            with suppress(DockerException):
+                stopped.result().unpause()  # or nobody could remove it
+    killed.result()
+    assert code == 1, said
+    yield lab
+    assert lab_objects() == []
+
+
+def stop_database() -> Container:
+    """Let the database of a variant stand still, and return it."""
+    database = with_rows("stopped")
+    database.pause()
+    return database
+
+
+def with_rows(variant: str) -> Container:
+    """Return the database of a variant once rows are being written."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        database = container_of(variant, "mariadb")
+        with suppress(DockerException, ValueError):  # it is being started
+            if database and int(str(database.execute(ROWS))) >= 3:
+                return database
+        time.sleep(0.5)
+    pytest.fail(f"nobody wrote into the guest book of {variant} within {PATIENCE_S} s")
+
+
+def reasons(lab: Lab, which: str) -> list[str]:
+    """Return why a trial is doubted."""
+    return list(trials(lab)[which]["reasons"])
+
+
+def why_failed(lab: Lab, variant: str) -> str:
+    """Return why a trial failed."""
+    record = read_trial(trial_folder(lab.latest("spoilt"), variant, "visits", 1))
+    assert record.outcome == "failed"
+    return record.reason or ""
+
+
+def of_load(lab: Lab, load: str, table: str) -> list[dict[str, Any]]:
+    """Return what the summary says in a table of the variant plain under a load."""
+    rows = json.loads((lab.latest("spoilt") / "summary.json").read_text())[table]
+    return [row for row in rows if (row["variant"], row["load"]) == ("plain", load)]
+
+
+def test_a_row_that_is_lost_and_one_that_is_doubled_make_the_trial_invalid(spoilt: Lab) -> None:
+    assert trials(spoilt)["wrong-rows"]["verdict"] == "invalid"
+    assert "1 row is lost: visit 3" in reasons(spoilt, "wrong-rows")
+    assert "1 row is doubled: visit 5" in reasons(spoilt, "wrong-rows")
+
+
+def test_a_page_that_was_changed_is_no_visit_that_fails(spoilt: Lab) -> None:
+    """An overload makes visits fail; what never works is a mistake of whoever changed it."""
+    why = why_failed(spoilt, "changed-page")
+
+    assert why == "the load script threw: Error: the page has no form: <!doctype html>"
+
+
+def test_a_database_that_does_not_start_is_what_the_report_says(spoilt: Lab) -> None:
+    why = why_failed(spoilt, "no-database")
+
+    assert why.startswith("the servers did not become healthy: mariadb said:\n")
+    assert "/nowhere" in why
+
+
+def test_a_database_that_is_killed_ends_the_trial_by_name(spoilt: Lab) -> None:
+    assert why_failed(spoilt, "killed") == "mariadb ended during the load with exit code 137"
+
+
+def test_of_a_database_that_answers_no_more_nobody_knows_the_rows(spoilt: Lab) -> None:
+    """It stands still in the middle of the load and stays so: visits time out, and afterwards it cannot be asked."""
+    found = reasons(spoilt, "stopped")
+
+    assert trials(spoilt)["stopped"]["verdict"] == "invalid"
+    assert "the database was not observed after the load: nobody knows which rows were written" in found
+    assert any("(request timeout)" in one for one in found)
+
+
+def test_too_many_connections_are_told_from_a_slow_server(spoilt: Lab) -> None:
+    errors = {row["error"] for row in of_load(spoilt, "crowd", "errors")}
+
+    assert "database error 1040: Too many connections" in errors
+    assert any(one.startswith("the database refused ") for one in reasons(spoilt, "crowd"))
+
+
+def test_a_model_without_its_migration_does_not_start(spoilt: Lab) -> None:
+    why = why_failed(spoilt, "not-migrated")
+
+    assert why.startswith("the servers did not become healthy: gunicorn said:\n")
+    assert "A migration is missing, the models have changed since the last one:" in why
+    assert "Add field place to entry" in why
+
+
+def test_a_migration_that_was_not_applied_is_what_the_health_check_says(spoilt: Lab) -> None:
+    assert "migrations are not applied: guestbook.0001_initial" in why_failed(spoilt, "not-applied")

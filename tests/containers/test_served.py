@@ -1,0 +1,173 @@
+"""How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from analysis.records.folder import trial_folder
+from lab.servers import KINDS
+from lab.trial.calibration import ALONE
+from tests.conftest import Lab
+from tests.live import free_port, watch_all
+from tests.measuring import add_experiment, completion_times, measure, only_load, shorter
+
+
+def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:
+    """One stall of five seconds, from the first call on, in which calls take six: sixteen threads are stuck in four."""
+    copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
+    copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
+    variants = "shared,map-round-robin,map-max-conns,haproxy-queue"
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch_all, port := free_port())
+        result = measure(copied_lab, "stalled-api", variants, "8s", "--port", str(port), command="watch")
+
+    answered = [row for row in watching.result() if row["answered"] is not None]
+    for variant in variants.split(","):
+        told = sorted((row["worker"] or "", row["thread"] or 0) for row in answered if row["variant"] == variant)
+        kept = result.requests(variant, "calls", "SELECT worker, thread FROM requests WHERE answered IS NOT NULL")
+        assert told == sorted((worker or "", thread or 0) for worker, thread in kept)
+        assert not [*trial_folder(result.folder, variant, "calls", 1).glob("points*.json")]
+    longest = result.each("avoidable_wait", "max")
+    assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
+    refused = result.each("failures", "count")
+    assert refused["map-max-conns"] > 0
+    assert refused["shared"] == refused["haproxy-queue"] == refused["map-round-robin"] == 0
+    kinds = "SELECT DISTINCT error FROM requests WHERE error IS NOT NULL"
+    assert result.requests("map-max-conns", "calls", kinds) == [("status 502",)]
+    assert result.measured("haproxy-queue", "recovery", "max") > 0
+    haproxy = trial_folder(result.folder, "haproxy-queue", "calls", 1) / "haproxy-1.after.txt"
+    settings = haproxy.read_text()
+    assert "default-server maxconn 4" in settings
+    assert int(settings.partition("queued ")[2].split()[0]) > 0
+    assert "waited although another worker had a free thread; with " in result.report
+    assert '"stalls":[' in result.report
+    assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
+
+
+def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_lab: Lab) -> None:
+    """Half a second instead of two; by then every request of the burst has been sent."""
+    lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
+    result = measure(lab, "worker-types", "sync,gthread,gevent,eventlet,tornado", "4s")
+
+    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
+    assert result.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
+    answered_s = completion_times(result, "waiting-4")
+    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
+    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
+    for at_once in ("gevent", "eventlet", "tornado"):
+        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
+    burst = result.each("burst", "total", load="waiting-4")
+    assert burst["tornado"] > 3 * burst["gevent"]
+    lost = result.each("failures", "count", load="crash")
+    assert lost["sync"] == 1
+    assert lost["gthread"] >= 3
+    assert lost["gevent"] == lost["eventlet"] == 6
+    assert lost["tornado"] == 11
+    notes = [reason for trial in result.summary["trials"] for reason in trial["reasons"]]
+    assert any(" lost worker " in one for one in notes)
+    assert any(" started worker " in one for one in notes)
+    assert "One of 11 requests kills its worker" in result.report
+
+
+def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(lab: Lab) -> None:
+    result = measure(lab, "django-fastcgi", "gunicorn-5", "3s")
+
+    capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
+    record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
+    assert capacity_per_s in (8, 32)
+    assert record["visits_per_s"] == 2 * capacity_per_s
+    [(visits, generators)] = result.requests(
+        "gunicorn-5", "overload", "SELECT count(DISTINCT visit), count(DISTINCT generator) FROM requests"
+    )
+    assert visits == pytest.approx(6 * capacity_per_s, rel=0.05)
+    assert generators == 4
+    assert "seconds since the first visit came" in result.report
+
+
+UWSGI: dict[str, object] = {"server": "uwsgi", "threads": 2, "balancer": "nginx"}
+COUNTED: dict[str, object] = {"server": "gunicorn-gthread", "threads": 2, "worker_class": "acceptors.CountedThreads"}
+EVERY_SERVER: dict[str, dict[str, object]] = {
+    "uvicorn": {"app": "fastapi-async"},
+    "granian": {"app": "fastapi-sync", "threads": 4},
+    "hypercorn": {"app": "fastapi-typed", "threads": 4, "loop": "uvloop"},
+    "gunicorn-asgi": {"app": "fastapi-async"},
+    "gunicorn-uvicorn": {"app": "fastapi-sync", "threads": 4},
+    "gunicorn-sync": {"app": "flask"},
+    "gunicorn-23": COUNTED | {"release": "23.0.0"},
+    "gunicorn-24": COUNTED | {"release": "24.1.1", "worker_class": "acceptors.CountedRandomAccept"},
+    "gunicorn-26": COUNTED | {"release": "26.2.0", "reuse_port": True, "balancer": "haproxy"},
+    "uwsgi-http": UWSGI | {"protocol": "http", "thunder_lock": True},
+    "uwsgi-uwsgi": UWSGI | {"protocol": "uwsgi", "map_socket": True},
+    "uwsgi-fastcgi": UWSGI | {"protocol": "fastcgi"},
+}
+ELSEWHERE = {"gunicorn-gevent", "gunicorn-tornado", "gunicorn-eventlet"}
+"""In the test of worker-types. flup and Python 3.14 have tests of their own."""
+EVERY_SERVER |= {
+    word: dict(server.example)
+    for word, server in KINDS.items()
+    if word not in ELSEWHERE
+    and server.service not in ("flup", "python314")
+    and word not in {settings.get("server", name) for name, settings in EVERY_SERVER.items()}
+}
+SOME = {"uvicorn", "granian", "gunicorn-asgi", "gunicorn-sync", "gunicorn-26", "uwsgi-uwsgi"}
+"""One of each kind; make soak has the others."""
+RELEASES = {
+    "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1",
+    "gunicorn-26": "gunicorn/26.2.0", "gunicorn-sync": "gunicorn/27.0.1", "uwsgi-http": "uwsgi/2.0.31",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [SOME], ids=["some"])
+def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, names: set[str]) -> None:
+    """Were a count or a socket another than is asked for, a trial would be invalid."""
+    servers = {name: settings for name, settings in EVERY_SERVER.items() if name in names}
+    load = {
+        "script": "burst.js",
+        "duration": {"short": "3s", "full": "3s"},
+        "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
+    }
+    variants = {
+        name: {"server": name, "workers": 2, "balancer": "none", **settings} for name, settings in servers.items()
+    }
+    add_experiment(copied_lab, "every-server", load, variants, parallel=True)
+
+    result = measure(copied_lab, "every-server", ",".join(servers), "3s", "--jobs", str(len(servers)))
+
+    for name, settings in servers.items():
+        rows = "SELECT count(*), count(error), count(DISTINCT worker) <= 2 FROM requests"
+        assert result.requests(name, "burst", rows) == [(24, 0, True)], name
+        counted = [one["counts"] for one in result.summary["counters"] if one["variant"] == name]
+        assert (len(counted), sum(one["served"] for one in counted)) == (2, 24), name
+        if "worker_class" in settings:
+            assert sum(one["accepted"] for one in counted) == 24, name
+            assert all(one["accept_attempts"] == one["accepted"] + one["accept_failures"] for one in counted), name
+        folder = trial_folder(result.folder, name, "burst", 1)
+        front = {"none": set(), "nginx": {"nginx-1.before.txt"}, "haproxy": {"haproxy-1.before.txt"}}
+        [server] = {path.name for path in folder.glob("*.before.txt")} - front[str(settings.get("balancer", "none"))]
+        assert server.partition("-")[0] == KINDS[str(settings.get("server", name))].service
+        assert "Traceback" not in (folder / server.replace("before.txt", "log")).read_text(), name
+    for name, release in ((name, release) for name, release in RELEASES.items() if name in names):
+        assert result.requests(name, "burst", "SELECT DISTINCT server FROM requests") == [(release,)]
+    for name in names & {"uwsgi-http", "uwsgi-uwsgi", "uwsgi-fastcgi"}:  # a connection for each request
+        assert result.requests(name, "burst", "SELECT count(DISTINCT connection) FROM requests") == [(24,)], name
+    accept = {one["name"]: one["accept"] for one in json.loads((result.folder / "run.json").read_text())["variants"]}
+    own_sockets = {"granian", "gunicorn-26", "uwsgi-uwsgi"}
+    assert {name for name, kind in accept.items() if kind == "per-worker"} == names & own_sockets
+    ours = ("not observed", "listen queue", "last burst", "failed")  # anything else is the machine's
+    doubts = [reason for one in result.summary["trials"] for reason in one["reasons"]]
+    assert [reason for reason in doubts if any(words in reason for words in ours)] == []
+
+
+def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:
+    lab = only_load(copied_lab, "gil-sharing", "four-connections")
+    result = measure(lab, "gil-sharing", "4x4-map-least-conn", "2s", "--cpu", "hold")
+
+    folder = trial_folder(result.folder, "4x4-map-least-conn", "four-connections", 1)
+    trial = json.loads((folder / "trial.json").read_text())
+    assert trial["calibration"]["cpu"] == "hold"
+    assert len(trial["calibration"]["alone_ms"]) == ALONE
+    assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
+    assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
+    reasons = result.summary["validity"]["reasons"]
+    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)

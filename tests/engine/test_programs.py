@@ -1,0 +1,126 @@
+"""The programs in the lab's images: what is there, which configuration they accept, what they refuse to start with."""
+
+from itertools import product
+
+import pytest
+
+from lab.paths import SERVERS
+from tests.boxes import BoxOf, Done
+
+
+def test_a_box_tells_the_runs_apart(box_of: BoxOf) -> None:
+    """Were they mixed up, or one left out, a program that starts could pass for another that must not."""
+    command = 'echo "out $WORD"; echo "err $WORD" >&2; cat /tmp/left; echo "$WORD" > /tmp/left; exit "$CODE"'
+
+    first, second = box_of("grafana/k6:2.1.0").each(
+        command, [{"WORD": "it's $HOME", "CODE": "3"}, {"WORD": "two", "CODE": "0"}]
+    )
+
+    nothing_left = "cat: /tmp/left: No such file or directory\n"
+    assert (first.returncode, first.stdout, first.stderr) == (3, "out it's $HOME\n", f"err it's $HOME\n{nothing_left}")
+    assert (second.returncode, second.stdout, second.stderr) == (0, "out two\n", f"err two\n{nothing_left}")
+
+
+def test_nginx_accepts_its_configuration(box_of: BoxOf) -> None:
+    balances = "", "least_conn;", "random two least_conn;"
+    connections = ("", "close"), ("keepalive 4;", '""')
+    environments = [
+        {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
+         "LAB_UPSTREAM_CONNECTION": connection, "LAB_PROTOCOL": protocol, "LAB_SERVER_MAXCONN": "4"}
+        for protocol, balance, (keepalive, connection) in product(("http", "uwsgi", "fastcgi"), balances, connections)
+    ]  # fmt: skip
+    check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
+
+    checked = box_of("stampede/nginx:trixie").each(check, environments)
+
+    assert refused(environments, checked) == []
+
+
+def test_haproxy_accepts_its_configuration(box_of: BoxOf) -> None:
+    environments = [
+        {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive}
+        for balance, keepalive in product(("roundrobin", "leastconn", "random(2)"), ("0", "4"))
+    ]
+    check = 'sed "s/exec haproxy/exec haproxy -c/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
+
+    checked = box_of("stampede/haproxy:trixie", "bridge").each(
+        check, environments
+    )  # without one it resolves no address
+
+    assert refused(environments, checked) == []
+
+
+def refused(environments: list[dict[str, str]], checked: list[Done]) -> list[tuple[dict[str, str], str]]:
+    """Return the environments in which a program did not accept its configuration, and what it said."""
+    assert len(checked) == len(environments)
+    return [(one, done.stderr) for one, done in zip(environments, checked, strict=True) if done.returncode != 0]
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "message"),
+    [
+        ("LAB_UPSTREAM_KEEPALIVE", "few", "LAB_UPSTREAM_KEEPALIVE must be a whole number, at least 0, and not few."),
+        ("LAB_SERVER_MAXCONN", "2.5", "LAB_SERVER_MAXCONN must be a whole number, at least 0, and not 2.5."),
+        ("LAB_QUEUE_TIMEOUT_S", "0", "LAB_QUEUE_TIMEOUT_S must be a whole number, at least 1, and not 0."),
+        ("LAB_UPSTREAM", "nobody.invalid:8000",
+         "The name nobody.invalid in LAB_UPSTREAM=nobody.invalid:8000 does not resolve."),
+    ],
+)  # fmt: skip
+def test_haproxy_does_not_start_with_a_factor_that_makes_no_sense(
+    box_of: BoxOf, factor: str, value: str, message: str
+) -> None:
+    """HAProxy itself reads a word as 0, which would be another experiment."""
+    done = box_of("stampede/haproxy:trixie").run("exec start", {"LAB_UPSTREAM": "127.0.0.1:8000", factor: value})
+
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
+
+
+@pytest.mark.parametrize("misspelt", ["lazy-app", "lisen"])
+def test_uwsgi_does_not_start_with_an_option_that_it_does_not_know(box_of: BoxOf, misspelt: str) -> None:
+    """Without its strict mode it would ignore either, and measure something else."""
+    factors = {
+        "WORKERS": "1", "THREADS": "1", "PROTOCOL": "http", "THUNDER_LOCK": "false", "MAP_SOCKET": "false",
+        "SOMAXCONN": "4096", "APP": "wsgi:app",
+    }  # fmt: skip
+    environment = {f"LAB_{name}": value for name, value in factors.items()}
+    start = f"mkdir /tmp/a; cd /tmp/a; (cat /srv/uwsgi.ini; echo {misspelt} = 1) > uwsgi.ini; exec start"
+
+    done = box_of("stampede/uwsgi:2.0.31").run(start, environment)
+
+    assert done.returncode == 1
+    assert f"[strict-mode] unknown config directive: {misspelt}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("image", "files"),
+    [
+        ("gunicorn:27.0.1", {"acceptors.py", "event_loops.py", "gunicorn.conf.py", "idle_thread.py"}),
+        ("asgi:trixie", set()),
+        ("uwsgi:2.0.31", {"application.py", "stats.py", "uwsgi.ini"}),
+        ("flup:1.1.1", {"ready.py", "serve.py"}),
+    ],
+)
+def test_the_image_holds_the_applications_and_nothing_else_of_ours(box_of: BoxOf, image: str, files: set[str]) -> None:
+    applications = {path.name for path in (SERVERS / "app").glob("*.py")}
+
+    done = box_of(f"stampede/{image}").run("ls /srv", {})
+
+    assert set(done.stdout.split()) == {"__pycache__", "guestbook", *applications, *files}
+
+
+def test_the_image_of_the_database_holds_an_empty_one_and_its_settings(box_of: BoxOf) -> None:
+    done = box_of("stampede/mariadb:trixie").run("ls /srv", {})
+
+    assert set(done.stdout.split()) == {"empty", "init.sql", "mariadb.cnf"}
+
+
+def test_the_database_does_not_start_with_an_option_that_it_does_not_know(box_of: BoxOf) -> None:
+    start = (
+        'sed "s/mariadb.cnf/misspelt.cnf/; s:/srv/misspelt:/tmp/misspelt:" /usr/local/bin/start > /tmp/start; '
+        "(cat /srv/mariadb.cnf; echo [mariadbd]; echo extra-prot = 3307) > /tmp/misspelt.cnf; exec sh /tmp/start"
+    )
+
+    done = box_of("stampede/mariadb:trixie").run(start, {"LAB_DATABASE_CONNECTIONS": "9"})
+
+    assert done.returncode != 0
+    assert "unknown variable 'extra-prot=3307'" in done.stderr

@@ -1,0 +1,476 @@
+"""The command line without containers: wrong use is named, costs nothing and exits with 2."""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from analysis.records.checksums import MANIFEST, sha256
+from analysis.records.claims import Claim, Quantity
+from lab import cli
+from lab.cli import app
+from lab.experiment.file import load_experiment
+from lab.options import MeasureOptions, RunRequest
+from lab.paths import ROOT
+from lab.plan import lay_out
+from lab.plan.timing import expected_s
+from lab.terminal import print_plan, time_in_words
+from tests.archives import unpack
+from tests.conftest import Lab
+from tests.synthetic import Request, make_run, make_trial
+
+REPLY = """\
+error: {message}
+
+hint: {hint}
+"""
+VARIANTS = (
+    "one-process, busy-accept, connection-limit, least-conn, random-accept, reuse-port, shared-socket, shared-socket-23"
+)
+
+
+NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["run"], "No experiment was named.", f"NAME=…, one of {', '.join(NAMES)}"),
+        (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.",
+         f"make experiment NAME=…, one of heavy-mix, {', '.join(name for name in NAMES if name != 'heavy-mix')}"),
+        (["run", "../lab"], "There is no experiment '../lab'.", f"make experiment NAME=…, one of {', '.join(NAMES)}"),
+        (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
+         f"VARIANTS=…, any of {VARIANTS}"),
+        (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
+         f"VARIANTS=…, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
+        (["plan", "heavy-mix", "--duration", "soon"],
+         "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
+         "DURATION=90s or DURATION=5m"),
+        (["run", "heavy-mix", "--trials", "-1"],
+         "Invalid value for '--trials': Input should be greater than or equal to 0", "lab --help"),
+        (["run", "heavy-mix", "--until", "bored"], "UNTIL=bored is unknown.", "UNTIL=decided"),
+        (["run", "heavy-mix", "--until", "decided", "--trials", "3"],
+         "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
+         "--until decided --budget 30m"),
+        (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
+         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget=90s or --budget=5m"),
+        (["run", "heavy-mix", "--against-itself", "--trials", "1"],
+         "TRIALS=1 measures each variant only once, which shows no spread.",
+         "TRIALS=5"),
+        (["power", "nowhere"], "nowhere has no run.json.", "lab power results/<experiment>/<time>, or …/latest"),
+        (["rum"], "No such command 'rum'. Did you mean 'run'?", "lab --help"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
+    done = lab.call(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(message=message, hint=hint)
+    assert not lab.results.exists()
+
+
+def test_a_mistake_in_a_file_is_wrong_use(copied_lab: Lab) -> None:
+    copied_lab.edit("experiments/heavy-mix.yaml", "workers: 1, threads: 8", "workers: 0, threads: 8")
+
+    done = copied_lab.run("run", "heavy-mix")
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: heavy-mix.yaml:22: variants.one-process.workers: 0 must be a whole number, at least 1, "
+        "e.g. workers: 1\n"
+    )
+
+
+def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
+    asked = "plan", "heavy-mix", "--variants", "one-process,reuse-port", "--jobs", "1", "--full"
+    once, by_default = lab.call(*asked, "--trials", "1"), lab.call(*asked)
+
+    def takes(trials: int) -> str:
+        laid_out = lay_out(
+            load_experiment("heavy-mix"), variants=["one-process", "reuse-port"], full=True, trials=trials
+        )
+        return time_in_words(expected_s(laid_out))
+
+    order = "  1. heavy-mix, 5m: one-process\n  2. heavy-mix, 5m: reuse-port\n"
+    assert (once.returncode, once.stderr) == (0, "")
+    assert once.stdout == f"heavy-mix: 2 trials in 2 batches, about {takes(1)}.\n{order}"
+    assert by_default.stdout == (
+        f"heavy-mix: 10 trials in 10 batches, about {takes(5)}.\n{order}"
+        "  4 further rounds: the same, each in an order of its own\n"
+    )
+
+
+def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
+    """A round more or less is known only when it was measured."""
+    planned = lay_out(load_experiment("heavy-mix"), variants=["one-process"], trials=100)
+    out = io.StringIO()
+
+    print_plan(Console(file=out, width=80), "heavy-mix", planned, 32, 900)
+
+    assert out.getvalue() == (
+        "heavy-mix: rounds of 1 trial, about 32 s, until every claim is decided or 15 min 00 s are over.\n"
+        "  1. heavy-mix, 20s: one-process\n"
+        "  Further rounds: the same, each in an order of its own\n"
+    )
+
+
+def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
+    assert "heavy-mix\n  Two heavy requests at a time among many light ones\n" in lab.call("list").stdout
+    listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
+    assert [one["name"] for one in listed] == NAMES
+    assert {tuple(one) for one in listed} == {("name", "title", "question", "source", "variants", "loads")}
+    [one] = [one for one in listed if one["name"] == "heavy-mix"]
+    assert one["variants"]["one-process"]["threads"] == 8
+
+
+def test_the_list_goes_on_after_a_broken_file(copied_lab: Lab) -> None:
+    copied_lab.edit("experiments/heavy-mix.yaml", "question:", "qestion:")
+
+    done = copied_lab.run("list", "--json")
+
+    assert done.returncode == 2
+    assert done.stderr == REPLY.format(
+        message="heavy-mix.yaml:3: qestion: unknown key; there are question, because, claims, curve, load, loads, "
+        "parallel, published, source, title, trials, variants",
+        hint="Correct each file that is named here; all other experiments are listed.",
+    )
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
+
+
+def test_report_derives_everything_again(lab: Lab) -> None:
+    run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=n) for n in range(1, 101)]})
+
+    done = lab.call("report", str(run), "--tables")
+
+    assert (done.returncode, done.stderr) == (0, f"\nReport: {run / 'report.html'}\n")
+    assert "The measurement is valid: 1 of 1 trials are valid." in done.stdout
+    assert "one      measured  1.0  50.5  90.1  99.0  100" in done.stdout
+    assert (run / "summary.json").exists()
+
+
+def test_power_says_how_many_trials_each_claim_needs(lab: Lab) -> None:
+    """A trial takes a minute. Of ten, the first claim would have needed two; nothing decides what lies at the bound."""
+    value = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
+    claims = [
+        Claim(says="It is far", value=value, at_most=1000),
+        Claim(says="It is near", value=value, at_most=50),
+        Claim(says="It is nowhere", value=value.model_copy(update={"stat": "p99.9"}), at_most=50),
+        Claim(says="It is large", value=value, at_most=1000, cores=4),
+    ]
+    run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=50)] * 20}, claims=claims, times=5)
+
+    done = lab.call("power", str(run))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[:5] == [
+        "Trials that decide",
+        "verdict claim measured bound trials time",
+        "reproduced It is far p50 50.0 ms <= 1000 2 1 min",
+        "reproduced It is near p50 50.0 ms <= 50 > 100 > 20 min",
+        "undecided It is nowhere – <= 50 – –",
+    ]
+    assert lines[5] == "undecided It is large — the claim p50 50.0 ms <= 1000 – –"
+    assert " ".join(lines[6:8]) == "needs 4 cores, and the servers had 2"
+    assert lines[8].startswith("trials: about how many in all, if further trials differ as much as these")
+
+
+def test_report_prints_tables_for_a_page(lab: Lab) -> None:
+    claims = [Claim(says="a|b *c*", value=Quantity(variant="one", metric="overhead", stat="p50"), at_most=60)]
+    run = make_run(
+        lab.results / "made-up" / "one", {"one": [Request(overhead_ms=n) for n in range(1, 101)]}, claims=claims
+    )
+
+    done = lab.call("report", str(run), "--markdown")
+
+    assert done.returncode == 0
+    assert "| verdict | claim | measured | bound |\n| --- |" in done.stdout
+    assert "| undecided | a\\|b \\*c\\* — one trial decides nothing" in done.stdout
+    assert "| p50 50.5 ms | \\<= 60 ms |" in done.stdout
+    assert "Overhead of light requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | n |\n" in done.stdout
+    assert "| one | measured | 1.0 | 50.5 | 90.1 | 99.0 | 100 |\n" in done.stdout
+
+
+def test_report_without_a_run_says_how_to_get_one(lab: Lab) -> None:
+    done = lab.call("report")
+
+    assert done.returncode == 2
+    message = f"There is no run in {lab.results}."
+    assert done.stderr == REPLY.format(message=message, hint="make experiment NAME=heavy-mix")
+
+
+def test_report_of_a_folder_that_is_no_run_is_refused(lab: Lab, tmp_path: Path) -> None:
+    done = lab.call("report", str(tmp_path))
+
+    assert done.returncode == 2
+    assert done.stderr == REPLY.format(
+        message=f"{tmp_path} has no run.json.", hint="lab report results/<experiment>/<time>, or …/latest"
+    )
+
+
+def as_measured(run: Path) -> str:
+    """Return what is said of a run that was not changed."""
+    return (
+        "13 measured files are unchanged; predicted.json, summary.json, report.html and requests.parquet "
+        "follow from these files.\n"
+        f"manifest.sha256: {sha256(run / MANIFEST)}\n"
+    )
+
+
+def test_verify_says_that_the_latest_run_is_what_was_measured(lab: Lab, measured: Path) -> None:
+    done = lab.call("verify")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == as_measured(measured)
+
+
+def test_verify_names_every_difference(lab: Lab, measured: Path) -> None:
+    (measured / "two" / "mix" / "1" / "points.json.gz").write_bytes(b"")
+    (measured / "notes [1].txt").write_text("mine")
+
+    done = lab.call("verify", str(measured))
+
+    assert done.returncode == 1
+    assert done.stdout == (
+        "notes [1].txt: not in manifest.sha256\n"
+        "two/mix/1/points.json.gz: changed, its hash differs from manifest.sha256\n"
+        "report.html: does not follow from the raw points\n"
+        "summary.json: does not follow from the raw points\n"
+        "two/mix/1/requests.parquet: does not follow from the raw points\n"
+    )
+    assert done.stderr == f"error: {measured} was changed since it was measured.\n"
+
+
+def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measured: Path) -> None:
+    text = (measured / "run.json").read_text()
+    (measured / "run.json").write_text(text.replace('"name": "one"', '"name": "oen"'))
+
+    done = lab.call("verify", str(measured))
+
+    assert (done.returncode, done.stdout) == (1, "run.json: changed, its hash differs from manifest.sha256\n")
+    assert done.stderr == (
+        f"error: {measured} was changed since it was measured. Its records were changed, so no results were checked.\n"
+    )
+
+
+def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) -> None:
+    text = (measured / "summary.json").read_text()
+    (measured / "summary.json").write_text(text.replace('"verdict"', '"verdict "', 1))
+    (measured / "report.html").unlink()
+
+    done = lab.call("verify", str(measured))
+
+    assert done.returncode == 1
+    assert done.stdout == (
+        "report.html: missing, although it follows from the raw points\n"
+        "summary.json: does not follow from the raw points\n"
+    )
+    assert done.stderr == REPLY.format(
+        message=f"The measured files in {measured} are unchanged, but its results do not follow from them.",
+        hint=f"This also happens after an update of the lab. To compute the results again: make report RUN={measured}",
+    )
+    assert lab.call("report", str(measured)).returncode == 0
+    assert lab.call("verify", str(measured)).stdout == as_measured(measured)
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [(["run.json", MANIFEST], "{run} has no run.json."), ([MANIFEST], "{run} has no manifest.sha256.")],
+    ids=["no run", "no manifest"],
+)
+def test_what_cannot_be_verified_is_refused(
+    lab: Lab, measured: Path, command: str, gone: list[str], message: str
+) -> None:
+    for name in gone:
+        (measured / name).unlink()
+
+    done = lab.call(command, str(measured))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(
+        message=message.format(run=measured), hint=f"lab {command} results/<experiment>/<time>, or …/latest"
+    )
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Path, command: str) -> None:
+    (measured / MANIFEST).write_text("hello\n")
+
+    done = lab.call(command, str(measured))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(
+        message=f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.",
+        hint=f"lab {command} results/<experiment>/<time>, or …/latest",
+    )
+
+
+def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    (measured / ".temporary").write_text("half")
+    archive = tmp_path / "mine.tar.gz"
+
+    done = lab.call("export", str(measured), "--to", str(archive))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{archive}\n", as_measured(measured))
+    copy = unpack(archive, tmp_path / "some where [else]")
+    assert copy.name == "made-up-20260102T030405Z"
+    (measured / ".temporary").unlink()
+    there, here = ({path.relative_to(run) for run in [one] for path in one.rglob("*")} for one in (copy, measured))
+    assert there == here
+    shutil.rmtree(lab.results)
+    assert lab.call("verify", str(copy)).stdout == as_measured(copy)
+    report = lab.call("report", str(copy))
+    assert report.returncode == 0
+    assert "Valid: all 2 trials." in report.stdout
+    assert lab.call("verify", str(copy)).stdout == as_measured(copy)
+
+
+def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> None:
+    ignored = subprocess.run(
+        ["git", "check-ignore", "made-up-20260102T030405Z.tar.gz", ".made-up-20260102T030405Z.tar.gz.abc"],
+        cwd=lab.root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert len(ignored.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("to", "code", "message", "hint"),
+    [
+        ("{run}", 2, "{to} is a folder, but an archive is a file.", "lab export … --to /path/name.tar.gz"),
+        ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among the measured files.",
+         "Choose another place: lab export … --to /path/name.tar.gz"),
+        ("{run}/run.json", 2, "{to} exists already.",
+         "Remove the file, or choose another name: lab export … --to /path/name.tar.gz"),
+        ("{run}-nowhere/mine.tar.gz", 1, "{to} cannot be written: No such file or directory.",
+         "Free some space, or choose another place: lab export … --to /path/name.tar.gz"),
+    ],
+    ids=["a folder", "in the run", "there already", "nowhere"],
+)  # fmt: skip
+def test_a_place_for_an_archive_that_will_not_do_is_refused(
+    lab: Lab, measured: Path, to: str, code: int, message: str, hint: str
+) -> None:
+    before = sorted(lab.results.rglob("*"))
+    to = to.format(run=measured)
+
+    done = lab.call("export", str(measured), "--to", to)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.endswith(REPLY.format(message=message.format(to=to), hint=hint))
+    assert sorted(lab.results.rglob("*")) == before
+
+
+def test_a_run_that_is_not_what_was_measured_is_not_exported(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    (measured / "notes.txt").write_text("mine")
+
+    done = lab.call("export", str(measured), "--to", str(tmp_path / "mine.tar.gz"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (f"notes.txt: not in manifest.sha256\nerror: {measured} was changed since it was measured.\n")
+    assert not list(tmp_path.glob("*tar*"))
+
+
+def test_one_trial_against_itself_is_refused(lab: Lab) -> None:
+    done = lab.call("run", "heavy-mix", "--against-itself", "--trials", "1")
+
+    assert (done.returncode, done.stderr) == (
+        2, "error: TRIALS=1 measures each variant only once, which shows no spread.\n\nhint: TRIALS=5\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("beginning", "said"),
+    [("lab advise results/mine", "lab advise results/mine --full --trials 3"),
+     ("lab run mine", "lab run mine --full --trials 3")],
+)  # fmt: skip
+def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
+    assert MeasureOptions(full=True, trials=3).command(beginning) == said
+
+
+def test_a_variant_is_measured_five_times_against_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[RunRequest] = []
+
+    def measured(request: RunRequest) -> Any:
+        asked.append(request)
+        return SimpleNamespace(claims=[])
+
+    monkeypatch.setattr(cli, "measure", measured)
+
+    cli.run(name="ten-at-once", against_itself=True, results=tmp_path, **vars(MeasureOptions()))
+
+    [request] = asked
+    assert list(request.experiment.variants) == ["a", "b"]
+    assert request.options.trials == 5
+
+
+def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:
+    lab.results.parent.mkdir(exist_ok=True)
+    lab.results.write_text("a file where a folder should be")
+
+    done = lab.call("run", "heavy-mix")
+
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        REPLY.format(
+            message=f"Results cannot be written to {lab.results}: File exists.",
+            hint="Free some space, or choose another place: --results /path",
+        )
+    )
+
+
+def test_a_path_that_compose_cannot_take_is_refused(lab: Lab) -> None:
+    lab.results = lab.results.parent / "that's mine"
+
+    done = lab.call("run", "heavy-mix")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"""error: The path of results "{lab.results}" contains "'", which Compose cannot""")
+
+
+def test_factors_come_from_the_file_and_never_from_the_shell(lab: Lab) -> None:
+    """A stray LAB_WORKERS in somebody's shell would be in no record; it is dropped before Compose can see it."""
+    program = "import os, lab.cli; lab.cli.app = lambda **_: print(os.environ.get('LAB_WORKERS')); lab.cli.main()"
+    environment = {"LAB_WORKERS": "64", "PYTHONPATH": str(lab.root)}
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout == "None\n"
+
+
+@pytest.mark.parametrize("command", sorted(str(one.name or one.callback.__name__) for one in app.registered_commands))  # type: ignore[union-attr]
+def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -> None:
+    done = lab.call(command, "--help")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: lab {command}")
+    assert f"Example: lab {command}" in " ".join(done.stdout.split())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_what_people_pipe_is_json(lab: Lab) -> None:
+    """list, plan, report and compare; messages go to standard error."""
+    requests = {name: [Request(overhead_ms=n) for n in range(1, 101)] for name in ("one", "two")}
+    run = make_run(lab.results / "made-up" / "one", requests, trials=2)
+    for name, number in product(requests, (1, 2)):
+        make_trial(run, name, number, requests[name])
+
+    plan = json.loads(lab.call("plan", "ten-at-once", "--trials", "1", "--json").stdout)
+    report = json.loads(lab.call("report", str(run), "--json").stdout)
+    compared = json.loads(lab.call("compare", f"{run}:one", f"{run}:two", "--json").stdout)
+
+    assert plan["experiment"] == "ten-at-once"
+    assert {trial["variant"] for batch in plan["batches"] for trial in batch} == set(
+        load_experiment("ten-at-once").variants
+    )
+    assert plan["expected_s"] > 0
+    assert report["experiment"] == json.loads((run / "summary.json").read_text())["experiment"]
+    assert {change["verdict"] for change in compared["changes"]} == {"~"}

@@ -1,0 +1,353 @@
+"""The documents name what is there, and what they tell people to type works."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from analysis.metrics import STATISTICS
+from lab.apps.service.discovery import describe_folder
+from lab.cli import app
+from lab.cli.help import GROUPS
+from lab.experiment.file import load_experiment, names
+from lab.paths import EXPERIMENTS, K6, ROOT
+from lab.servers import Server
+
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
+COMMANDS = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+EXPERIMENT_FILE = (DOCS / "reference" / "experiment-file.md").read_text(encoding="utf-8")
+METRICS = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")
+DOCUMENTS = [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")), *sorted(DOCS.rglob("*.md"))]
+TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+GROUP = get_command(app)
+assert isinstance(GROUP, TyperGroup)
+LAB_COMMANDS = GROUP.commands
+LAB = {
+    f"{name} {part}".strip(): command.params
+    for name, whole in LAB_COMMANDS.items()
+    for part, command in (whole.commands if isinstance(whole, TyperGroup) else {"": whole}).items()
+}
+LESSON = ["Question", "Think first", "Run", "See", "Conclude", "What would change our mind", "Exercise"]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of each row of a document's tables; headings are rows, too, the lines below them are not."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not re.fullmatch(r"[| -]+", line)]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_first_screen_of_the_readme_has_the_question_the_command_its_output_and_results() -> None:
+    """At most 40 lines, before the first heading of a section."""
+    first = README[: README.index("\n## ")]
+    output = [line for line in first.splitlines() if line.startswith("    ")][1:]
+
+    assert len(first.splitlines()) <= 40
+    assert "?\n" in first
+    assert "](docs/experiments/heavy-mix.svg)" in first
+    assert "\n    make experiment NAME=heavy-mix\n" in first
+    assert len([line for line in output if line.strip() != "…"]) == 10
+    assert len(rows(first)) == 1 + 3
+    assert "What this does not tell you" in first
+    assert "](docs/README.md)" in first
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 100
+    assert max(map(len, README.splitlines())) <= 120
+    assert max(len(cell) for row in rows(README) for cell in row) <= 100
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != "help"])
+def test_every_make_target_is_among_the_commands(target: str) -> None:
+    assert re.search(rf"^\| `?make {target}`? \| ", COMMANDS, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_make_target_in_a_document_exists(document: Path) -> None:
+    """The changelog also names targets that were dropped."""
+    named = re.findall(r"make ([a-z-]+)", " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE)))
+
+    assert document.name == "CHANGELOG.md" or set(named) <= set(TARGETS)
+
+
+def test_what_is_generated_follows_from_the_code() -> None:
+    """If it does not, this test writes it; keep what was written with your change."""
+    said = subprocess.run(
+        [sys.executable, "-m", "tools.reference"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout == "Nothing was stale.\n"
+
+
+def test_every_command_has_one_line_in_the_help_and_an_example() -> None:
+    shown = [name for lines in GROUPS.values() for names in lines for name in names.split(", ")]
+    examples = {name: command.epilog for name, command in LAB_COMMANDS.items() if name != "machines"}
+
+    assert sorted(shown) == sorted(LAB_COMMANDS)
+    assert [name for name, example in examples.items() if not (example or "").startswith(f"Example: lab {name}")] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_gives_make_only_the_options_that_it_has(document: Path) -> None:
+    """The changelog also names options that were dropped."""
+    given = re.findall(r"make [a-z]+((?: [A-Z_]+=[^\s`]+)+)", document.read_text())
+    options = {option for options in given for option in re.findall(r"([A-Z_]+)=", options)}
+    known = set(re.findall(r"\$\(?(?:call (?:option|flag),)?([A-Z]+)", (ROOT / "Makefile").read_text()))
+
+    assert document.name == "CHANGELOG.md" or options <= known, options - known
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_gives_lab_only_the_options_that_it_has(document: Path) -> None:
+    """A command may be indented, or stand between backquotes."""
+    text = " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE))
+    unknown = []
+    for name, options in re.findall(r"\blab ([a-z-]+)((?: [^\s`]+)*? --[a-z-]+[^`]*)", text):
+        known = {
+            "--help",
+            *(option for key in LAB if key.split()[0] == name for each in LAB[key] for option in each.opts),
+        }
+        given = re.findall(r"--[a-z-]+", re.split(r" lab | [|>;] ", options)[0])
+        unknown += [option for option in given if name in LAB_COMMANDS and option not in known]
+
+    assert document.name == "CHANGELOG.md" or unknown == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -> None:
+    page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
+    experiment = load_experiment(name)
+
+    assert all(f"`{variant}`" in page for variant in experiment.variants)
+    assert all(claim.says in page.replace("\\", "") for claim in experiment.claims)
+
+
+@pytest.mark.parametrize("name", names())
+def test_an_experiment_s_page_has_at_most_700_words_beside_its_results(name: str) -> None:
+    page = DOCS / "experiments" / f"{name}.md"
+
+    assert f"<!-- generated: results of {name} -->" in page.read_text(encoding="utf-8")
+    assert words_of(page) <= 700
+
+
+def test_the_documents_have_at_most_46_000_words_that_somebody_wrote() -> None:
+    """What is generated is not read from top to bottom. Say a thing once, and link to it."""
+    assert sum(map(words_of, DOCS.rglob("*.md"))) <= 46_000
+
+
+def words_of(page: Path) -> int:
+    """Return how many words of a document are not generated; signs of Markdown are no words."""
+    own = re.sub(r"<!-- generated: .*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return len(re.findall(r"\S*\w\S*", own))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_s_page_is_a_lesson_in_the_same_form(name: str) -> None:
+    """The answers to its question and to its exercise are folded away, and a prediction comes before the result."""
+    page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
+    parts = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", page, flags=re.MULTILINE))
+    folded = re.compile(r"^<details>\n<summary>.+</summary>\n\n(?:.*\n)+?\n</details>$", flags=re.MULTILINE)
+
+    assert list(parts) == LESSON
+    assert [heading for heading, part in parts.items() if folded.search(part)] == ["Think first", "Exercise"]
+    assert page.count("<details>") == page.count("</details>") == 2
+    assert f"\n    make experiment NAME={name}\n" in parts["Run"]
+    assert f"\n    git restore experiments/{name}.yaml\n" in parts["Exercise"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_exercise_changes_a_setting_that_is_in_the_experiment_s_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new value is allowed there, and the variants that the exercise measures exist."""
+    page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
+    exercise = page[page.index("## Exercise") : page.rindex("<details>")]
+    [(setting, old, new)] = re.findall(r"`(\w+): ([\d.]+)`.*?\sto\s`\1: ([\d.]+)`", exercise, flags=re.DOTALL)
+    measured = {variant for some in re.findall(r"VARIANTS=(\S+)", exercise) for variant in some.split(",")}
+
+    before = (EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8")
+    after = re.sub(rf"\b{setting}: {re.escape(old)}\b", f"{setting}: {new}", before)
+    (tmp_path / f"{name}.yaml").write_text(after, encoding="utf-8")
+    monkeypatch.setattr("lab.experiment.file.EXPERIMENTS", tmp_path)
+
+    assert after != before
+    assert measured
+    assert measured <= {*load_experiment(name).variants}
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_is_in_the_index_with_its_question_what_it_finds_and_a_verdict(name: str) -> None:
+    """Its verdict is new if nobody published figures of it, and of nothing else."""
+    [(_, minutes, question, answer, verdict)] = [
+        row for row in rows(INDEX) if row[0] == f"[{name}](experiments/{name}.md)"
+    ]
+
+    assert int(minutes) >= 1
+    assert question.endswith("?")
+    assert answer in {claim.says for claim in load_experiment(name).claims}
+    assert verdict.startswith("new") == (not load_experiment(name).published)
+    assert verdict.endswith("claims hold")
+
+
+@pytest.mark.parametrize("page", [str(path.relative_to(DOCS)) for path in sorted(DOCS.glob("*/*.md"))])
+def test_every_page_is_in_the_index(page: str) -> None:
+    assert f"]({page})" in INDEX
+
+
+SERVERS = TypeAdapter(Server).json_schema()["discriminator"]["mapping"]
+
+
+@pytest.mark.parametrize("name", [*SERVERS, *sorted(path.name for path in K6.glob("*.js"))])
+def test_every_server_and_script_is_in_the_reference_of_experiment_files(name: str) -> None:
+    assert f"`{name}`" in EXPERIMENT_FILE
+
+
+def test_every_metric_and_its_statistics_are_in_the_method() -> None:
+    told: dict[str, set[str]] = {}
+    table = METRICS[METRICS.index("<!-- generated: metrics -->") :].partition("<!-- end -->")[0]
+    for metric, statistics, *_ in rows(table)[1:]:
+        of_row = told.setdefault(metric.strip("`") or next(reversed(told)), set())
+        of_row |= set(TIMES) if statistics == "times" else set(re.findall(r"`(\w+)`", statistics))
+
+    assert told == {metric: set(statistics) for metric, statistics in STATISTICS.items()}
+
+
+TIMES = re.findall(r"p[\d.]*\d|min|avg|stdev|max", METRICS[METRICS.index("*Times* stands") :].split(". A metric")[0])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
+    """To a file, and to a heading in it where the link names one."""
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")) if "://" not in link]
+    dead = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            dead.append(link)
+
+    assert dead == []
+
+
+def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary() -> None:
+    words = re.findall(r"^\| ([^|]+) \|", (DOCS / "learn" / "glossary.md").read_text(), re.MULTILINE)
+    words = [word for word in words if word not in {"word", "---"}]
+
+    assert len(words) <= 45
+    assert len(set(words)) == len(words)
+    assert [page.name for page in DOCUMENTS if "| word | meaning |" in page.read_text()] == ["glossary.md"]
+
+
+def test_every_place_that_the_architecture_names_is_there_and_no_room_is_left_out() -> None:
+    text = (DOCS / "develop" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w./-])((?:lab|analysis|servers|k6|experiments|theory)/[\w./-]*\w)", text))
+    rooms = {
+        str(path.parent.relative_to(ROOT))
+        for path in [*ROOT.glob("lab/*/__init__.py"), *ROOT.glob("analysis/*/__init__.py")]
+    }
+
+    assert not {place for place in named if not (ROOT / place).exists()}
+    assert rooms <= named
+
+
+@pytest.mark.parametrize(
+    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_every_form_of_an_issue_can_be_read_and_asks_for_something(form: Path) -> None:
+    asked = yaml.safe_load(form.read_text(encoding="utf-8"))
+
+    assert {"name", "description", "body"} <= asked.keys()
+    assert all(field["attributes"]["label"] for field in asked["body"])
+    assert any(field.get("validations", {}).get("required") for field in asked["body"])
+
+
+def test_the_citation_has_the_version_of_the_lab() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert (str(cited["version"]), cited["license"]) == (project["version"], project["license"])
+    assert cited["title"].startswith("Stampede")
+
+
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    """Every folder of the checkout but those that git ignores, and no other."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    there = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in ignored]
+    section = README[README.index("## The tree") :]
+
+    assert sorted(re.findall(r"^    (\w+)/ ", section, flags=re.MULTILINE)) == sorted(there)
+
+
+def test_make_alone_prints_help() -> None:
+    by_hand = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(["make"], cwd=ROOT, env=by_hand, capture_output=True, text=True, check=True)
+
+    assert [line.split()[0] for line in done.stdout.splitlines()][: len(TARGETS)] == TARGETS
+
+
+def test_nothing_names_a_package_registry_or_an_absolute_path_of_somebody() -> None:
+    locks = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
+
+    assert len(locks) >= 5
+    for lock in locks:
+        assert "://" not in lock.read_text()
+        assert "--hash=sha256:" in lock.read_text()
+
+
+def test_every_test_is_in_a_folder_that_a_target_runs() -> None:
+    """The folder is the marker: no test lies beside the folders, and none marks itself."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")}
+    marks = "|".join(path.name for path in folders)
+
+    assert {str(path) for path in folders} == {*re.findall(r"\btests/\w+", makefile)}
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert not re.search(rf"pytest\.mark\.({marks})\b", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize(("page", "table"), [("security", "| property |"), ("reliability", "| fault |")])
+def test_every_row_of_a_promise_names_its_test(page: str, table: str) -> None:
+    text = (DOCS / "explain" / f"{page}.md").read_text(encoding="utf-8")
+    promises = [row for part in text.split(table)[1:] for row in part.split("\n\n")[0].splitlines()[2:]]
+    written = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+
+    assert promises
+    for row in promises:
+        named = re.findall(r"`(test_\w+)`", row.split(" | ")[-1])
+        assert named, row
+        assert set(named) <= written, row
+    assert f"docs/explain/{page}.md" in README
+
+
+def test_the_example_of_an_own_service_is_what_lab_init_writes(tmp_path: Path) -> None:
+    """The application and the Procfile are taken from the page, as is the file that describes them."""
+    page = (DOCS / "how-to" / "your-service.md").read_text(encoding="utf-8")
+    source, procfile, file = re.findall(r"^```\w*\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[:3]
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "app.py").write_text(source)
+    (shop / "Procfile").write_text(procfile)
+    required = re.search(r"requirements\.txt, with `(\S+)` and `(\S+)`", page)
+    (shop / "requirements.txt").write_text("\n".join(required.groups() if required else ()))
+
+    written = describe_folder(shop, None, cores=2).text
+
+    assert written.partition("\n")[2] == file.replace("/home/me/shop", str(shop))

@@ -1,0 +1,743 @@
+"""lab.experiment and lab.servers: what a file asks for is what is measured; mistakes are named with their place."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from analysis.metrics.unknown import comparable_figures
+from lab.errors import WrongUse
+from lab.experiment.file import editor_schema, load_experiment, names, read_experiment
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.model import Api, Database, Experiment
+from lab.experiment.variations import computing
+from lab.plan import lay_out
+from lab.plan.timing import expected_s
+from lab.servers import KINDS, Server
+from lab.servers.base import Variant
+from lab.services import image_of
+
+SETTINGS = "  settings: {light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10}\n"
+GOOD = """\
+title: A title
+question: Why?
+load:
+  script: heavy-mix.js
+  duration: {short: 60s, full: 5m}
+SETTINGSvariants:
+  shared-socket:
+    server: gunicorn-gthread
+    workers: 4
+    threads: 2
+  one-process: {server: gunicorn-gthread, workers: 1, threads: 8}
+published:
+  - {variant: shared-socket, request_class: light, metric: overhead, stats: {p99: 1000}}
+claims:
+  - says: It waits
+    value: {variant: shared-socket, request_class: light, metric: overhead, stat: p99}
+    at_least: 1000
+""".replace("SETTINGS", SETTINGS)
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    """Return the message with which a file is refused."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(path)
+    return caught.value.message
+
+
+def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD)
+
+    experiment = read_experiment(tmp_path / "mine.yaml")
+
+    assert list(experiment.variants) == ["shared-socket", "one-process"]
+    assert list(experiment.all_loads) == ["heavy-mix"]
+    assert experiment.all_loads["heavy-mix"].environment() == {
+        "LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10",
+    }  # fmt: skip
+    assert experiment.variants["one-process"].factors()["LAB_THREADS"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("threads: 2\n", "threds: 2\n"), "mine.yaml:11: variants.shared-socket.threds: unknown key; there are "
+                                          "threads, app, balance, balancer, cpus, cpuset, keepalive_s, max_conns, "
+                                          "memory_mib, queue_timeout_s, release, replicas, reuse_port, server, "
+                                          "somaxconn, upstream_keepalive, worker_class, worker_connections, workers"),
+        (("threads: 2\n", "threads: 2\n    spare: 1\n"), "mine.yaml:12: variants.shared-socket.spare: unknown key; "
+                                                         "there are app, balance, balancer, cpus, cpuset, "
+                                                         "keepalive_s, max_conns, memory_mib, queue_timeout_s, "
+                                                         "release, replicas, reuse_port, server, somaxconn, threads, "
+                                                         "upstream_keepalive, worker_class, worker_connections, "
+                                                         "workers"),
+        (("question: Why?\n", ""), "mine.yaml:1: question: missing key; it must be text, e.g. question: some words"),
+        (("workers: 4", "workers: 0"),
+         "mine.yaml:10: variants.shared-socket.workers: 0 must be a whole number, at least 1, e.g. workers: 1"),
+        (("workers: 4", "workers: many"),
+         "mine.yaml:10: variants.shared-socket.workers: 'many' must be a whole number, at least 1, e.g. workers: 1"),
+        (("heavy-mix.js", "heavy-mx.js"),
+         "mine.yaml:4: load.script: k6/heavy-mx.js does not exist; there are heavy-mix.js, replay.js, "
+         + ", ".join(sorted(K6_SCRIPTS.keys() - {"heavy-mix.js", "replay.js"}))),
+        (("short: 60s", "short: 60"),
+         "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
+        (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),
+         "mine.yaml:8: variants.shared-socket: gunicorn 22.0.0 has no lock file; there are 23.0.0, 27.0.1, "
+         "26.2.0, 24.1.1, 25.3.0"),
+        (("{variant: shared-socket, request_class: light, metric: overhead, stat: p99}",
+          "{variant: shared, request_class: light, metric: overhead, stat: p99}"),
+         "mine.yaml:17: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process"),
+        (("request_class: light, metric: overhead, stat: p99}", "request_class: lite, metric: overhead, stat: p99}"),
+         "mine.yaml:17: claims.0.value.request_class: load heavy-mix has no class lite; it has light, heavy"),
+        (("    server: gunicorn-gthread\n", ""),
+         f"mine.yaml:8: variants.shared-socket: missing key server; it must be one of {', '.join(sorted(KINDS))}"),
+        (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),
+         "mine.yaml:8: variants.shared-socket: there is no server gunicorn-gtread; there are gunicorn-gthread, "
+         "gunicorn-tornado, gunicorn-gevent, gunicorn-asgi, gunicorn-uvicorn, gunicorn-sync, gunicorn-eventlet, "
+         + ", ".join(sorted(kind for kind in KINDS if not kind.startswith("gunicorn")))),
+        (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
+         "mine.yaml:11: variants.shared-socket.threads: 2 must be 1"),
+        ((SETTINGS, SETTINGS + "  client: {script: sillent.py, settings: {connections: 2}}\n"),
+         "mine.yaml:7: load.client.script: clients/sillent.py does not exist; there are silent.py, lingering.py"),
+        ((SETTINGS, SETTINGS + "  client: {script: silent.py, settings: {lab_server: 2}}\n"),
+         "mine.yaml:7: load.client.settings.lab_server: the lab itself sets this; leave it out"),
+        (("    threads: 2\n", "    threads: 2\n    balancer: apache\n"),
+         "mine.yaml:12: variants.shared-socket.balancer: 'apache' must be one of haproxy, nginx, none"),
+        (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
+         "mine.yaml:15: curve.over: shared-socket has no setting thread; it has threads, app, balance, balancer, "
+         "cpus, cpuset, keepalive_s, max_conns, memory_mib, queue_timeout_s, release, replicas, reuse_port, server, "
+         "somaxconn, upstream_keepalive, worker_class, worker_connections, workers"),
+        (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
+         "mine.yaml:15: curve.values.0: metric memory has no stat p99; it has total"),
+        (("request_class: light, metric: overhead, stat: p99}\n    at_least",
+          "request_class: light, metric: memory, stat: total}\n    at_least"),
+         "mine.yaml:17: claims.0.value: metric memory is of all requests; leave request_class out"),
+        (("at_least: 1000", "at_leats: 1000"), "mine.yaml:18: claims.0.at_leats: unknown key; there are at_least, "
+                                               "at_most, cores, relative_to, role, says, value"),
+        (("    at_least: 1000\n", ""),
+         "mine.yaml:16: claims.0: a claim needs exactly one of at_least and at_most"),
+        (("metric: overhead, stat: p99", "metric: throughput, stat: p99"),
+         "mine.yaml:17: claims.0.value: metric throughput has no stat p99; it has per_second, of_ideal"),
+        (("stats: {p99: 1000}", "counts: [1, 2]"),
+         "mine.yaml:14: published.0: counts belong to metric requests_by_worker"),
+        (("stats: {p99: 1000}", "stats: {p99: 1000}, completion_times: [1000]"),
+         "mine.yaml:14: published.0: give exactly one of stats, counts and completion_times"),
+        (("stats: {p99: 1000}", "within: 0.1"),
+         "mine.yaml:14: published.0: give exactly one of stats, counts and completion_times"),
+        (("stats: {p99: 1000}", "completion_times: [1000]"),
+         "mine.yaml:14: published.0: completion_times belong to metric response_time"),
+        (("overhead, stats: {p99: 1000}", "response_time, completion_times: [1000]"),
+         "mine.yaml:14: published.0: completion_times are of all requests; leave request_class out"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: response_time, completion_times: [1, 3, 2.5]"),
+         "mine.yaml:14: published.0: completion_times are in order of completion; 2.5 ms comes after 3 ms"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: response_time, completion_times: [0, 1]"),
+         "mine.yaml:14: published.0: completion_times: 0 ms is not a response time; a response time is more than 0 ms"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: response_time, completion_times: [1, .inf]"),
+         "mine.yaml:14: published.0.completion_times.1: inf must be a finite number, e.g. 1"),
+        (("{p99: 1000}", "{p99: 1000}, divided_by: 0"),
+         "mine.yaml:14: published.0.divided_by: 0 must be a number above 0, e.g. divided_by: 1"),
+        (("overhead, stats: {p99: 1000}", "throughput, stats: {per_second: 9}, divided_by: 10"),
+         "mine.yaml:14: published.0: divided_by is for times"),
+        (("overhead, stats: {p99: 1000}", "requests_by_worker, counts: [1, 2], divided_by: 10"),
+         "mine.yaml:14: published.0: divided_by is for times"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: burst, stats: {largest_share: 0.5}, divided_by: 10"),
+         "mine.yaml:14: published.0: divided_by is for times"),
+        (("{p99: 1000}", "{p99: 1000}, within: 0"),
+         "mine.yaml:14: published.0.within: 0 must be a number above 0, up to 10, e.g. within: 1"),
+        (("{p99: 1000}", "{p99: 1000}, within: 15"),
+         "mine.yaml:14: published.0.within: 15 must be a number above 0, up to 10, e.g. within: 1"),
+        (("{p99: 1000}", "{p99: 1000}, within: .nan"),
+         "mine.yaml:14: published.0.within: nan must be a finite number above 0, up to 10, e.g. within: 1"),
+        (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n"),
+         "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; choose a release from 24 on"),
+        (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    worker_class: idle_thread.IdleThreadWorker\n"),
+         "mine.yaml:8: variants.shared-socket: idle_thread.IdleThreadWorker needs gunicorn 24 or later; the release is "
+         "23.0.0"),
+        (("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n"),
+         "mine.yaml:8: variants.shared-socket: cpus 0.005 must be at least 0.01, or 0 for no limit"),
+        (("    threads: 2\n", "    threads: 2\n    queue_timeout_s: 5\n"),
+         "mine.yaml:8: variants.shared-socket: queue_timeout_s: nginx does not queue requests here; choose balancer: "
+         "haproxy"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    release: 2.0.0\n"),
+         "mine.yaml:8: variants.shared-socket: uwsgi 2.0.0 has no lock file; there are 2.0.31"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: uwsgi\n    balancer: haproxy\n"),
+         "mine.yaml:8: variants.shared-socket: haproxy does not speak uwsgi here; choose protocol: http or balancer: "
+         "nginx"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: scgi\n"),
+         "mine.yaml:10: variants.shared-socket.protocol: 'scgi' must be one of fastcgi, uwsgi, http"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    upstream_keepalive: 4\n"),
+         "mine.yaml:10: variants.shared-socket.upstream_keepalive: 4 must be 0"),
+        (("server: gunicorn-gthread\n    workers: 4",
+          "server: uwsgi\n    map_socket: true\n    memory_mib: 1024\n    workers: 65"),
+         "mine.yaml:8: variants.shared-socket: map_socket: 65 workers are more than the 64 ports; reduce workers"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    lazy_app: true\n"),
+         "mine.yaml:10: variants.shared-socket.lazy_app: unknown key; there are app, balance, balancer, cpus, "
+         "cpuset, map_socket, max_conns, memory_mib, protocol, queue_timeout_s, release, replicas, server, "
+         "somaxconn, threads, thunder_lock, upstream_keepalive, workers"),
+        ((SETTINGS, SETTINGS + "  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
+         "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends; stall_s must be less than every_s"),
+        ((SETTINGS, SETTINGS + "  api: {one_device: sometimes}\n"),
+         "mine.yaml:7: load.api.one_device: 'sometimes' must be true or false"),
+        ((SETTINGS, SETTINGS + "  variants: [one-proces]\n"),
+         "mine.yaml:15: published.0: shared-socket is not measured under load heavy-mix"),
+        ((SETTINGS, SETTINGS + "  variants: [shared-socket, one-proces]\n"),
+         "mine.yaml:7: load.variants: there is no variant one-proces; there are one-process, shared-socket"),
+        ((SETTINGS, SETTINGS + "  variants: [shared-socket]\n"),
+         "mine.yaml:13: variants.one-process: no load measures this variant; add it to the variants of a load"),
+        ((SETTINGS, SETTINGS + "  database: {}\n"),
+         "mine.yaml:7: load.database: shared-socket does not use a database; only variants with app: django do"),
+        ((SETTINGS, SETTINGS + "  database: {max_connections: 9}\n"),
+         "mine.yaml:7: load.database.max_connections: 9 must be a whole number from 10 to 1,000, e.g. "
+         "max_connections: 151"),
+        ((SETTINGS, SETTINGS + "  database: {max_connections: 1001}\n"),
+         "mine.yaml:7: load.database.max_connections: 1,001 must be a whole number from 10 to 1,000, e.g. "
+         "max_connections: 151"),
+        ((SETTINGS, SETTINGS + "  generators: 0\n"),
+         "mine.yaml:7: load.generators: 0 must be a whole number from 1 to 16, e.g. generators: 1"),
+        ((SETTINGS, SETTINGS + "  generators: 17\n"),
+         "mine.yaml:7: load.generators: 17 must be a whole number from 1 to 16, e.g. generators: 1"),
+        ((SETTINGS, SETTINGS + "  overloads: perhaps\n"),
+         "mine.yaml:7: load.overloads: 'perhaps' must be true or false"),
+        ((SETTINGS, SETTINGS + "  relative: {times: 2, of: shared-socket, under: heavy-mix}\n"),
+         "mine.yaml:7: load.relative: relative needs another load, which measures the capacity; use loads"),
+        (("    threads: 2\n", "    threads: 2\n    memory_mib: 63\n"),
+         "mine.yaml:12: variants.shared-socket.memory_mib: 63 must be a whole number, at least 64, e.g. memory_mib: "
+         "256"),
+        (("    threads: 2\n", "    threads: 2\n    somaxconn: 65536\n"),
+         "mine.yaml:12: variants.shared-socket.somaxconn: 65,536 must be a whole number from 1 to 65,535, e.g. "
+         "somaxconn: 4096"),
+        (("light_vus: 5", "cpu: hold"), "mine.yaml:6: load.settings.cpu: the lab itself sets this; leave it out"),
+        (("light_vus: 5", "start_at_ms: 5"),
+         "mine.yaml:6: load.settings.start_at_ms: the lab itself sets this; leave it out"),
+        (("light_vus: 5", "duration: 5"),
+         "mine.yaml:6: load.settings.duration: the lab itself sets this; leave it out"),
+        (("question: Why?\n", "question: Why?\nsource: {title: T, publisher: P, yaer: 2025}\n"),
+         "mine.yaml:3: source.yaer: unknown key; there are year, address, publisher, title, unknown"),
+        (("  one-process:", "  shared-socket:"), "mine.yaml:12: not valid YAML: the key shared-socket appears twice"),
+        (("  one-process:", "  One_Process:"),
+         "mine.yaml:12: variants.One_Process: 'One_Process' must be a name of lower-case letters, digits and single "
+         "hyphens, e.g. one-process"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    assert change[0] in GOOD
+    assert refused(tmp_path, GOOD.replace(change[0], change[1], 1)) == message
+
+
+def with_variant(settings: str) -> str:
+    """Return the good file with other settings of its first variant, on one line."""
+    block = "shared-socket:\n    server: gunicorn-gthread\n    workers: 4\n    threads: 2\n"
+    assert block in GOOD
+    return GOOD.replace(block, f"shared-socket: {{workers: 4, {settings}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("server: gunicorn-gthread", ".threads: missing key; it must be a whole number, at least 1, e.g. threads: 1"),
+        ("server: uwsgi", ".threads: missing key; it must be a whole number, at least 1, e.g. threads: 1"),
+        ("server: gunicorn-sync, app: flask, release: 26.2.0", ": gunicorn 26.2.0 has no flask here; releases with "
+         "flask: 27.0.1"),
+        ("server: gunicorn-sync, app: fastapi",
+         ".app: 'fastapi' must be one of django, flask, wsgi"),
+        ("server: gunicorn-sync, app: django, release: 23.0.0", ": gunicorn 23.0.0 has no django here; releases with "
+         "django: 27.0.1"),
+        ("server: gunicorn-gevent, app: django, release: 25.3.0", ": gunicorn 25.3.0 has no django here; releases "
+         "with django: 27.0.1"),
+        ("server: gunicorn-asgi, app: django",
+         ".app: 'django' must be one of fastapi-async, fastapi-sync, fastapi-typed"),
+        ("server: uwsgi, threads: 1, app: flask", ".app: 'flask' must be one of django, wsgi"),
+        ("server: uvicorn, app: django, threads: 2",
+         ": threads: app: django has one thread for each request; leave threads out"),
+        ("server: flup-prefork, threads: 2", ": threads: must be 1 with flup-prefork, which varies its workers"),
+        ("server: flup-threaded, threads: 8", ": workers: must be 1 with flup-threaded, which varies its threads"),
+        ("server: flup-prefork, threads: 1", ": min_spare 2, max_spare 5 and workers 4 must be in rising order"),
+        ("server: flup-prefork, threads: 1, min_spare: 3, max_spare: 2",
+         ": min_spare 3, max_spare 2 and workers 4 must be in rising order"),
+        ("server: flup-prefork, threads: 501", ".threads: 501 must be a whole number from 1 to 500, e.g. threads: 1"),
+        ("server: flup-prefork", ".threads: missing key; it must be a whole number from 1 to 500, e.g. threads: 1"),
+        ("server: flup-threaded, threads: 9, quick_exit: true",
+         ": quick_exit: flup-threaded ends no processes; choose server: flup-prefork"),
+        ("server: flup-prefork, threads: 1, min_spare: 0",
+         ".min_spare: 0 must be a whole number, at least 1, e.g. min_spare: 2"),
+        ("server: flup-prefork, threads: 1, balancer: haproxy", ".balancer: 'haproxy' must be nginx"),
+        ("server: flup-prefork, threads: 1, balancer: none", ".balancer: 'none' must be nginx"),
+        ("server: flup-prefork, threads: 1, upstream_keepalive: 4",
+         ".upstream_keepalive: 4 must be 0"),
+        ("server: flup-prefork, threads: 1, release: 1.1.1",
+         ".release: unknown key; there are replicas, app, balance, balancer, cpus, cpuset, max_conns, max_spare, "
+         "memory_mib, min_spare, queue_timeout_s, quick_exit, server, somaxconn, threads, upstream_keepalive, workers"),
+        ("server: gunicorn-eventlet", ": gunicorn 27.0.1 has no eventlet here; releases with eventlet: 25.3.0"),
+        ("server: gunicorn-eventlet, release: 25.3.0, app: flask",
+         ": gunicorn 25.3.0 has no flask here; releases with flask: 27.0.1"),
+        ("server: gunicorn-tornado, release: 25.3.0", ": gunicorn 25.3.0 has no tornado here; releases with tornado: "
+         "27.0.1"),
+        ("server: gunicorn-gevent, release: 23.0.0", ": gunicorn 23.0.0 has no gevent here; releases with gevent: "
+         "27.0.1"),
+        ("server: gunicorn-gevent, release: 22.0.0",
+         ": gunicorn 22.0.0 has no lock file; there are 23.0.0, 27.0.1, 26.2.0, 24.1.1, 25.3.0"),
+        ("server: gunicorn-gevent, threads: 2", ".threads: 2 must be left out"),
+        ("server: gunicorn-asgi, app: fastapi-async, release: 26.2.0",
+         ": gunicorn 26.2.0 has no fastapi here; releases with fastapi: 27.0.1"),
+        ("server: gunicorn-uvicorn, app: fastapi-async, release: 26.2.0",
+         ": gunicorn 26.2.0 has no fastapi here; releases with fastapi: 27.0.1"),
+        ("server: gunicorn-uvicorn, app: fastapi-async, threads: 2",
+         ": threads: app: fastapi-async has no threads; leave threads out"),
+        ("server: hypercorn, app: fastapi-async, threads: 2", ": threads: app: fastapi-async has no threads; leave "
+         "threads out"),
+        ("server: uvicorn, app: fastapi-sync",
+         ": app: fastapi-sync runs in threads; give threads for each process (FastAPI's default: 40)"),
+        ("server: granian, app: fastapi-typed",
+         ": app: fastapi-typed runs in threads; give threads for each process (FastAPI's default: 40)"),
+        ("server: python314-granian, threads: 2, gil: false",
+         ": workers: without the interpreter lock, granian's workers are threads; use 1"),
+        ("server: python314-gunicorn, threads: 2", ".gil: missing key; it must be true or false"),
+        ("server: uvicorn", ".app: missing key; it must be one of django, fastapi-async, fastapi-sync, fastapi-typed"),
+        ("server: uvicorn, app: flask",
+         ".app: 'flask' must be one of django, fastapi-async, fastapi-sync, fastapi-typed"),
+        ("server: uvicorn, app: fastapi-async, loop: trio",
+         ".loop: 'trio' must be one of asyncio, uvloop"),
+        ("server: uvicorn, app: fastapi-async, reuse_port: true",
+         ".reuse_port: unknown key; there are app, balance, balancer, cpus, cpuset, loop, max_conns, memory_mib, "
+         "queue_timeout_s, replicas, server, somaxconn, threads, upstream_keepalive, workers"),
+        ("server: granian, app: fastapi-async, release: 2.8.7",
+         ".release: unknown key; there are replicas, app, balance, balancer, cpus, cpuset, loop, max_conns, "
+         "memory_mib, queue_timeout_s, server, somaxconn, threads, upstream_keepalive, workers"),
+    ],
+)  # fmt: skip
+def test_a_server_is_refused_what_it_lacks(tmp_path: Path, settings: str, message: str) -> None:
+    assert refused(tmp_path, with_variant(settings)) == f"mine.yaml:8: variants.shared-socket{message}"
+
+
+PATIENCE = "timeout_steps: 1, users_max: 40"
+CLIMBS = f"first_per_s: 8, last_per_s: 80, step_s: 1, {PATIENCE}"
+RELATIVE = "relative: {times: 2, of: one, under: capacity}"
+LOADS = (
+    """\
+title: A title
+question: Why?
+loads:
+  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {CLIMBS}}
+  overload: {script: visits.js, duration: {short: 5s, full: 10s}, settings: {step_s: 10, PATIENCE}, RELATIVE}
+variants:
+  one: {server: gunicorn-sync, app: django, workers: 4}
+  other: {server: gunicorn-sync, app: django, workers: 2}
+""".replace("CLIMBS", CLIMBS)
+    .replace("RELATIVE", RELATIVE)
+    .replace("PATIENCE", PATIENCE)
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("step_s: 10", "step_s: 10, first_per_s: 8"),
+         "mine.yaml:5: loads.overload.settings.first_per_s: relative already gives the rate; "
+         "delete this setting or relative"),
+        (("step_s: 10", "step_s: 10, last_per_s: 8"),
+         "mine.yaml:5: loads.overload.settings.last_per_s: relative already gives the rate; "
+         "delete this setting or relative"),
+        (("under: capacity", "under: capacty"),
+         "mine.yaml:5: loads.overload.relative.under: there is no load capacty before overload; there are capacity"),
+        (("under: capacity", "under: overload"),
+         "mine.yaml:5: loads.overload.relative.under: there is no load overload before overload; there are capacity"),
+        (("  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {" + CLIMBS + "}}\n", ""),
+         "mine.yaml:4: loads.overload.relative.under: there is no load capacity before overload; "
+         "overload is the first load"),
+        (("first_per_s: 8", "first_per_s: 80"),
+         "mine.yaml:5: loads.overload.relative.under: the rate of capacity does not climb; last_per_s must be "
+         "above first_per_s"),
+        (("of: one", "of: ones"),
+         "mine.yaml:5: loads.overload.relative.of: there is no variant ones; there are one, other"),
+        ((CLIMBS + "}", CLIMBS + "}, variants: [other]"),
+         "mine.yaml:5: loads.overload.relative.of: one is not measured under load capacity"),
+        (("times: 2", "times: 0"),
+         "mine.yaml:5: loads.overload.relative.times: 0 must be a number above 0, up to 100, e.g. times: 1"),
+        (("times: 2", "times: 101"),
+         "mine.yaml:5: loads.overload.relative.times: 101 must be a number above 0, up to 100, e.g. times: 1"),
+        (("times: 2, ", ""), "mine.yaml:5: loads.overload.relative.times: missing key; it must be a number above 0, "
+                             "up to 100, e.g. times: 1"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_follows_from_nothing_is_refused(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    assert change[0] in LOADS
+    assert refused(tmp_path, LOADS.replace(change[0], change[1], 1)) == message
+
+
+def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
+    """A load that is not for a variant does not give it one."""
+    text = LOADS.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative").replace(
+        "app: django, workers: 2", "workers: 2"
+    )
+
+    message = "mine.yaml:5: loads.overload.database: other does not use a database; only variants with app: django do"
+    assert refused(tmp_path, text) == message
+    (tmp_path / "good.yaml").write_text(text.replace("database: {}", "database: {}, variants: [one]"))
+    assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
+
+
+def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
+    """It would run on the loop itself, where Django refuses to wait for an answer."""
+    text = LOADS.replace("{server: gunicorn-sync, app: django, workers: 2}",
+                         "{server: gunicorn-tornado, app: django, workers: 2}")  # fmt: skip
+    (tmp_path / "good.yaml").write_text(text)
+
+    assert read_experiment(tmp_path / "good.yaml").variants["other"].factors()["LAB_APP"] == "django_app:app"
+    assert refused(tmp_path, text.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")) == (
+        "mine.yaml:5: loads.overload.database: other: Django refuses to use a database on tornado's event loop"
+    )
+
+
+def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(LOADS)
+    capacity, overload = read_experiment(tmp_path / "mine.yaml").loads.values()
+
+    assert (capacity.climbs, overload.climbs) == (True, False)
+    assert capacity.at(None) is capacity
+    said = {"STEP_S": "10", "TIMEOUT_STEPS": "1", "USERS_MAX": "40"}
+    assert overload.at(75.6).environment() == said | {"FIRST_PER_S": "76", "LAST_PER_S": "76"}
+    assert overload.at(0.2).environment() == said | {"FIRST_PER_S": "1", "LAST_PER_S": "1"}
+    assert overload.environment() == said
+
+
+def test_a_database_is_told_how_many_connections_it_may_have() -> None:
+    assert Database().factors() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "151"}
+    assert Database(max_connections=50).factors()["LAB_DATABASE_CONNECTIONS"] == "50"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["replicas: 2", "balance: least_conn", "upstream_keepalive: 0", "max_conns: 4", "queue_timeout_s: 5",
+     "map_socket: true", "protocol: fastcgi"],
+)  # fmt: skip
+def test_what_a_balancer_does_is_refused_where_there_is_none(tmp_path: Path, setting: str) -> None:
+    name, _ = setting.split(":")
+
+    message = refused(tmp_path, with_variant(f"server: uwsgi, threads: 2, balancer: none, {setting}"))
+
+    assert message == (
+        f"mine.yaml:8: variants.shared-socket: {name}: balancer: none cannot do this; choose balancer: nginx"
+    )
+
+
+def variant(**settings: object) -> Variant:
+    """Return the variant that a file describes with some settings, with two workers."""
+    read: Variant = TypeAdapter(Server).validate_python({"workers": 2} | settings)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("settings", "image", "accept", "factors"),
+    [
+        ({"server": "gunicorn-sync"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "sync", "LAB_APP": "wsgi:app", "LAB_THREADS": "1"}),
+        ({"server": "gunicorn-sync", "app": "flask"}, "gunicorn:27.0.1", "shared", {"LAB_APP": "flask_app:app"}),
+        ({"server": "gunicorn-gthread", "threads": 3, "app": "flask"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "gthread", "LAB_APP": "flask_app:app", "LAB_THREADS": "3"}),
+        ({"server": "gunicorn-gevent"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "gevent", "LAB_APP": "wsgi:app", "LAB_THREADS": ""}),
+        ({"server": "gunicorn-eventlet", "release": "25.3.0"}, "gunicorn:25.3.0", "shared",
+         {"LAB_WORKER_CLASS": "eventlet", "LAB_RELEASE": "25.3.0"}),
+        ({"server": "gunicorn-tornado", "reuse_port": True}, "gunicorn:27.0.1", "per-worker",
+         {"LAB_WORKER_CLASS": "event_loops.CountedTornado", "LAB_REUSE_PORT": "true"}),
+        ({"server": "gunicorn-asgi", "app": "fastapi-async"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "asgi", "LAB_APP": "fastapi_app:asynchronous", "LAB_THREADS": "", "LAB_LOOP": "asyncio"}),
+        ({"server": "gunicorn-uvicorn", "app": "fastapi-sync", "threads": 40, "loop": "uvloop", "reuse_port": True},
+         "gunicorn:27.0.1", "per-worker",
+         {"LAB_WORKER_CLASS": "event_loops.Uvicorn", "LAB_APP": "fastapi_app:sync", "LAB_THREADS": "40",
+          "LAB_LOOP": "uvloop", "LAB_REUSE_PORT": "true"}),
+        ({"server": "uvicorn", "app": "fastapi-typed", "threads": 4}, "asgi:trixie", "shared",
+         {"LAB_SERVER": "uvicorn", "LAB_APP": "fastapi_app:typed", "LAB_THREADS": "4", "LAB_LOOP": "asyncio"}),
+        ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
+         {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
+        ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
+        ({"server": "gunicorn-gthread", "threads": 3, "app": "django", "memory_mib": 2048, "somaxconn": 16},
+         "gunicorn:27.0.1", "shared",
+         {"LAB_APP": "django_app:app", "LAB_MEMORY": "2048m", "LAB_SOMAXCONN": "16"}),
+        ({"server": "gunicorn-tornado", "app": "django"}, "gunicorn:27.0.1", "shared", {"LAB_APP": "django_app:app"}),
+        ({"server": "uvicorn", "app": "django"}, "asgi:trixie", "shared",
+         {"LAB_APP": "django_app:asgi", "LAB_THREADS": "", "LAB_MEMORY": "256m", "LAB_SOMAXCONN": "4096"}),
+        ({"server": "uwsgi", "threads": 1, "app": "django", "protocol": "fastcgi"}, "uwsgi:2.0.31", "shared",
+         {"LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
+        ({"server": "python314-gunicorn", "threads": 2, "gil": True}, "python314:gil", "shared",
+         {"LAB_SERVER": "gunicorn", "LAB_RELEASE": "gil", "LAB_THREADS": "2", "LAB_APP": "wsgi:app"}),
+        ({"server": "python314-granian", "workers": 1, "threads": 8, "gil": False}, "python314:free", "per-worker",
+         {"LAB_SERVER": "granian", "LAB_RELEASE": "free", "LAB_THREADS": "8"}),
+        ({"server": "flup-prefork", "workers": 10, "threads": 1}, "flup:1.1.1", "shared",
+         {"LAB_SERVER": "flup-prefork", "LAB_WORKERS": "10", "LAB_THREADS": "1", "LAB_MIN_SPARE": "2",
+          "LAB_MAX_SPARE": "5", "LAB_QUICK_EXIT": "false", "LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
+        ({"server": "flup-prefork", "workers": 10, "threads": 1, "quick_exit": True}, "flup:1.1.1", "shared",
+         {"LAB_QUICK_EXIT": "true"}),
+        ({"server": "flup-threaded", "workers": 1, "threads": 9, "min_spare": 9, "max_spare": 9, "app": "flask"},
+         "flup:1.1.1", "shared",
+         {"LAB_SERVER": "flup-threaded", "LAB_WORKERS": "1", "LAB_THREADS": "9", "LAB_MIN_SPARE": "9",
+          "LAB_MAX_SPARE": "9", "LAB_APP": "flask_app:app"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_server_is_started_as_its_file_says(
+    settings: dict[str, object], image: str, accept: str, factors: dict[str, str]
+) -> None:
+    one = variant(**settings)
+
+    assert (image_of(one.service, one.factors()), one.accept) == (f"stampede/{image}", accept)
+    assert one.service == image.partition(":")[0]
+    assert factors.items() <= one.factors().items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "service"),
+    [
+        ({"server": "gunicorn-sync"}, "gunicorn"),
+        ({"server": "uvicorn", "app": "fastapi-async"}, "asgi"),
+        ({"server": "uwsgi", "threads": 1}, "uwsgi"),
+    ],
+)
+def test_k6_asks_the_balancer_or_where_there_is_none_the_server_itself(
+    settings: dict[str, object], service: str
+) -> None:
+    for balancer in ("nginx", "haproxy"):
+        behind = variant(**settings, balancer=balancer)
+        assert (behind.front, behind.front_port) == (balancer, 8080)
+        assert behind.factors()["LAB_URL"] == "http://balancer:8080"
+    directly = variant(**settings, balancer="none")
+    assert (directly.front, directly.front_port) == (service, 8000)
+    assert directly.factors()["LAB_URL"] == "http://app:8000"
+
+
+def test_only_processes_that_come_and_go_are_elastic() -> None:
+    """Threads that do so belong to a process that stays."""
+    assert variant(server="flup-prefork", workers=9, threads=1).elastic
+    assert not variant(server="flup-threaded", workers=1, threads=9).elastic
+    assert not variant(server="uwsgi", threads=1).elastic
+
+
+def test_what_is_not_said_of_a_called_service_is_that_it_never_stalls() -> None:
+    assert Api(one_device=True).factors() == {
+        "LAB_API_ONE_DEVICE": "true", "LAB_API_FIRST_S": "0", "LAB_API_EVERY_S": "3600", "LAB_API_STALL_S": "0",
+        "LAB_API_TAKES_S": "0",
+    }  # fmt: skip
+    assert Api().factors()["LAB_API_ONE_DEVICE"] == "false"
+
+
+def test_a_published_row_says_how_near_is_near_enough_or_nothing(tmp_path: Path) -> None:
+    """A figure of 0 may be printed beside the measured one; it cannot have a verdict."""
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("{p99: 1000}", "{p99: 1000}, within: 0.15"))
+    (tmp_path / "zero.yaml").write_text(GOOD.replace("{p99: 1000}", "{p99: 0}"))
+
+    assert [one.within for one in read_experiment(tmp_path / "mine.yaml").published] == [0.15]
+    assert [one.within for one in read_experiment(tmp_path / "zero.yaml").published] == [None]
+
+
+def test_published_times_are_divided_and_nothing_else(tmp_path: Path) -> None:
+    """A lab in which a request takes 3 s where it took 660 s is 220 times quicker."""
+    for name, figures in {
+        "burst": "metric: burst, stats: {total: 1334958, largest_share: 0.5}, divided_by: 220",
+        "steps": "metric: response_time, completion_times: [658000, 1334000], divided_by: 220",
+        "overhead": "request_class: light, metric: overhead, stats: {p99: 1000}",
+    }.items():
+        text = GOOD.replace("request_class: light, metric: overhead, stats: {p99: 1000}", figures)
+        (tmp_path / f"{name}.yaml").write_text(text)
+
+    published = {path.stem: read_experiment(path).published[0] for path in tmp_path.glob("*.yaml")}
+
+    assert comparable_figures(published["burst"]) == {"total": 1334958 / 220, "largest_share": 0.5}
+    assert published["steps"].expected_completion_times == [658000 / 220, 1334000 / 220]
+    assert (comparable_figures(published["overhead"]), published["overhead"].expected_completion_times) == (
+        {"p99": 1000},
+        [],
+    )
+
+
+def test_text_that_is_not_yaml_is_named_with_its_line(tmp_path: Path) -> None:
+    message = refused(tmp_path, "title: A title\nload: {script: x\n")
+
+    assert message == "mine.yaml:3: not valid YAML: expected ',' or '}', but got '<stream end>'"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just text", "- a\n- b\n"])
+def test_a_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
+    assert refused(tmp_path, text).endswith(" must be a mapping, e.g. title: …, question: …, load: {…}, variants: {…}")
+
+
+def test_load_and_loads_exclude_each_other(tmp_path: Path) -> None:
+    both = GOOD + "loads:\n  a: {script: heavy-mix.js, duration: {short: 1s, full: 1s}," + SETTINGS.rstrip() + "}\n"
+    assert refused(tmp_path, both) == "mine.yaml: give either load or loads"
+
+
+def test_an_unknown_experiment_lists_the_known_ones_nearest_first() -> None:
+    with pytest.raises(WrongUse) as caught:
+        load_experiment("hevy-mix")
+
+    assert caught.value.message == "There is no experiment 'hevy-mix'."
+    assert caught.value.hint.startswith("make experiment NAME=…, one of heavy-mix")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.one_of(st.text(max_size=80), st.binary(max_size=40).map(lambda raw: raw.decode("latin-1"))))
+def test_no_text_makes_the_reader_fail_otherwise(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    with pytest.raises(WrongUse):
+        read_experiment(path)
+
+
+GARBLED = [
+    "!!bool x", "!!int ''", "!!int x", "!!float x", "!!timestamp x", "!!binary x", "!!set {a, b}", "!!omap [a: b]",
+    "!!null x", "!!python/object/apply:os.system [id]", "!unknown x", "2020-13-45", "190:20:30", "0x_", "0b", "~",
+    "9" * 30, "9" * 5000, "0x" + "f" * 5000, "1.0e+999", ".nan", "-.inf", "-0.0", r"'\'",
+    r'"\0"', r'"\ud800"', r'"a\nb"', r'"a\u2028b"', '"it\'s"', "'it\\'", "${HOME}", "*itself", "*nobody",
+    "&itself [*itself]", "{<<: 1}", "{? [a] : b}",
+    "[" * 60 + "]" * 60, "[" * 400 + "]" * 400, "{a: 1, a: 2}", "a" * 5000 + ".js", "../k6/heavy-mix.js",
+]  # fmt: skip
+"""What no program writes, but somebody may, as text of YAML."""
+
+
+def places(node: object) -> list[tuple[Any, Any]]:
+    """Return every place of a document where a value stands: what holds it, and under which key."""
+    found: list[tuple[Any, Any]] = []
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in pairs:
+        found += [(node, key), *places(value)]
+    return found
+
+
+def check(path: Path) -> None:
+    """Read a file: what is accepted can be planned, handed to Compose and written to run.json; else it is WrongUse."""
+    try:
+        experiment = read_experiment(path)
+    except WrongUse as error:
+        error.message.encode()  # whatever it quotes can be printed
+        return
+    laid_out = lay_out(experiment, trials=2, jobs=3)
+    assert expected_s(laid_out) > 0
+    json.dumps(experiment.model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
+    for trial in laid_out.trials:
+        for name, value in [*trial.variant.factors().items(), *trial.load.environment().items()]:
+            assert re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
+            assert not re.search(r"['\n\r\0]|\\$", value)
+
+
+def test_a_key_that_is_not_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("load:", "null: 3\nload:", 1))
+
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert caught.value.message.startswith("mine.yaml: the key None is not text; there are because, claims, ")
+
+
+@pytest.mark.parametrize("which", range(len(GARBLED)))
+def test_a_garbled_value_in_any_place_is_an_experiment_or_wrong_use(tmp_path: Path, which: int) -> None:
+    for number in range(which % 4, len(places(yaml.safe_load(GOOD))), 4):
+        document = yaml.safe_load(GOOD)
+        holder, key = places(document)[number]
+        holder[key] = "@@"
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(document).replace("'@@'", GARBLED[which]), encoding="utf-8")
+        check(tmp_path / "mine.yaml")
+
+
+def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
+    """Nine names for nine names for … of one list: followed one by one they would take minutes."""
+    letters = "abcdefghijkl"
+    lines = [f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]" for before, one in pairwise(letters)]
+    text = "\n".join(["a: &a [x]", *lines, GOOD])
+
+    assert refused(tmp_path, text).startswith("mine.yaml:1: a: unknown key; there are because, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("workers: 4", "workers: !!bool x"), "mine.yaml:10: not valid YAML: 'x' cannot be read as bool"),
+        (("workers: 4", "workers: 2020-13-45"), "mine.yaml:10: not valid YAML: '2020-13-45' cannot be "
+         "read as timestamp"),
+        (("workers: 4", f"workers: 0x{'f' * 5000}"), "mine.yaml:10: not valid YAML: the number has more than 63 bits"),
+        (("A title", '"A\\x1b[2J"'), "mine.yaml:1: not valid YAML: the text must not contain '\\x1b'"),
+        (("A title", '"\\ud800"'), "mine.yaml:1: not valid YAML: the text must not contain '\\ud800'"),
+        (("A title", "A\x07"), "mine.yaml: not valid YAML: special characters are not allowed (#x0007)"),
+        (("light_vus: 5", "light_vus: true"),
+         "mine.yaml:6: load.settings.light_vus: true must be a whole number, at least 1"),
+        (("light_vus: 5", "light_vus: .inf"),
+         "mine.yaml:6: load.settings.light_vus: inf must be a whole number, at least 1"),
+        (("at_least: 1000", "at_least: .nan"),
+         "mine.yaml:18: claims.0.at_least: nan must be a finite number, e.g. at_least: 1"),
+        (("short: 60s", "short: 1000000s"),
+         "mine.yaml:5: load.duration.short: 1000000s must be at most a day (24 hours)"),
+        (("threads: 2\n", "threads: 2\n    cpus: .inf\n"),
+         "mine.yaml:12: variants.shared-socket.cpus: inf must be a number from 0 to 1,024, e.g. cpus: 1"),
+        (("question: Why?\n", "question: Why?\nsource: " + "[" * 3000 + "]" * 3000 + "\n"),
+         "mine.yaml: not valid YAML: it is nested too deeply"),
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_what_looks_like_a_value_and_is_none_is_named_with_its_line(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    assert change[0] in GOOD
+    assert refused(tmp_path, GOOD.replace(change[0], change[1], 1)) == message
+
+
+def test_a_setting_that_would_break_the_file_it_is_handed_over_in_is_refused(tmp_path: Path) -> None:
+    for text in ("it's", "a\\", "a\nb", "a\tb"):
+        assert "load.settings.light_vus" in refused(
+            tmp_path, GOOD.replace("light_vus: 5", f"light_vus: {json.dumps(text)}")
+        )
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_of_the_lab_is_read(name: str) -> None:
+    assert load_experiment(name).title
+
+
+def test_the_schema_describes_the_files() -> None:
+    described = json.loads(editor_schema())
+
+    assert set(Experiment.model_fields) == set(described["properties"])
+    assert not described["additionalProperties"]
+
+
+def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The largest variant has four workers; the rest of the lab wants two cores."""
+    experiment = load_experiment("gil-sharing").model_copy(update={"parallel": True})
+
+    def asked(cores: int, cpu: str = "", variants: list[str] | None = None) -> tuple[object, bool]:
+        monkeypatch.setattr("psutil.cpu_count", lambda: cores)
+        told = computing(experiment, cpu, variants)
+        [kind] = {load.environment()["CPU"] for load in told.all_loads.values()}
+        return kind, told.parallel
+
+    assert asked(5) == ("hold", True)
+    assert asked(6) == ("burn", False)
+    assert asked(3, variants=["1x4"]) == ("burn", False)
+    assert asked(2, "burn") == ("burn", False)
+    assert asked(64, "hold") == ("hold", True)
+    assert "cpu" not in next(iter(experiment.all_loads.values())).settings
+
+
+def test_a_way_of_computing_that_is_none_or_for_nothing_is_refused() -> None:
+    with pytest.raises(WrongUse) as caught:
+        computing(load_experiment("gil-sharing"), "brun")
+    assert (caught.value.message, caught.value.hint) == ("There is no CPU='brun'.", "CPU=…, one of hold, burn")
+    with pytest.raises(WrongUse) as caught:
+        computing(load_experiment("heavy-mix"), "burn")
+    assert (caught.value.message, caught.value.hint) == (
+        "CPU=burn has no effect, because no request of this experiment computes.", "Leave CPU out.",
+    )  # fmt: skip
+    assert computing(load_experiment("heavy-mix"), "") == load_experiment("heavy-mix")

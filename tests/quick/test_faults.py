@@ -1,0 +1,59 @@
+"""Parts of the lab, the machine and the lab itself fail in the middle: docs/explain/reliability.md in tests.
+
+In every case: no wrong number, what was measured is kept, nothing is left running, and the next run works.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.records.checksums import seal
+from tests.conftest import Lab
+from tests.synthetic import Request, make_run
+
+
+@pytest.fixture
+def old_run(lab: Lab) -> Path:
+    """A run that another version wrote, and that was killed while a second trial was measured."""
+    run = make_run(lab.results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
+    (run / "one" / "mix" / ".2.part").mkdir()
+    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
+    for name in ("run.json", "summary.json"):
+        values: dict[str, Any] = json.loads((run / "run.json").read_text())
+        (run / name).write_text(json.dumps(values | {"schema": 0}))
+    return run
+
+
+@pytest.mark.parametrize("command", ["report", "verify", "export"])
+def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, command: str) -> None:
+    done = lab.call(command, str(old_run))
+
+    assert done.returncode == 2
+    problem = f"{old_run}/run.json has schema 0; this version reads the schemas 1 to 2"
+    if command == "verify":
+        problem = f"{old_run} has no manifest.sha256"
+    assert done.stderr == f"error: {problem}.\n\nhint: lab {command} results/<experiment>/<time>, or …/latest\n"
+
+
+CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
+CHANGED = "one/mix/1/points.json.gz is not what was measured: its hash differs from manifest.sha256"
+
+
+@pytest.mark.parametrize(("when", "why"), [("before", CUT_SHORT), ("after", CHANGED)])
+def test_a_report_says_which_points_are_damaged(lab: Lab, when: str, why: str) -> None:
+    """Before they are sealed, as when k6 is killed; after it, as by a bad disk."""
+    run = make_run(lab.results / "spoilt" / "20200102T030405Z", {"one": [Request()] * 2, "two": [Request()]})
+    points = run / "one" / "mix" / "1" / "points.json.gz"
+    if when == "after":
+        seal(run)
+    points.write_bytes(points.read_bytes()[:-20])
+
+    done = lab.call("report", str(run), "--tables")
+
+    assert done.returncode == 0
+    said = " ".join(done.stdout.split())
+    assert "The measurement is invalid: 1 of 2 trials are valid." in said
+    assert f"one: invalid: {why}" in said
+    assert {row["variant"] for row in json.loads((run / "summary.json").read_text())["rows"]} == {"two"}

@@ -1,0 +1,614 @@
+"""lab lesson without containers: the file, what comes next, what is locked, and what a terminal says."""
+
+import io
+import json
+import re
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.pipeline import derive
+from analysis.records.checksums import MANIFEST, seal, sha256
+from lab.apps.lesson import diagram, notes, picture, show
+from lab.apps.lesson.model import LONGEST_S, experiment_with_change, read_lesson, step_experiment
+from lab.apps.lesson.notes import Attempt, Bar, Verdict
+from lab.apps.lesson.teaching import Student
+from lab.errors import LabError, WrongUse
+from lab.paths import LESSONS
+from lab.plan import lay_out
+from lab.plan.timing import expected_s
+from tests.conftest import Lab
+from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
+
+__all__ = ["measuring", "student"]
+LESSON = read_lesson()
+STEPS = [step.name for step in LESSON.steps]
+HOW = "threads=… (as an option: SET=threads=…)"
+NUMBERS = "Write a number such as 300 or 2.5 (as an option: PREDICT=300,2.5)."
+
+
+def edited(folder: Path, old: str, new: str) -> Path:
+    """Return a copy of the lesson in which a text is replaced once."""
+    shutil.copytree(LESSONS, folder / "lessons")
+    file = folder / "lessons" / "lesson.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("jobs: 3", "jobs: 0", "lesson.yaml:4: jobs: 0 must be a whole number from 1 to 16, e.g. jobs: 1"),
+        ("cpu: hold", "cpu: rest", "lesson.yaml:5: cpu: 'rest' must be one of burn, hold"),
+        ("jobs: 3", "job: 3", "lesson.yaml:4: job: unknown key; there are jobs, cpu, steps"),
+        ("    explain: Why does", "    # explain: Why does",
+         "lesson.yaml:8: steps.0.explain: missing key; it must be text that is not empty, e.g. explain: some words"),
+        ("name: heavy-mix", "name: heavy-mixx",
+         "lesson.yaml:28: steps.1.name: there is no experiments/heavy-mixx.yaml; there are heavy-mix, blocked-loop, "
+         "cures, even-shares, interpreter-lock, ten-at-once"),
+        ("name: heavy-mix", "name: ten-at-once",
+         "lesson.yaml:28: steps.1.name: there are two steps ten-at-once"),
+        ("variant: one-thread, metric", "variant: one-tread, metric",
+         "lesson.yaml:11: steps.0.predict.0.value.variant: there is no variant one-tread; there are one-thread, "
+         "ten-threads"),
+        ("stat: total", "stat: p90",
+         "lesson.yaml:11: steps.0.predict.0.value: metric burst has no stat p90; it has total, largest_share"),
+        ("      variant: one-thread\n", "      variant: none\n",
+         "lesson.yaml:19: steps.0.exercise.variant: there is no variant none; there are one-thread, ten-threads"),
+        ("settings: [threads]", "settings: [thread]",
+         "lesson.yaml:20: steps.0.exercise.settings.0: one-thread has no setting thread; it has threads, "),
+        ("load: waiting, ", "", "lesson.yaml:91: steps.4.predict.0.value: give load; there are waiting, computing"),
+        ("load: waiting, ", "load: wait, ",
+         "lesson.yaml:91: steps.4.predict.0.value.load: there is no load wait; there are waiting, computing"),
+        ("        value: {variant: one-thread, metric: burst, stat: total}\n        at_most: 2500",
+         "        value: {variant: ten-threads, metric: burst, stat: total}\n        at_most: 2500",
+         "lesson.yaml:21: steps.0.exercise.check: the check must be about one-thread alone"),
+        ("answer: {threads: 5}", "answer: {worker: 5}",
+         "lesson.yaml:25: steps.0.exercise.answer: This exercise does not change 'worker'"),
+        ("answer: {threads: 5}", "answer: {threads: 0}",
+         "lesson.yaml:25: steps.0.exercise.answer: threads=0 is not possible: Input should be greater than or equal "
+         "to 1"),
+        ("answer: {threads: 5}", "answer: {threads: 1}",
+         "lesson.yaml:25: steps.0.exercise.answer: one-thread already has threads=1"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_lesson_is_named_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(WrongUse) as caught:
+        read_lesson(edited(tmp_path, old, new))
+
+    assert caught.value.message == message or (message.endswith(", ") and caught.value.message.startswith(message))
+
+
+def test_a_step_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    file = edited(tmp_path, "jobs: 3", "jobs: 3")
+    experiment = file.parent / "experiments" / "ten-at-once.yaml"
+    experiment.write_text(experiment.read_text().replace("short: 12s", "short: 120s"))
+
+    with pytest.raises(WrongUse) as caught:
+        read_lesson(file)
+    problem = r"lesson.yaml:8: steps.0.name: measuring takes \d{3} s; a step takes at most 180 s"
+    assert re.fullmatch(problem, caught.value.message)
+
+
+def test_the_lesson_has_six_steps_in_the_order_in_which_understanding_grows() -> None:
+    assert STEPS == ["ten-at-once", "heavy-mix", "even-shares", "interpreter-lock", "blocked-loop", "cures"]
+    assert {path.stem for path in (LESSONS / "experiments").glob("*.yaml")} == set(STEPS)
+
+
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_a_step_measures_the_same_on_every_machine(step: Any) -> None:
+    """Its duration, trials, variants side by side and kind of computing are fixed, and its servers have one core."""
+    experiment = step_experiment(LESSON, step)
+    file = yaml.safe_load((LESSONS / "experiments" / f"{step.name}.yaml").read_text())
+    plan = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
+
+    assert file["trials"] >= 2
+    assert {load.duration.short == load.duration.full for load in experiment.all_loads.values()} == {True}
+    assert {load.settings["cpu"] for load in experiment.all_loads.values() if load.computes} <= {"hold"}
+    assert {variant.cpuset for variant in experiment.variants.values()} == {"0"}
+    assert experiment.parallel
+    assert expected_s(plan) <= LONGEST_S
+    assert experiment.because
+
+
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_what_a_student_reads_fits_a_terminal(step: Any, tmp_path: Path) -> None:
+    student = Student(LESSON, tmp_path)
+    texts = [show.overview(student), show.introduction(student, step), show.what_next(student, step),
+             show.questions(step), show.exercise(student, step), show.solution(step)]  # fmt: skip
+
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 80
+
+
+def drawn(step: int) -> dict[str, diagram.Diagram]:
+    """Return the diagrams of a step's variants by their names."""
+    return {found.name: found for found in diagram.diagrams(step_experiment(LESSON, LESSON.steps[step - 1]))}
+
+
+def test_the_diagram_shows_each_queue_and_each_thread() -> None:
+    found = drawn(HEAVY_MIX)["four-processes"]
+
+    assert found.text == (
+        "7 users ──> nginx ──> ≡ socket ┬─> ≡ worker 1 □□\n"
+        "                               ├─> ≡ worker 2 □□\n"
+        "                               ├─> ≡ worker 3 □□\n"
+        "                               └─> ≡ worker 4 □□"
+    )
+    assert found.spoken == (
+        "four-processes: 7 users, then nginx, then 1 socket, then 4 workers of 2 threads. Requests can wait at a "
+        "socket and in a worker."
+    )
+
+
+def test_containers_have_a_socket_each_and_sync_workers_no_queue() -> None:
+    assert drawn(3)["turns"].text.splitlines()[:2] == [
+        "7 users ──> nginx ┬─> ≡ socket ──> ≡ worker 1 □□",
+        "                  ├─> ≡ socket ──> ≡ worker 2 □□",
+    ]
+    assert drawn(3)["race"].text.splitlines()[0] == "7 users ──> nginx ──> ≡ socket ┬─> worker 1 □"
+
+
+BARS = [
+    Bar(says="the last one is answered after", unit="ms", yours=3000, theory=10009, measured=10020, low=10010,
+        high=10030),
+    Bar(says="with ten threads after", unit="ms", yours=0, theory=None, measured=1020, low=None, high=None),
+]  # fmt: skip
+
+
+def test_predictions_stand_beside_results_on_a_terminal() -> None:
+    assert picture.bars_text(BARS) == (
+        "The last one is answered after … ms:\n"
+        "  you predicted   █████████ 3000\n"
+        "  theory predicts ██████████████████████████████ 10009\n"
+        "  measured        ██████████████████████████████ 10020 (10010 to 10030)\n"
+        "\n"
+        "With ten threads after … ms:\n"
+        "  you predicted   ▏ 0.00\n"
+        "  measured        ██████████████████████████████ 1020"
+    )
+
+
+def test_predictions_stand_beside_results_in_a_figure() -> None:
+    drawn = picture.result_chart(BARS)
+    texts = re.findall(r">([^<>]+)</text>", drawn)
+
+    assert 'aria-label="What you predicted, and what was measured"' in drawn
+    assert [texts.count(whose) for whose in ("you predicted", "theory predicts", "measured")] == [2, 1, 2]
+    assert {"3000", "10009", "10020", "1020"} <= set(texts)
+    assert "measured: the median of the trials, with its interval in black" in texts
+
+
+def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Measuring) -> None:
+    """A lesson that is taken up again, by another process, goes on where it was left."""
+    step = student.step(HEAVY_MIX)
+    stages = [student.notes.step(step).stage]
+    student.predict(step, [15, 20])
+    stages.append(student.notes.step(step).stage)
+    result = student.measure(step)
+    stages.append(student.notes.step(step).stage)
+    student.explain(step, " Busy workers accept. ")
+    stages.append(Student(LESSON, student.results).notes.step(step).stage)
+    student.try_change(step, "threads=7")
+    stages.append(student.notes.step(step).stage)
+
+    assert stages == ["predict", "measure", "explain", "exercise", "done"]
+    assert [(bar.yours, round(bar.measured)) for bar in result.bars] == [(15, 5), (20, 10)]
+    assert [one.verdict for one in result.claims] == ["reproduced", "reproduced"]
+    assert student.notes.step(step).explanation == "Busy workers accept."
+    assert measuring.started == [
+        ("lesson-heavy-mix", "make lesson STEP=2"),
+        ("lesson-heavy-mix-exercise", "make lesson STEP=2 SET=threads=7"),
+    ]
+
+
+def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Student, measuring: Measuring) -> None:
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as early:
+        student.measure(step)
+    assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
+    seen: list[Any] = []
+    measuring.before = lambda: seen.append(json.loads(notes.notes_file(student.results).read_text()))
+
+    student.predict(step, [7, 1])
+    student.predict(step, [15, 20])
+    student.measure(step)
+
+    [written] = seen
+    assert written["schema"] == 1
+    assert written["steps"]["heavy-mix"]["prediction"]["values"] == [15, 20]
+    assert written["steps"]["heavy-mix"]["result"] is None
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> None:
+    step = student.step(HEAVY_MIX)
+    student.predict(step, [15, 20])
+    student.measure(step)
+    before = student.notes
+
+    with pytest.raises(WrongUse) as caught:
+        student.predict(step, [600, 2])
+
+    assert caught.value.message == "The prediction cannot be changed any more, because the result is known."
+    assert caught.value.hint == "To begin the whole lesson again: make lesson RESTART=1"
+    assert student.notes == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("100", "This step asks for 2 predictions, not 1."),
+        ("100,soon", "The prediction 'soon' is no number."),
+        ("100,-1", "The prediction -1 must be from 0 to 1000: light requests answered per second with one "
+                   "process of eight threads … requests/s."),
+        ("nan,1", "The prediction nan must be from 0 to 1000: light requests answered per second with four "
+                  "processes of two threads … requests/s."),
+    ],
+)  # fmt: skip
+def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str, message: str) -> None:
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as caught:
+        student.predict(step, notes.read_numbers(text, step))
+
+    assert caught.value.message == message
+    assert caught.value.hint == NUMBERS
+    assert not notes.notes_file(student.results).exists()
+
+
+@pytest.mark.usefixtures("measuring")
+def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Student) -> None:
+    step = student.step(HEAVY_MIX)
+    student.predict(step, [15, 20])
+    student.measure(step)
+
+    wrong = student.try_change(step, "threads=3")
+    assert (wrong.passed, wrong.found) == (False, "it did not do what it should")
+    assert not student.notes.step(step).shows_solution
+    right = student.try_change(step, "threads=7")
+
+    assert (right.passed, right.found) == (True, "it did what it should")
+    assert student.notes.step(step).shows_solution
+    assert show.attempt_text(right) == (
+        "threads=7: it did what it should.\n"
+        "reproduced: hardly any light request waits although another worker has a free\n"
+        "  thread (0.00 share, 0.00 to 0.00; bound <= 0.05)"
+    )
+    undecided = Verdict(says="x", verdict="undecided", measured=None, low=None, high=None, bound="<= 1", unit="ms")
+    attempt = Attempt(change="threads=4", run="", at="", check=undecided)
+    assert attempt.found == "this decides nothing; measure it again"
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        ("threads", "The change 'threads' must be a setting and its value.", HOW),
+        ("threads=", "The change 'threads=' must be a setting and its value.", HOW),
+        ("=5", "The change '=5' must be a setting and its value.", HOW),
+        ("workers=1", "This exercise does not change 'workers'.", "Change one of threads"),
+        ("threads=2", "four-processes already has threads=2.", "Choose another value."),
+        ("threads=many", "threads=many is not possible: Input should be a valid integer, unable to parse string as an "
+                         "integer.", "Choose another value."),
+        ("threads=1:30", "threads=1:30 is not possible: Input should be a valid integer, unable to parse string as an "
+                         "integer.", "Choose another value."),
+        ("threads=true", "threads=true is not possible: Input should be a valid integer, unable to parse string as an "
+                         "integer.", "Choose another value."),
+        ("threads=100000", "threads=100000 is not possible: ", "Choose another value."),
+    ],
+)  # fmt: skip
+def test_a_change_that_is_not_possible_measures_nothing(
+    student: Student, measuring: Measuring, change: str, message: str, hint: str
+) -> None:
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as early:
+        student.try_change(step, change)
+    assert early.value.message == "The exercise comes after the result of heavy-mix, which was not measured yet."
+    student.predict(step, [15, 20])
+    student.measure(step)
+
+    with pytest.raises(WrongUse) as caught:
+        student.try_change(step, change)
+
+    assert caught.value.message == message or (message.endswith(": ") and caught.value.message.startswith(message))
+    assert caught.value.hint == hint
+    assert len(measuring.started) == 1
+
+
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_an_exercise_changes_one_setting_and_nothing_else(step: Any) -> None:
+    experiment = step_experiment(LESSON, step)
+    [(setting, value)] = step.exercise.answer.items()
+    one = experiment_with_change(experiment, step.exercise, setting, value)
+
+    before, after = (of.variants[step.exercise.variant].model_dump() for of in (experiment, one))
+    assert {name for name in before if before[name] != after[name]} == {setting}
+    assert list(one.variants) == [step.exercise.variant]
+    assert one.claims == [step.exercise.check]
+
+
+def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -> None:
+    """The prediction stays, and may still be changed."""
+    step = student.step(HEAVY_MIX)
+    student.predict(step, [15, 20])
+    measuring.invalid = True
+
+    with pytest.raises(LabError) as caught:
+        student.measure(step)
+
+    assert caught.value.message.startswith("The run is invalid, so it does not count: ")
+    assert caught.value.hint == "Measure again: make lesson STEP=2"
+    assert student.notes.step(step).stage == "measure"
+    student.predict(step, [200, 1])
+
+
+def test_a_file_of_notes_that_is_damaged_is_named(student: Student) -> None:
+    path = notes.notes_file(student.results)
+    path.parent.mkdir(parents=True)
+    for text in ("{", "[]", '{"schema": 2, "steps": {}}'):
+        path.write_text(text)
+        with pytest.raises(WrongUse) as caught:
+            _ = student.notes
+        assert caught.value.message == f"{path} cannot be understood."
+        assert caught.value.hint == "To begin again: make lesson RESTART=1"
+
+
+def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
+    first, second = LESSON.steps[:2]
+    assert student.step(0) == first
+    notes.write_notes(student.results, notes.Notes(steps={first.name: DONE}))
+    assert student.step(0) == second
+    notes.write_notes(student.results, notes.Notes(steps=dict.fromkeys(STEPS, DONE)))
+    assert student.step(0) == LESSON.steps[-1]
+    assert show.what_next(student, second).splitlines() == [
+        "This step is done. The lesson is complete. To hand it in:",
+        f"lab export {student.results}/lesson --to your-name.tar.gz",
+        "To see a step again: make lesson STEP=…",
+    ]
+
+
+def test_after_the_last_step_the_lesson_says_how_to_hand_it_in(lab: Lab) -> None:
+    notes.write_notes(lab.results, notes.Notes(steps=dict.fromkeys(STEPS, DONE)))
+
+    done = lab.call("lesson")
+
+    assert done.stdout.startswith("The steps of the lesson, with what comes next in each:\n  1. done ")
+    assert done.stdout.endswith(
+        "The lesson is complete. To hand it in:\n"
+        f"lab export {lab.results}/lesson --to your-name.tar.gz\n"
+        "To see a step again: make lesson STEP=…\n"
+    )
+    assert "Step 6 of 6" not in done.stdout
+
+
+def test_verdicts_that_rest_on_suspect_trials_say_so(student: Student, measuring: Measuring) -> None:
+    step = student.step(HEAVY_MIX)
+    student.predict(step, [15, 20])
+    quiet = student.measure(step)
+    notes.forget(student.results)
+    student.predict(step, [15, 20])
+    measuring.busy = True
+    busy = student.measure(step)
+    attempt = student.try_change(step, "threads=7")
+
+    assert "suspect" not in show.outcome(student, notes.StepNotes(result=quiet)).lower()
+    assert show.suspicion_note(quiet.claims) == ""
+    told = show.outcome(student, notes.StepNotes(result=busy))
+    assert "\n\nSuspect: something disturbed trials on which a verdict rests. The report says\nwhat it was.\n" in told
+    assert all(show.verdict_text(one).startswith(f"{one.verdict}, suspect: ") for one in busy.claims)
+    assert "\nreproduced, suspect: hardly any light request" in show.attempt_text(attempt)
+
+
+def test_a_result_that_is_known_is_not_measured_again(student: Student, measuring: Measuring) -> None:
+    """A page that was opened before may still show the button."""
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as early:
+        student.measure(step)
+    student.predict(step, [15, 20])
+    student.measure(step)
+    before = student.notes
+
+    with pytest.raises(WrongUse) as caught:
+        student.measure(step)
+
+    assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
+    assert early.value.hint == "make lesson STEP=2 PREDICT=…"
+    assert caught.value.message == "The result of heavy-mix is known already."
+    assert caught.value.hint == "To begin the whole lesson again: make lesson RESTART=1"
+    assert student.notes == before
+    assert len(measuring.started) == 1
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_sentence_in_another_encoding_is_kept_as_far_as_it_can_be_read(student: Student) -> None:
+    step = student.step(HEAVY_MIX)
+    student.predict(step, [15, 20])
+    student.measure(step)
+
+    student.explain(step, " fil\udce9e d'attente ")
+
+    assert student.notes.step(step).explanation == "fil?e d'attente"
+
+
+def test_a_check_may_name_the_only_load() -> None:
+    [step, *_] = LESSON.steps
+    value = step.exercise.check.value.model_copy(update={"load": "burst"})
+    check = step.exercise.check.model_copy(update={"value": value})
+    exercise = step.exercise.model_copy(update={"check": check})
+
+    found = experiment_with_change(step_experiment(LESSON, step), exercise, "threads", "5")
+
+    assert list(found.all_loads) == ["burst"]
+
+
+def test_a_setting_with_few_values_names_them(student: Student) -> None:
+    shares, cures = student.step(3), student.step(6)
+
+    assert show.exercise(student, shares).endswith("\nbalance can also be least_conn or random_two_least_conn.")
+    assert show.exercise(student, cures).endswith("\nreuse_port can also be true.")
+
+
+def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, measuring: Measuring) -> None:
+    assert not measuring.started
+    lab.call("lesson", "2", "--predict", "15,20")
+    lab.call("lesson", "2", "--explain", "I, dolores, think so.")
+    lab.call("lesson", "2", "--set", "threads=7")
+    runs = sorted(lab.results.glob("lesson-*/2*"))
+    for run in runs:
+        seal(run)
+        derive(run)
+    archive = lab.results / "mine.tar.gz"
+
+    packed = lab.call("export", str(lab.results / "lesson"), "--to", str(archive))
+    page = lab.call("class", str(archive))
+
+    assert (packed.returncode, packed.stdout) == (0, f"{archive}\n"), packed.stderr
+    manifest = sha256(runs[0] / MANIFEST)
+    assert packed.stderr == (
+        f"On the page of the class, your manifests begin with {manifest[:8]}.\n"
+        "The file has the runs of 1 step and your predictions, but nothing that you wrote in words.\n"
+    )
+    with tarfile.open(archive) as file:
+        names = file.getnames()
+        kept = json.load(file.extractfile("lesson/lesson.json") or io.BytesIO())
+    assert {name.split("/")[0] for name in names} == {"lesson", f"lesson-heavy-mix-{runs[0].name}"}
+    assert kept["steps"]["heavy-mix"]["prediction"]["values"] == [15, 20]
+    assert "dolores" not in json.dumps(kept)
+    assert page.returncode == 0, page.stderr
+    assert page.stderr.startswith("lesson-heavy-mix: 1 laptop; ")
+    assert page.stderr.endswith("it shows them when two laptops have handed in a lesson.\n")
+
+
+def test_a_lesson_of_which_nothing_was_measured_cannot_be_handed_in(lab: Lab) -> None:
+    notes.write_notes(lab.results, notes.Notes())
+
+    done = lab.call("export", str(lab.results / "lesson"))
+
+    assert done.returncode == 2
+    assert done.stderr == "error: No step of the lesson was measured yet.\n\nhint: make lesson\n"
+
+
+def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> None:
+    """Every line fits a terminal, and each answer says what comes next."""
+    begun = lab.call("lesson", "2")
+    with_prediction = lab.call("lesson", "2", "--predict", "15,20")
+    explained = lab.call("lesson", "2", "--explain", "Busy workers accept.")
+    tried = lab.call("lesson", "2", "--set", "threads=3")
+    solved = lab.call("lesson", "2", "--solution")
+    looked = lab.call("lesson", "2")
+    again = lab.call("lesson", "2", "--predict", "600,2")
+
+    every = [begun, with_prediction, explained, tried, solved, looked]
+    assert [one.returncode for one in every] == [0] * len(every)
+    assert re.search(r"\nMeasuring takes about \d min \d\d s. make lesson STEP=2 PREDICT=…,…\n$", begun.stdout)
+    assert "  you predicted   ██████████████████████████████ 15.0\n" in with_prediction.stdout
+    assert "  measured        ██████████ 4.9 (4.9 to 4.9)\n" in with_prediction.stdout
+    assert with_prediction.stdout.endswith('make lesson STEP=2 EXPLAIN="…"\n')
+    assert "You wrote: Busy workers accept.\nThe lab says: A gunicorn worker accepts" in explained.stdout
+    assert explained.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
+    assert tried.stdout.startswith("threads=3: it did not do what it should.\nnot reproduced: hardly any")
+    assert solved.stdout.startswith("Solution: threads=7. If one process gets all seven users")
+    assert solved.stdout.endswith("This step is done. Next: step 1. make lesson\n")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == (
+        "error: The prediction cannot be changed any more, because the result is known.\n"
+        "\nhint: To begin the whole lesson again: make lesson RESTART=1\n"
+    )
+    lines = [line for one in every for line in one.stdout.splitlines() if not line.startswith("Report: ")]
+    assert max(map(len, lines)) <= 80
+    assert len(measuring.started) == 2
+
+
+def test_an_interrupted_step_is_measured_by_the_next_command(lab: Lab, measuring: Measuring) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    measuring.before = interrupt
+    assert lab.call("lesson", "2", "--predict", "15,20").returncode == 130
+    measuring.before = lambda: None
+
+    resumed = lab.call("lesson", "2")
+
+    assert "  you predicted   ██████████████████████████████ 15.0\n" in resumed.stdout
+    assert measuring.started == [("lesson-heavy-mix", "make lesson STEP=2")]
+
+
+def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Measuring) -> None:
+    lab.call("lesson", "2", "--predict", "15,20")
+
+    done = lab.call("lesson", "2", "--restart")
+
+    assert done.stderr == "The predictions and answers are deleted; the runs are kept.\n"
+    assert "Before anything is measured, predict:" in done.stdout
+    assert len([*lab.results.glob("lesson-heavy-mix/*/run.json")]) == 1
+    assert lab.call("lesson", "--restart").stderr == ""
+    assert len(measuring.started) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["lesson", "7"], "There is no step 7.", "STEP=…, from 1 to 6"),
+        (["lesson", "--explain", "x"],
+         "The explanation comes after the result of ten-at-once, which was not measured yet.", "make lesson STEP=1"),
+        (["lesson", "3", "--solution"],
+         "The solution comes after the result of even-shares, which was not measured yet.", "make lesson STEP=3"),
+        (["lesson", "3", "--set", "balance=least_conn"],
+         "The exercise comes after the result of even-shares, which was not measured yet.", "make lesson STEP=3"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_named_and_records_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
+    done = lab.call(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {message}\n\nhint: {hint}\n"
+    assert not lab.results.exists()
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody types these lines."""
+
+    def isatty(self) -> bool:
+        """Say that somebody is there."""
+        return True
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a wrong answer it asks the same question again, and a solution ends the step."""
+    typed = ["15", "soon", "2000", "20", "Busy workers accept.", "threads", "threads=3", "?"]
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
+
+    done = lab.call("lesson", "2")
+
+    assert done.returncode == 0
+    assert "1 (requests/s): " + 3 * "2 (requests/s): " + "Your prediction is recorded.\n" in done.stdout
+    assert "You wrote: Busy workers accept.\n" in done.stdout
+    assert "threads=3: it did not do what it should.\n" in done.stdout
+    assert "Solution: threads=7." in done.stdout
+    assert done.stderr == (
+        f"error: The prediction 'soon' is no number.\n\nhint: {NUMBERS}\n"
+        "error: The prediction 2000 must be from 0 to 1000: light requests answered per second with one "
+        f"process of eight threads … requests/s.\n\nhint: {NUMBERS}\n"
+        f"error: The change 'threads' must be a setting and its value.\n\nhint: {HOW}\n"
+    )
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("15\n20\nBusy.\n\n"))
+    left = lab.call("lesson", "2")
+    monkeypatch.setattr(sys, "stdin", Terminal("threads=7\n"))
+    back = lab.call("lesson", "2")
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    ended = lab.call("lesson", "1")
+
+    assert left.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
+    assert "threads=7: it did what it should.\n" in back.stdout
+    assert back.stdout.endswith("This step is done. Next: step 1. make lesson\n")
+    assert ended.returncode == 130

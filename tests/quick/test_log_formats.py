@@ -1,0 +1,526 @@
+"""Formats of access logs that somebody declared: strings of configurations, files of configurations, keys of JSON."""
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import WrongUse
+from lab.logs import access_log, bulk
+from lab.logs.access_log import AccessLog, opened_log, read_logs, read_requests
+from lab.logs.bulk import LoggedRequest
+from lab.logs.format_files import choose_formats
+from lab.logs.format_strings import DIALECTS, compile_format
+from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
+from lab.logs.formats import KNOWN as KNOWN_FORMATS
+from tests.conftest import Lab
+from tests.quick.test_access_log import AGAIN, KNOWN, NAMED, TOOK_S, log_of, written
+
+AGENT = r"Mozilla/5.0 (X11; \"3.5\" rt=9.999)"
+
+
+def read(tmp_path: Path, lines: Sequence[str], formats: Formats) -> AccessLog:
+    return read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats, need_durations=True)
+
+
+def seconds_of(log: AccessLog) -> list[float]:
+    assert (log.unreadable, set(log.routes)) == (0, {("GET", "/a")})
+    return list(log.routes["GET", "/a"].seconds)
+
+
+STRINGS = {
+    "nginx's combined, and times": (
+        """$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" """
+        """"$http_user_agent" $upstream_response_time $request_time $upstream_addr""",
+        '203.0.113.9 - - [03/Nov/2026:14:00:{n:02} +0000] "GET /a?b=1 HTTP/1.1" 200 512 "-" "Mozilla/5.0 (X11; 3.5)" '
+        "0.000, 0.001 {s} 10.0.0.1:80, 10.0.0.{n}:80",
+        "$request_time", "balancer", "10.0.0.7:80",
+    ),
+    "nginx's, in several parts": (
+        """'$host $remote_addr [$time_iso8601] ' "$request_method $host$request_uri" ' s=$status '\n """
+        """'urt=$upstream_response_time ua="$http_user_agent"'""",
+        'shop.example 203.0.113.9 [2026-11-03T14:00:{n:02}+00:00] GET shop.example/a?b=1 s=200 urt=0.000, {s} ua="a b"',
+        "$upstream_response_time", "balancer", None,
+    ),
+    "nginx's JSON": (
+        """log_format timed escape=json '{"t":$msec,"m":"$request_method","u":"$request_uri",'\n"""
+        """'"s":$status,"ua":"$http_user_agent","rt":$request_time,"pid":"$pid"}';""",
+        f'{{{{"t":17937144{{n:02}}.123,"m":"GET","u":"/a","s":200,"ua":"{AGENT}","rt":{{s}},"pid":"7"}}}}',
+        "$request_time", "balancer", None,
+    ),
+    "nginx's braces": (
+        "${remote_addr}|${time_local}|${request}|${status}|${request_time}s",
+        "203.0.113.9|03/Nov/2026:14:00:{n:02} +0000|GET /a HTTP/1.1|200|{s}s",
+        "${request_time}", "balancer", None,
+    ),
+    "nginx's, all in quotes": (
+        '"$time_iso8601" "$request" "$status" "$request_time"',
+        '"2026-11-03T14:00:{n:02}+00:00" "GET /a HTTP/1.1" "200" "{s}"',
+        "$request_time", "balancer", None,
+    ),
+    "Apache's, with the quotes of httpd.conf": (
+        r'''"%t \"%r\" %>s %D"''',
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {us}',
+        "%D", "balancer", None,
+    ),
+    "Apache's": (
+        r"%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\" %T %D %P",
+        f'203.0.113.9 - - [03/Nov/2026:14:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 - "-" "{AGENT}" 0 {{us}} 4711',
+        "%D", "balancer", "4711",
+    ),
+    "Apache's, in milliseconds": (
+        "LogFormat \"%v %t \\\"%m %U%q %H\\\" %s %{ms}T\" timed",
+        'shop.example [03/Nov/2026:14:00:{n:02} +0000] "GET /a?b=1 HTTP/1.1" 200 {ms}',
+        "%{ms}T", "balancer", None,
+    ),
+    "gunicorn's L": (
+        """access_log_format = '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" %(L)s %(p)s'""",
+        f'203.0.113.9 - - [03/Nov/2026:14:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 9 "-" "{AGENT}" {{s}}000 <11>',
+        "%(L)s", "server", "11",
+    ),
+    "gunicorn's D, M and T": (
+        '%(t)s %({x-request-id}i)s %(p)s %(T)s %(M)s %(D)s %(s)s "%(m)s %(U)s?%(q)s"',
+        '[03/Nov/2026:14:00:{n:02} +0000] ab-{n} <11> 0 {ms} {us} 200 "GET /a?b=1"',
+        "%(D)s", "server", "11",
+    ),
+    "gunicorn's M": (
+        '%(t)s %(M)s %(s)s "%(r)s"', '[03/Nov/2026:14:00:{n:02} +0000] {ms} 200 "GET /a HTTP/1.1"',
+        "%(M)s", "server", None,
+    ),
+    "uWSGI's": (
+        '%(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(size) "%(uagent)" %(msecs)ms pid=%(pid)',
+        '203.0.113.9 - - [03/Nov/2026:14:00:{n:02} +0000] "GET /a?b=1 HTTP/1.1" 200 9 "curl" {ms}ms pid=11',
+        "%(msecs)", "server", "11",
+    ),
+    "uWSGI's micros": (
+        "logformat = %(ctime) %(method) %(uri) %(status) %(micros) %(wid)",
+        "Tue Nov  3 14:00:{n:02} 2026 GET /a 200 {us} 2",
+        "%(micros)", "server", "2",
+    ),
+    "granian's": (
+        '[%(time)s] %(addr)s - "%(method)s %(path)s %(protocol)s" %(status)d %(dt_ms).3f',
+        '[2026-11-03 14:00:{n:02} +0000] 203.0.113.9 - "GET /a HTTP/1.1" 200 {ms}.000',
+        "%(dt_ms).3f", "server", None,
+    ),
+    "HAProxy's": (
+        "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r",
+        "haproxy[14389]: 203.0.113.9:33317 [03/Nov/2026:14:00:{n:02}.655] http-in~ shop/w1 10/0/30/7/{ms} 200 2750 - - "
+        '---- 1/1/1/1/0 0/0 "GET /a HTTP/1.1"',
+        "%Ta", "balancer", "w1",
+    ),
+    "HAProxy's own": (
+        'log-format "%ci [%T] %HM %HP %ST %Tt %[capture.req.hdr(0)]"',
+        "203.0.113.9 [03/Nov/2026:14:00:{n:02} +0000] GET /a 200 +{ms} curl/8 (x)",
+        "%Tt", "balancer", None,
+    ),
+}  # fmt: skip
+
+
+def rendered(template: str) -> list[str]:
+    """Return a line for each of TOOK_S."""
+    return [
+        template.format(n=n, s=f"{took_s:.3f}", ms=f"{1000 * took_s:.0f}", us=f"{1e6 * took_s:.0f}")
+        for n, took_s in enumerate(TOOK_S)
+    ]
+
+
+@pytest.mark.parametrize("name", STRINGS)
+def test_a_format_of_a_configuration_is_read(tmp_path: Path, name: str) -> None:
+    text, template, duration, clock, worker = STRINGS[name]
+    formats = choose_formats(text)
+    log = read(tmp_path, rendered(template), formats)
+
+    assert seconds_of(log) == pytest.approx(TOOK_S)
+    assert log.clock == clock
+    assert f"durations: {duration} of {formats.lines[0].name}" in log.recognised[0]
+    assert [*read_requests(tmp_path / "access.log", formats)][7].worker == worker
+
+
+def test_every_dialect_has_a_test_of_its_own() -> None:
+    tested = {choose_formats(text).lines[0].name.split(" timed")[0] for text, *_ in STRINGS.values()}
+
+    assert tested == {dialect.name for dialect in DIALECTS}
+
+
+def test_every_format_has_a_test_of_its_own() -> None:
+    """Each line of the tests is recognised as the format that declares it, and no declaration lacks a line."""
+    found = [parse_entry(written(line)[0]) for line, *_ in KNOWN.values()]
+    without = {"uvicorn's format, with times"}  # it has no durations
+
+    assert {entry.format.name for entry in found if entry} | without == {
+        known.name for known in (*FORMATS, *JSON_FORMATS, LOGFMT)
+    }
+
+
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-._~%", min_size=1, max_size=12)
+VALUES: dict[str, st.SearchStrategy[str]] = {
+    "remote_addr": st.sampled_from(["203.0.113.9", "2001:db8::1"]),
+    "remote_user": st.sampled_from(["-", "alice"]),
+    "host": NAMES,
+    "http_user_agent": st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\')),
+    "http_referer": st.sampled_from(["-", "https://shop.example/?q=[1] 0.500"]),
+    "body_bytes_sent": st.integers(0, 10**9).map(str),
+    "request_length": st.integers(0, 10**9).map(str),
+    "connection": st.integers(1, 10**6).map(str),
+    "upstream_addr": st.sampled_from(["-", "10.0.0.1:80", "10.0.0.1:80, unix:/run/app.sock"]),
+    "upstream_response_time": st.sampled_from(["-", "0.004", "0.001, 0.003", "0.001 : -"]),
+}
+QUOTED = {"http_user_agent", "http_referer"}
+
+
+@given(data=st.data())
+def test_a_log_format_reads_the_line_that_nginx_writes_with_it(data: st.DataObject) -> None:
+    """Whatever stands between, in whatever order, and in JSON as well as in a line of fields."""
+    second, took_ms = data.draw(st.integers(0, 59)), data.draw(st.integers(0, 10**6))
+    target, status = (
+        "/" + data.draw(NAMES) + "?a=" + data.draw(NAMES),
+        data.draw(st.sampled_from(["200", "404", "502"])),
+    )
+    values = {name: data.draw(of) for name, of in VALUES.items()} | {
+        "request_time": f"{took_ms / 1000:.3f}",
+        "status": status,
+        "request": f"PATCH {target} HTTP/2.0",
+        "time_iso8601": f"2026-11-03T14:00:{second:02}+00:00",
+    }
+    names = ["time_iso8601", "request", "status", "request_time", *data.draw(st.sets(st.sampled_from([*VALUES])))]
+    ordered = data.draw(st.permutations(names))
+    if data.draw(st.booleans()):
+        text = "{" + ",".join(f'"{name}":"${name}"' for name in ordered) + "}"
+    else:
+        between = data.draw(st.sampled_from([" ", " | ", "; ", "\t"]))
+        text = between.join(f'"${name}"' if name in QUOTED else f"[${name}]" for name in ordered)
+    line = re.sub(r"\$(\w+)", lambda found: values[found[1]], text)
+
+    entry = parse_entry(line, choose_formats(text))
+
+    at = datetime(2026, 11, 3, 14, 0, second, tzinfo=UTC).timestamp()
+    assert entry
+    assert (entry.at, entry.method, entry.target, entry.status) == (at, "PATCH", target, int(status))
+    assert entry.own_s == pytest.approx(took_ms / 1000)
+
+
+FILES = {
+    "nginx.conf": (
+        """
+        http {
+            # log_format old '$remote_addr';
+            log_format short '$remote_addr $status';
+            log_format main '[$time_local] "$request" $status '
+                            'rt=$request_time ua="$http_user_agent"';
+            include conf.d/*.conf;
+            access_log /var/log/nginx/access.log main;
+        }
+        """,
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 rt={s} ua="x"',
+        "nginx's log_format main",
+    ),
+    "httpd.conf": (
+        'LogFormat "%h %l %u %t \\"%r\\" %>s %b" common\nLogFormat "%t \\\n  \\"%r\\" %>s %D" timed\n'
+        "CustomLog logs/access_log timed\n",
+        '[03/Nov/2026:14:00:{n:02} +0000]   "GET /a HTTP/1.1" 200 {us}',
+        "Apache's LogFormat timed",
+    ),
+    "gunicorn.conf.py": (
+        "import os\nworkers = os.cpu_count()\naccess_log_format = ('%(t)s %(p)s \"%(r)s\" '\n    '%(s)s') + ' %(L)s'\n",
+        '[03/Nov/2026:14:00:{n:02} +0000] <11> "GET /a HTTP/1.1" 200 {s}000',
+        "gunicorn's access_log_format",
+    ),
+    "Procfile": (
+        "web: gunicorn app:app --access-logfile - --access-logformat '%(t)s \"%(r)s\" %(s)s %(M)s'\n",
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {ms}',
+        "gunicorn's access_log_format",
+    ),
+    "uwsgi.ini": (
+        "[uwsgi]\nlog-format = %(ltime) %(method) %(uri) %(status) %(msecs)\n",
+        "03/Nov/2026:14:00:{n:02} +0000 GET /a 200 {ms}",
+        "uWSGI's logformat",
+    ),
+    "haproxy.cfg": (
+        "frontend in\n    log-format %ci\\ [%tr]\\ %ST\\ %Ta\\ %{+Q}r\n",
+        '203.0.113.9 [03/Nov/2026:14:00:{n:02}.655] 200 {ms} "GET /a HTTP/1.1"',
+        "HAProxy's log-format",
+    ),
+    "configmap.yaml": (
+        "data:\n  log-format-upstream: '$time_iso8601 \"$request\" $status $request_time'\n",
+        '2026-11-03T14:00:{n:02}+00:00 "GET /a HTTP/1.1" 200 {s}',
+        "nginx's log_format",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_configuration_says_the_format(lab: Lab, tmp_path: Path, name: str) -> None:
+    text, template, says = FILES[name]
+    config = tmp_path / name
+    config.write_text(text, encoding="utf-8")
+
+    log = read(tmp_path, rendered(template), choose_formats(written_in=config))
+    said = lab.call("requests", str(tmp_path / "access.log"), "--format-from", str(config))
+
+    assert seconds_of(log) == pytest.approx(TOOK_S)
+    assert said.returncode == 0
+    assert says in said.stderr
+
+
+def test_of_several_formats_the_log_has_the_one_that_most_lines_have(tmp_path: Path) -> None:
+    """Also one of a file that nginx.conf includes; and of equal formats, the one that access_log uses."""
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "shop.conf").write_text("log_format shop '$msec $request $status $request_time';")
+    config = tmp_path / "nginx.conf"
+    same = "'$msec \"$request\" $status $request_time'"
+    config.write_text(f"log_format a {same};\nlog_format b {same};\ninclude conf.d/*.conf;\naccess_log logs/x b;")
+    formats = choose_formats(written_in=config)
+
+    included = read(
+        tmp_path, ["1793714400.1 GET /a HTTP/1.1 200 0.014", "1793714401.1 GET /a HTTP/1.1 200 0.2"], formats
+    )
+    used = read(tmp_path, ['1793714400.1 "GET /a" 200 0.014', '1793714401.1 "GET /a" 200 0.2'], formats)
+
+    assert "log_format shop" in included.recognised[0]
+    assert "log_format b" in used.recognised[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "line", "worker"),
+    [
+        (
+            "time=ts,method=verb,path=route,status=code,duration=elapsed:ms,worker=w",
+            {"ts": "2026-11-03T14:00:{n:02}Z", "verb": "GET", "route": "/a", "code": 200, "elapsed": "{ms}", "w": 3},
+            "3",
+        ),
+        (
+            "request=line,duration=took.total_us",
+            {
+                "time": "2026-11-03T14:00:{n:02}Z",
+                "line": "GET /a HTTP/1.1",
+                "status": 200,
+                "took": {"total_us": "{us}"},
+            },
+            None,
+        ),
+    ],
+)
+def test_keys_of_json_with_other_names(tmp_path: Path, keys: str, line: object, worker: str | None) -> None:
+    template = json.dumps(line).replace("{", "{{").replace("}", "}}")
+    template = re.sub(r"\{\{(n:02|ms|us)\}\}", r"{\1}", template)
+    formats = choose_formats(json_keys=keys)
+    log = read(tmp_path, rendered(template), formats)
+
+    assert seconds_of(log) == pytest.approx(TOOK_S)
+    assert f"JSON with the keys {keys}" in log.recognised[0]
+    assert [*read_requests(tmp_path / "access.log", formats)][7].worker == worker
+
+
+def test_keys_of_logfmt_with_other_names(tmp_path: Path) -> None:
+    formats = choose_formats(json_keys="method=verb,path=route,status=code,duration=elapsed:ms")
+    log = read(tmp_path, rendered("ts=2026-11-03T14:00:{n:02}Z verb=GET route=/a code=200 elapsed={ms}"), formats)
+
+    assert seconds_of(log) == pytest.approx(TOOK_S)
+
+
+REFUSED = {
+    "no variables": (["--format", "combined"], "--format has no variables: combined"),
+    "no time": (["--format", '"$request" $request_time'], "Add $time_iso8601 to it."),
+    "no request": (["--format", "%(t)s %(L)s"], 'Add "%(r)s" to it.'),
+    "no duration": (["--format", '[$time_local] "$request"'], '[$time_local] "$request" rt=$request_time'),
+    "no duration in JSON": (
+        ["--format", '{"t": "[$time_local]", "r": "$request"}'],
+        '"r": "$request", "rt": "$request_time"}',
+    ),
+    "another log": (
+        ["--format", "%t %D %r"],
+        "access.log:1: this line, and every other, differs from Apache's LogFormat",
+    ),
+    "a missing part": (
+        ["--format", '$remote_addr [$time_local] "$request"'],
+        "the line differs at < [>, after <$remote_addr>",
+    ),
+    "a further part": (
+        ["--format", '[$time_local] "$request" $status'],
+        """the line differs at <" >, after <[$time_local] "$request>""",
+    ),
+    "no file": (["--format-from", "none.conf"], "none.conf cannot be read"),
+    "both": (["--format", "%t %D %r", "--json-keys", "time=t"], "exclude each other"),
+    "an unknown part": (["--json-keys", "when=ts"], "--json-keys when=ts is no part of a request"),
+    "no unit": (["--json-keys", "duration=elapsed"], "--json-keys duration=elapsed:ms, or :s"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_format_that_does_not_fit_is_refused(lab: Lab, tmp_path: Path, why: str) -> None:
+    options, says = REFUSED[why]
+    lines = rendered('[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1"')
+    if "in JSON" in why:
+        lines = rendered('{{"t": "[03/Nov/2026:14:00:{n:02} +0000]", "r": "GET /a HTTP/1.1"}}')
+    said = lab.call("requests", str(log_of(tmp_path, lines)), *options)
+
+    assert (said.returncode, said.stdout) == (2, "")
+    assert says in said.stderr
+
+
+def test_a_configuration_without_formats_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "nginx.conf"
+    config.write_text("http { access_log off; }")
+    with pytest.raises(WrongUse, match="declares no format"):
+        choose_formats(written_in=config)
+
+
+def test_whole_seconds_are_too_coarse(lab: Lab, tmp_path: Path) -> None:
+    log = log_of(tmp_path, [f'[03/Nov/2026:14:00:{n:02} +0000] "GET /a" 200 {n % 2}' for n in range(40)])
+    said = lab.call("requests", str(log), "--format", '%(t)s "%(r)s" %(s)s %(T)s')
+
+    assert said.returncode == 2
+    assert (
+        "%(T)s of gunicorn's access_log_format, in seconds, is no duration: whole numbers are too coarse" in said.stderr
+    )
+
+
+LINES = {
+    **{name: (KNOWN_FORMATS, written(line)) for name, (line, *_) in KNOWN.items()},
+    **{further: (KNOWN_FORMATS, written(f"{AGAIN} {further}")) for further in NAMED},
+    **{name: (choose_formats(text), rendered(line)) for name, (text, line, *_) in STRINGS.items()},
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_many_lines_at_once_say_what_each_line_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """After a sample, with pieces that end within lines, and among lines of other formats or of none."""
+    formats, lines = LINES[name]
+    no_request = [re.sub(r"GET /a(?:\?b=1)?(?: HTTP/1.1)?", "-", line) for line in lines[14:16]]
+    cut, long = lines[3][:-9], 'some words - of [an] "application" 200 GET / ' * 99
+    lines = [
+        *lines[:13],
+        "",
+        "Booting worker",
+        *no_request,
+        cut,
+        long,
+        *lines[13:20],
+        '{"half',
+        "\x1b[32mINFO",
+        *lines[20:],
+    ]
+    lines[20:20] = [written(AGAIN + " 0.001 {s}")[20]]
+    monkeypatch.setattr(access_log, "SAMPLE", 12)
+    monkeypatch.setattr(bulk, "CHUNK", 300)
+    pieces = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
+
+    monkeypatch.setattr(access_log, "requests_in", lambda texts, _, read_alone: map(read_alone, texts))
+    alone = read_logs([tmp_path / "access.log"], ["GET"], formats=formats)
+
+    assert pieces.requests >= len(TOOK_S)
+    assert pieces.routes == alone.routes
+    assert (pieces.first, pieces.last, pieces.unreadable) == (alone.first, alone.last, alone.unreadable)
+
+
+def test_a_long_line_of_something_else_is_told_apart_at_once() -> None:
+    """Even from a format of which six texts may go on; otherwise this test would last for hours."""
+    text = "$http_a $http_b $http_c $http_d $time_iso8601 $request_method $request_uri $http_e $http_f $status $msec"
+    line = "2026-11-03T14:00:00+00:00 GET / ERROR " + 'some words - of [an] "application" 200 ' * 99
+
+    assert parse_entry(line, choose_formats(text)) is None
+
+
+PLAIN = {name: of for name, of in LINES.items() if name not in NAMED} | {
+    further: LINES[further] for further in ("{ms}ms 475", "rt=0.000 urt={s}", '"{s}" "{s}"')
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """That a log of millions of lines is read in seconds rests on this."""
+    alone: list[str] = []
+
+    def parse(text: str, formats: Formats) -> Entry | None:
+        alone.append(text)
+        return parse_entry(text, formats)
+
+    monkeypatch.setattr(access_log, "SAMPLE", 20)
+    monkeypatch.setattr(access_log, "parse_entry", parse)
+
+    formats, lines = LINES[name]
+    log = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
+
+    assert seconds_of(log) == pytest.approx(TOOK_S)
+    assert len(alone) == 20
+
+
+PLAIN_JSON = {"time": "2026-11-03T14:00:00.5Z", "method": "GET", "path": "/a", "status": 200, "duration_ms": 2.5}
+ODD: st.SearchStrategy[object] = st.sampled_from(
+    [None, True, "", {}, [], {"method": "PUT"}, "GET /q HTTP/1.1", "x y", 0, -1, "{a}", "[b", "\0"]
+)
+ODD_JSON = st.builds(
+    lambda odd, before, cut: before + json.dumps(PLAIN_JSON | odd)[: None if cut == 9 else -cut or None],
+    st.dictionaries(st.sampled_from([*PLAIN_JSON, "request", "ts", "url", "request.method", "extra"]), ODD, max_size=3),
+    st.sampled_from(["", "web-1  | ", "noise {x} "]), st.integers(0, 9),
+)  # fmt: skip
+PLAIN_PAIRS = ["time=2026-11-03T14:00:00Z", "method=GET", "path=/a?b=1", "status=200", "duration=2ms"]
+ODD_PAIRS = st.sampled_from(
+    [
+        'path="/c"',
+        'path="/c d"',
+        'path="/c',
+        'msg="it path=/z"',
+        'a="b',
+        "method=PUT",
+        'x="y"z=1',
+        '"k status=1"',
+        "path=",
+    ]
+)
+ODD_LOGFMT = st.builds(
+    lambda pairs, odd, gap, left_out: gap.join(each for each in [*pairs[:2], *odd, *pairs[2:]] if each != left_out),
+    st.permutations(PLAIN_PAIRS) | st.just(PLAIN_PAIRS), st.lists(ODD_PAIRS, max_size=2), st.sampled_from([" ", "  "]),
+    st.sampled_from(["", *PLAIN_PAIRS]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("plain", "odd"), [(json.dumps(PLAIN_JSON), ODD_JSON), (" ".join(PLAIN_PAIRS), ODD_LOGFMT)])
+@given(data=st.data())
+def test_odd_lines_among_many_say_what_they_say_alone(
+    plain: str, odd: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder, patch.object(access_log, "SAMPLE", 20):
+        log = log_of(Path(folder), [plain] * 30 + data.draw(st.lists(odd, max_size=9)))
+        alone = [*read_requests(log)]
+        with opened_log(log) as (_, lines):
+            together = [line._replace(id=None) for line in lines if isinstance(line, LoggedRequest)]
+
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{{"time": "2026-11-03T14:00:{n:02}Z", "request": "GET /a HTTP/1.1", "status": 200, "request_time": {s}, '
+        '"upstream_addr": "10.0.0.{n}:80", "request_id": "a4c2{n:02}"}}',
+        "time=2026-11-03T14:00:{n:02}Z id=a4c2{n:02} method=GET path=/a status=200 pid=10.0.0.{n}:80 duration={ms}ms",
+        AGAIN + ' {n} "shop@docker" "10.0.0.{n}:80" {ms}ms id=a4c2{n:02}',
+    ],
+)
+def test_the_id_and_the_worker_of_every_line_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Of the lines after the sample, as of those in it."""
+    monkeypatch.setattr(access_log, "SAMPLE", 20)
+    with opened_log(log_of(tmp_path, written(line))) as (_, lines):
+        found = [request for request in lines if isinstance(request, LoggedRequest)]
+
+    assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
+    assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]
+
+
+def test_a_string_without_the_name_of_its_dialect_is_that_of_its_variables() -> None:
+    assert [compile_format(text.removeprefix("log_format timed escape=json ")).name for text in (
+        '$msec "$request"', '%(t)s "%(r)s"', "%(ltime) %(method) %(uri)", "[%tr] %{+Q}r", '%t "%r"'
+    )] == [
+        "nginx's log_format", "gunicorn's access_log_format", "uWSGI's logformat", "HAProxy's log-format",
+        "Apache's LogFormat",
+    ]  # fmt: skip

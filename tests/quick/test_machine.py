@@ -1,0 +1,529 @@
+"""lab.engine: what is missing is put in place where that is allowed, and explained where it is not.
+
+The container engine is a program on the PATH that these tests replace: the real one cannot be missing, old or cut off
+from its registry on demand. Each replacement writes down how it was called.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lab.engine import commands, doctor, engine, images, processor, provenance
+from lab.engine.engine import memory_budget
+from lab.errors import LabError
+from lab.limits import MemoryBudget
+from lab.paths import TOOLS
+from tests.conftest import Lab
+
+HEALTHY = """
+case "$*" in
+  "version --format"*) echo 28.0 ;;
+  "compose version"*) echo 2.30.0 ;;
+  "buildx version"*) echo buildx 0.20 ;;
+  "image inspect"*) {inspect} ;;
+  "image pull"*) {pull} ;;
+  "buildx build"*) touch {folder}/built ;;
+esac
+"""
+NO_IMAGE = "echo 'Error: No such image' >&2; exit 1"
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What the lab says while it makes the machine ready."""
+    return []
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing on it but what a test puts there and a shell's basic tools."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "touch", "cat"):
+        (programs / name).symlink_to(Path("/bin") / name)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    return programs
+
+
+def put(path: Path, name: str, script: str) -> Path:
+    """Put a program on the PATH that logs its calls, and return the log."""
+    log = path.parent / f"{name}.log"
+    (path / name).write_text(f'#!/bin/sh\necho "$*" >> {log}\n{script}\n')
+    (path / name).chmod(0o755)
+    return log
+
+
+def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be somebody who may not install anything."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
+def test_without_an_engine_and_rights_the_exact_commands_are_named(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_root(monkeypatch)
+
+    with pytest.raises(LabError) as caught:
+        doctor.make_ready(said.append)
+
+    assert path.exists()
+    assert caught.value.message == "This machine has no container engine with Compose v2 and buildx."
+    assert caught.value.hint.splitlines() == [
+        "Debian or Ubuntu, as root:  tools/install-engine.sh",
+        "Fedora:                     sudo dnf install moby-engine docker-compose docker-buildx",
+        "macOS or Windows (WSL2):    install Docker Desktop, or: brew install colima docker docker-compose "
+        "docker-buildx",
+        "Then run the same command again.",
+    ]
+    assert said == []
+
+
+def test_an_old_compose_counts_as_missing(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    not_root(monkeypatch)
+    put(path, "docker", 'case "$1" in compose) echo 1.29.2 ;; *) echo 28.0 ;; esac')
+
+    with pytest.raises(LabError, match="no container engine with Compose v2"):
+        doctor.make_ready(said.append)
+
+
+def test_an_engine_that_may_not_be_started_is_explained(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_root(monkeypatch)
+    monkeypatch.setattr("lab.engine.engine.platform.system", lambda: "Linux")
+    put(path, "dockerd", "")
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
+
+    with pytest.raises(LabError) as caught:
+        doctor.make_ready(said.append)
+
+    assert caught.value.message == "The container engine does not answer."
+    assert caught.value.hint == (
+        "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
+    )
+
+
+def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen engine may keep even the questions for the versions of the plug-ins waiting. Root would install it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for module in (commands, engine):
+        monkeypatch.setattr(module, "ANSWERS_WITHIN_S", 0.3)
+    started = put(path, "dockerd", "")
+    put(path, "docker", "exec /bin/sleep 1000")
+
+    with pytest.raises(LabError, match="The container engine is there and does not answer") as caught:
+        doctor.make_ready(said.append)
+
+    assert "paused or frozen" in caught.value.hint
+    assert said == []
+    assert not started.exists()
+
+
+def test_an_engine_that_is_installed_where_only_root_looks_is_not_called_missing(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian keeps dockerd in /usr/sbin; a user outside the group docker has the client and no answer."""
+    not_root(monkeypatch)
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
+
+    with pytest.raises(LabError, match="The container engine does not answer"):
+        doctor.make_ready(said.append)
+
+
+@pytest.fixture
+def own_engine(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be root on a machine without systemd, whose engine is ``dockerd``; return the engine's data root."""
+    root = path.parent / "engine"
+    settings = path.parent / "daemon.json"
+    settings.write_text(json.dumps({"data-root": str(root)}))
+    (root / "network/files").mkdir(parents=True)
+    (root / "network/files/local-kv.db").write_text("half a network")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(engine, "SYSTEMD", path / "no-systemd")
+    monkeypatch.setattr(engine, "ENGINE_SETTINGS", settings)
+    monkeypatch.setattr(engine, "ENGINE_LOG", path.parent / "engine.log")
+    answers = HEALTHY.format(inspect="echo []", pull="exit 1", folder=path.parent)
+    put(path, "docker", f'case "$1" in version) [ -e {root}/started ] || exit 1 ;; esac{answers}')
+    return root
+
+
+def test_an_engine_that_was_killed_while_it_created_a_network_starts_again(
+    path: Path, own_engine: Path, said: list[str]
+) -> None:
+    """Such an engine panics at every start: github.com/moby/moby/issues/45057."""
+    networks = own_engine / "network/files/local-kv.db"
+    panic = "panic: runtime error: index out of range [0] with length 0\nlibnetwork.(*controller).reservePools(0x0?)"
+    starts = put(
+        path,
+        "dockerd",
+        f'if [ -e {networks} ]; then echo "{panic}" >&2; exit 2; fi; touch {own_engine}/started; /bin/sleep 1',
+    )
+
+    engine.make_engine_ready(said.append)
+
+    [aside] = networks.parent.iterdir()
+    assert aside.read_text() == "half a network"
+    assert said == [
+        "Starting the container engine …",
+        "The engine was once killed while it created a network, and its list of networks is damaged.\n"
+        f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …",
+    ]
+    assert len(starts.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("logged", "reason"),
+    [
+        ("noise\nfailed to start daemon: no space\nmore noise", "failed to start daemon: no space"),
+        ("noise\npanic: another\ngoroutine 1", "panic: another"),
+        ("noise\nthe last words", "the last words"),
+        ("", "exit code 1"),
+        ("\n", "exit code 1"),
+    ],
+)  # fmt: skip
+def test_an_engine_that_ends_instead_of_starting_says_why(
+    path: Path, own_engine: Path, said: list[str], logged: str, reason: str
+) -> None:
+    put(path, "dockerd", f"printf '{logged}' >&2; exit 1")
+
+    with pytest.raises(LabError) as caught:
+        engine.make_engine_ready(said.append)
+
+    assert caught.value.message == "The container engine ended instead of starting."
+    assert caught.value.hint == f"{reason}\nLog: {path.parent}/engine.log"
+    assert (own_engine / "network/files/local-kv.db").exists()
+
+
+@pytest.mark.usefixtures("own_engine")
+def test_an_engine_that_never_answers_is_given_up(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ENGINE_START_S", 0.2)
+    put(path, "dockerd", "/bin/sleep 2")
+
+    with pytest.raises(LabError) as caught:
+        engine.make_engine_ready(said.append)
+
+    assert caught.value.message == "The container engine did not answer within 0.2 s."
+    assert caught.value.hint == engine.how_to_start()
+
+
+def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
+    put(path, "dockerd", "")
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
+
+    with pytest.raises(LabError, match="The container engine does not answer"):
+        doctor.make_ready(said.append)
+
+
+def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, said: list[str], tmp_path: Path) -> None:
+    """A tag may name something else tomorrow. FROM and Compose know the plain name, so the image gets that, too."""
+    pulled = tmp_path / "pulled"
+    there = '[{"Id": "sha256:1", "Config": {"Labels": {}}}]'
+    inspect = f"if [ -e {pulled} ]; then echo '{there}'; else {NO_IMAGE}; fi"
+    log = put(path, "docker", HEALTHY.format(inspect=inspect, pull=f"touch {pulled}", folder=tmp_path))
+
+    doctor.make_ready(said.append)
+
+    assert [line for line in log.read_text().splitlines() if line.startswith(("image pull", "image tag"))] == [
+        f"image pull --quiet {images.PINNED['debian:trixie-slim']}",
+        f"image tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim",
+    ]
+    assert said[0] == "Pulling debian:trixie-slim …"
+    assert said[1].startswith("debian:trixie-slim is ready after ")
+    assert not (tmp_path / "built").exists()
+
+
+def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
+    path: Path, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_root(monkeypatch)
+    pull = "echo 'dial tcp: no such host' >&2; exit 1"
+    put(path, "docker", HEALTHY.format(inspect=NO_IMAGE, pull=pull, folder=tmp_path))
+
+    with pytest.raises(LabError) as caught:
+        doctor.make_ready(said.append)
+
+    assert said == [
+        "Pulling debian:trixie-slim …",
+        "debian:trixie-slim could not be pulled (dial tcp: no such host). "
+        "Building a stand-in from package registries …",
+    ]
+    assert caught.value.message == "The image debian:trixie-slim can be neither pulled nor built on this machine."
+    assert caught.value.hint == (
+        f"On a machine that reaches a registry: docker pull {images.PINNED['debian:trixie-slim']} && "
+        f"docker tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim && "
+        "docker save debian:trixie-slim --output image.tar\nOn this machine: docker load --input image.tar"
+    )
+
+
+WITHOUT_K6 = """
+case "$*" in
+  "version --format"*) echo 28.0 ;;
+  "compose version"*) echo 2.30.0 ;;
+  "buildx version"*) echo buildx 0.20 ;;
+  "image inspect debian"*) echo '[{{"Id": "sha256:1", "Config": {{"Labels": {{}}}}}}]' ;;
+  "image inspect"*) echo 'Error: No such image' >&2; exit 1 ;;
+  "image pull"*) echo 'no such host' >&2; exit 1 ;;
+  "buildx build"*) trap 'touch {folder}/ended; exit 1' TERM; n=0
+    while [ ! -e {folder}/other ]; do n=$((n + 1)); [ $n -lt 400 ] || exit 1; sleep 0.05; done ;;
+  *" build nginx") {build} ;;
+esac
+"""
+
+
+def test_other_images_are_built_while_k6_is_built(path: Path, said: list[str], tmp_path: Path) -> None:
+    """k6 is not ready before the other image is."""
+    (path / "sleep").symlink_to("/bin/sleep")
+    put(path, "docker", WITHOUT_K6.format(folder=tmp_path, build=f"touch {tmp_path}/other"))
+
+    doctor.make_ready(said.append, [images.BESIDE_SERVERS["nginx"]])
+
+    assert [re.sub(r"\d+ s", "… s", one) for one in said] == [
+        f"Pulling {images.K6} …",
+        f"{images.K6} could not be pulled (no such host). Building a stand-in from package registries …",
+        "Building stampede/nginx:trixie …",
+        "Built stampede/nginx:trixie in … s.",
+        f"{images.K6} is ready after … s.",
+    ]
+
+
+def test_k6_is_not_built_to_its_end_if_another_image_cannot_be_built(
+    path: Path, said: list[str], tmp_path: Path
+) -> None:
+    (path / "sleep").symlink_to("/bin/sleep")
+    put(path, "docker", WITHOUT_K6.format(folder=tmp_path, build="sleep 0.5; exit 1"))
+
+    with pytest.raises(LabError, match=r"^The image stampede/nginx:trixie could not be built\.$"):
+        doctor.make_ready(said.append, [images.BESIDE_SERVERS["nginx"]])
+
+    assert (tmp_path / "ended").exists()
+
+
+def test_every_base_image_is_pinned_by_a_digest() -> None:
+    assert list(images.PINNED) == list(images.BASE_IMAGES)
+    for name, pinned in images.PINNED.items():
+        assert re.fullmatch(re.escape(name) + "@sha256:[0-9a-f]{64}", pinned)
+
+
+PIN = images.PINNED["debian:trixie-slim"].split("@")[1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "digests", "origin", "recorded"),
+    [
+        ({}, [f"debian@{PIN}"], "pulled as pinned", [f"debian@{PIN}"]),
+        ({}, ["debian@sha256:1"], "not the pinned image", ["debian@sha256:1"]),
+        ({}, [], "not the pinned image", []),
+        ({"stampede.stand-in": "attic"}, ["debian@sha256:1"], "stand-in from the attic", []),
+    ],
+)
+def test_where_a_base_image_came_from_is_told_and_recorded(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    labels: dict[str, str],
+    digests: list[str],
+    origin: str,
+    recorded: list[str],
+) -> None:
+    described = json.dumps([{"Id": "sha256:1", "Config": {"Labels": labels}, "RepoDigests": digests}])
+    put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    details = {finding.what: finding.detail for finding in doctor.checks()}
+    [image, ours] = provenance.image_records({"debian:trixie-slim": (), "stampede/nginx:trixie": ()})
+
+    assert details["debian:trixie-slim"] == origin
+    assert image.digests == recorded
+    assert ours.digests == []
+
+
+@pytest.mark.parametrize("kept", [None, "", '["half a file', '{"k6": 1}', "[]"])
+def test_what_is_in_an_image_is_asked_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None
+) -> None:
+    """What cannot be understood is asked again, and what did not answer."""
+    asked = tmp_path / "asked"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    put(path, "docker", "echo k6 2.1.0; exit 1")
+    assert provenance.packages_of("sha256:1") == {}
+    put(path, "docker", f"echo once >> {asked}; echo k6 2.1.0")
+    if kept is not None:
+        provenance.packages_of("sha256:1")
+        [known] = (tmp_path / "cache").rglob("1-*.json")
+        known.write_text(kept)
+        asked.unlink()
+
+    found = [provenance.packages_of(f"sha256:{identity}") for identity in (1, 1, 2)]
+
+    assert found == 3 * [{"k6": "2.1.0"}]
+    assert asked.read_text() == 2 * "once\n"
+    monkeypatch.setattr(provenance, "_PACKAGES", "another question")
+    provenance.packages_of("sha256:1")
+    assert asked.read_text() == 3 * "once\n"
+
+
+def homeless() -> Path:
+    """Answer as Path.home does to whom the machine does not know."""
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("where", ["in a file", "without a home"])
+def test_a_cache_that_cannot_be_written_is_none(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file") if where == "in a file" else "")
+    monkeypatch.setattr(Path, "home", homeless)
+    put(path, "docker", "echo k6 2.1.0")
+
+    assert provenance.packages_of("sha256:1") == {"k6": "2.1.0"}
+
+
+def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, tools = tmp_path / "programs", tmp_path / "tools"
+    programs.mkdir()
+    tools.mkdir()
+    shutil.copy(TOOLS / "lock-images.sh", tools)
+    (tools / "base-images.txt").write_text("one:1@sha256:old\ntwo:2@sha256:kept\n")
+    said = "Name:   one:1\nDigest:  sha256:new\n\nManifests:\n  Name: one:1@sha256:other\n  Digest: sha256:other"
+    put(programs, "docker", f'case "$4" in one:1) echo "{said}" ;; *) echo "no such host" >&2; exit 1 ;; esac')
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+
+    done = subprocess.run([tools / "lock-images.sh"], capture_output=True, text=True, check=True)
+
+    assert (tools / "base-images.txt").read_text() == "one:1@sha256:new\ntwo:2@sha256:kept\n"
+    assert done.stderr == "no such host\nNo registry names a digest of two:2, so its pin stays as it is.\n"
+
+
+def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
+    assert path.exists()
+    python, _, docker = doctor.checks()
+
+    assert python.there
+    assert not docker.there
+    assert "tools/install-engine.sh" in docker.remedy
+
+
+def engine_says(path: Path, memory_limit: str, total: str) -> None:
+    """Put an engine on the PATH that says this of its memory."""
+    answers = f'case "$*" in *MemoryLimit*) echo {memory_limit} ;; *MemTotal*) echo {total} ;; esac'
+    put(path, "docker", f"{answers}{HEALTHY.format(inspect='echo []', pull='exit 1', folder=path.parent)}")
+
+
+def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[str]) -> None:
+    engine_says(path, "false", "0")
+
+    with pytest.raises(LabError) as caught:
+        doctor.make_ready(said.append)
+
+    assert caught.value.message == (
+        "The container engine cannot limit the memory of containers, so a load could use up all memory."
+    )
+    assert caught.value.hint == (
+        "If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine."
+    )
+
+
+@pytest.mark.parametrize(("told", "cores"), [("3", 3), ("", os.cpu_count()), ("0", os.cpu_count())])
+def test_containers_have_the_cores_of_the_engine(path: Path, told: str, cores: int) -> None:
+    """A virtual machine may have fewer cores than the machine on which it runs."""
+    put(path, "docker", f'case "$*" in *NCPU*) echo {told} ;; esac')
+
+    assert engine.engine_cores() == cores
+    assert engine.default_jobs() == 4 * cores
+
+
+def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
+    engine_says(path, "true", str(3 * 2**30))
+
+    assert memory_budget() == MemoryBudget(total_mib=3072, available_mib=3072)
+
+
+def test_without_an_engine_the_room_is_that_of_this_machine(path: Path) -> None:  # noqa: ARG001  # nothing is on it
+    total_mib = psutil.virtual_memory().total // 2**20
+
+    assert memory_budget().total_mib == total_mib
+    assert 0 < memory_budget().available_mib <= total_mib
+
+
+FLAGS = "flags\t\t: fpu sse4_2 popcnt avx avx2 fma bmi1 bmi2 abm\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "lacking"),
+    [
+        (f"processor\t: 0\nmodel name\t: Some CPU\n{FLAGS}", None),
+        (f"model name\t: Old CPU\n{FLAGS}".replace(" avx avx2", ""), "Old CPU lacks avx, avx2"),
+        (FLAGS.replace(" bmi2", ""), "the processor of this machine lacks bmi2"),
+        ("Features\t: fp asimd\n", None),  # not an x86-64
+        ("", None),
+    ],
+)
+def test_a_processor_that_cannot_run_a_package_is_told_with_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, lacking: str | None
+) -> None:
+    (tmp_path / "cpuinfo").write_text(told)
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+
+    problem = processor.problem()
+    found = next(one for one in doctor.checks() if one.what == "processor")
+
+    assert (problem is None) == (lacking is None) == found.there
+    if lacking:
+        assert problem
+        assert lacking in problem
+        assert "duckdb" in problem
+        assert "x86-64-v3" in found.remedy
+
+
+def test_a_machine_that_does_not_describe_its_processor_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "nothing")
+    assert processor.problem() is None
+
+
+def test_a_package_that_the_processor_cannot_run_is_named_when_it_is_installed(tmp_path: Path) -> None:
+    """A python that is ended by the signal when it imports duckdb stands for such a processor."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(TOOLS / "venv.sh", tmp_path / "tools")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    put(tmp_path / ".venv" / "bin", "pip", "")
+    put(tmp_path / ".venv" / "bin", "python", 'case "$2" in *duckdb) kill -ILL $$ ;; esac')
+
+    done = subprocess.run([tmp_path / "tools/venv.sh", "core"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "error: The package duckdb has an instruction that this machine's processor lacks.\n" in done.stderr
+    assert "x86-64-v3" in done.stderr
+    assert not (tmp_path / ".venv" / "core").exists()
+
+
+def test_no_command_starts_on_a_processor_that_would_end_it_but_the_doctor(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of "Illegal instruction" and nothing else."""
+    (tmp_path / "cpuinfo").write_text(FLAGS.replace(" avx2", ""))
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    refused = lab.call("list")
+    looked = lab.call("doctor")
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: duckdb ")
+    assert "lacks avx2" in refused.stderr
+    assert "x86-64-v3" in refused.stderr
+    assert "missing processor: duckdb" in looked.stdout

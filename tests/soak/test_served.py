@@ -1,0 +1,104 @@
+"""How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from analysis.records.folder import trial_folder
+from tests.conftest import Lab
+from tests.containers import test_served
+from tests.measuring import add_experiment, measure
+
+
+def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -> None:
+    """The interpreter of each image is what its name says, also when everything that serves has been imported."""
+    variants = {
+        f"{server}-{lock}": {"server": f"python314-{server}", "gil": lock == "gil", "workers": 1, "threads": 4}
+        for server in ("gunicorn", "granian")
+        for lock in ("gil", "free")
+    }
+    load = {
+        "script": "fibonacci.js",
+        "duration": {"short": "3s", "full": "3s"},
+        "settings": {"users": 2, "n": 20},
+    }
+    add_experiment(copied_lab, "interpreters", load, variants)
+
+    result = measure(copied_lab, "interpreters", ",".join(variants), "3s")
+
+    images = {one["name"]: one["programs"] for one in json.loads((result.folder / "run.json").read_text())["images"]}
+    for lock in ("gil", "free"):
+        image = f"stampede/python314:{lock}"
+        assert images[image]["python3"].startswith("3.14.")
+        assert images[image]["python3"].endswith("t") == (lock == "free")
+        asks = "import sys, granian.server, gunicorn.workers.gthread, wsgi; print(sys._is_gil_enabled())"
+        command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", asks]
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert told.stdout.strip() == str(lock == "gil")
+    for name in variants:
+        [(sent, failed, workers)] = result.requests(
+            name, "fibonacci", "SELECT count(*), count(error), count(DISTINCT worker) FROM requests"
+        )
+        counted = sum(one["counts"]["served"] for one in result.summary["counters"] if one["variant"] == name)
+        assert (failed, workers, counted) == (0, 1, sent), name
+
+
+GUEST_BOOKS: dict[str, dict[str, object]] = {
+    "uwsgi": {"threads": 2, "protocol": "fastcgi"},
+    "flup-prefork": {"workers": 8, "threads": 1},
+}
+"""Of django-fastcgi, fastcgi-mechanisms and test_database the other ones."""
+SAYS = {"flup-prefork": "flup6"}
+
+
+@pytest.mark.parametrize(
+    "books",
+    [
+        pytest.param(GUEST_BOOKS),
+        pytest.param({"gunicorn-gevent": {}, "uvicorn": {}, "granian": {}, "hypercorn": {}}),
+    ],
+    ids=["several", "further"],
+)
+def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(
+    copied_lab: Lab, books: dict[str, dict[str, object]]
+) -> None:
+    """Two generators share the visits. Nothing is lost or written twice, and the generators' shares add up.
+
+    Were a count or a socket another than is asked for, a trial would be invalid.
+    """
+    experiment = {
+        "title": "Every guest book",
+        "question": "Do they write the same?",
+        "load": {
+            "script": "visits.js", "generators": 2, "database": {},
+            "duration": {"short": "3s", "full": "3s"},
+            "settings": {"first_per_s": 2, "last_per_s": 4, "step_s": 1, "timeout_steps": 10, "users_max": 40},
+        },
+        "parallel": True,
+        "variants": {name: {"server": name, "app": "django", "workers": 2, **own} for name, own in books.items()},
+    }  # fmt: skip
+    (copied_lab.root / "experiments" / "guest-books.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False))
+
+    result = measure(copied_lab, "guest-books", ",".join(books), "3s", "--jobs", str(len(books)))
+
+    assert result.summary["errors"] == []
+    written = result.each("rows_written", "count")
+    for name in books:
+        visits = "SELECT count(DISTINCT visit), count(*) = 3 * count(DISTINCT visit) FROM requests"
+        assert result.requests(name, "visits", visits) == [(written[name], True)], name
+        assert 7 <= written[name] <= 10, name
+        for lost in ("visits_failed", "rows_unreported"):
+            assert result.each(lost, "count")[name] == 0, name
+        servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
+        assert result.requests(name, "visits", servers) == [(SAYS.get(name, name.split("-")[0]),)]
+        folder = trial_folder(result.folder, name, "visits", 1)
+        assert {path.name for path in folder.glob("points*")} == {"points.json.gz", "points-2.json.gz"}, name
+        assert len(list(folder.glob("k6-processor*.txt"))) == 2, name
+        assert "Traceback" not in "".join(path.read_text() for path in folder.glob("*-1.log")), name
+
+
+@pytest.mark.parametrize("names", [test_served.EVERY_SERVER.keys() - test_served.SOME], ids=["others"])
+def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, names: set[str]) -> None:
+    test_served.test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab, names)

@@ -1,0 +1,545 @@
+"""lab class: one page from everybody's exports: a dot for each laptop, who differs and why, and nothing personal."""
+
+import gzip
+import io
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from analysis.records.checksums import seal
+from analysis.records.folder import read_run
+from analysis.records.summary import Summary
+from analysis.verification import compute_summary
+from lab.apps.classroom import submissions
+from lab.apps.classroom.archive import BadArchive
+from lab.apps.classroom.archive import unpack as unpack_archive
+from lab.apps.classroom.drawing import RADIUS, Scale, assign_lanes, scale_of
+from lab.apps.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
+from lab.apps.classroom.predictions import NumberPrediction, collect_predictions, read_predictions
+from lab.apps.classroom.strips import Dot, Strip
+from lab.export import pack
+from tests.classes import OTHER_PROGRAM, PEOPLE, make_class, two_cores_fail
+from tests.conftest import Lab
+from tests.pages import chromium
+from tests.real_runs import unpack
+from tests.synthetic import Request, make_run
+
+QUESTION = "the last of ten requests is answered after"
+
+
+def lesson(yours: float, says: str = QUESTION) -> bytes:
+    """Return what the lab's lesson records, with a sentence that a student wrote."""
+    bar = {"says": says, "unit": "ms", "yours": yours, "theory": 1000.0, "measured": 1100.0, "low": None, "high": None}
+    step = {"prediction": {"values": [yours], "at": ""}, "result": {"run": "", "bars": [bar]},
+            "explanation": "dolores thinks that the threads wait"}  # fmt: skip
+    return json.dumps({"schema": 1, "steps": {"ten-at-once": step, "later": {"result": None}}}).encode()
+
+
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Twelve archives; a claim fails on the laptops with two cores, and on one with another kernel and gunicorn."""
+    return make_class(tmp_path_factory.mktemp("class"), change=two_cores_fail)
+
+
+@pytest.fixture
+def some(twelve: list[Path], tmp_path: Path) -> list[Path]:
+    """Return copies of three of the archives, which a test may spoil."""
+    return [Path(shutil.copy(one, tmp_path)) for one in twelve[:3]]
+
+
+def shown(lab: Lab, *arguments: str | Path) -> tuple[int, str, str]:
+    """Make the page; return the exit code, what was said, and the page (empty: there is none)."""
+    done = lab.call("class", *map(str, arguments))
+    page = lab.results / "class.html"
+    assert done.stdout == (f"{page}\n" if page.exists() else "")
+    return done.returncode, done.stderr, page.read_text(encoding="utf-8") if page.exists() else ""
+
+
+def text_of(html: str) -> str:
+    """Return what a page says, without its markup."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def rows_of(page: str, heading: str) -> list[str]:
+    """Return the rows of the table below a heading as text."""
+    table = page[page.index(heading) :].partition("</table>")[0]
+    return [text_of(f"<{row}").strip() for row in table.split("<tr data-laptop")[1:]]
+
+
+def test_the_page_says_who_differs_and_why(lab: Lab, twelve: list[Path]) -> None:
+    code, said, page = shown(lab, *twelve)
+
+    assert code == 0
+    assert re.fullmatch(
+        r"keep-alive: 12 laptops; 7 of 8 claims have the same verdict on all\. 5 differ from the others: "
+        r"laptop-1, laptop-2, laptop-3, laptop-4, laptop-([5-9]|1[0-2])\.\n", said
+    )  # fmt: skip
+    differ = rows_of(page, "Who differs, and why: keep-alive")
+    assert len(differ) == 5
+    for row in differ[:4]:
+        assert "not reproduced (most: undecided)" in row
+        assert row.endswith("cores: 2; the others: 8 (4 of 4 like this differ, 1 of 8 others)")
+    assert "kernel: Linux 5.15.0; the others: Linux 6.18.44 (1 of 1 like this differ, 4 of 11 others)" in differ[4]
+    assert f"gunicorn in stampede/gunicorn: {OTHER_PROGRAM}; the others: 27.0.1" in differ[4]
+    assert len(rows_of(page, "The laptops")) == 12
+    assert page.count('class="dot"') == 8 * 12
+
+
+def test_the_page_has_what_the_articles_published_and_what_theory_predicts(lab: Lab, tmp_path: Path) -> None:
+    _, _, page = shown(lab, *make_class(tmp_path / "class", "worker-types", size=2))
+
+    assert "published: 10000 ms" in page or "<title>published</title>" in page
+    assert "<title>theory</title>" in page
+    assert "Published: the " in page
+
+
+def test_nothing_on_the_page_is_personal(lab: Lab, tmp_path: Path) -> None:
+    """Words of one laptop alone are not shown: names, paths, kernels, variants, claims and sentences."""
+
+    def personal(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
+        if place == 3:
+            record["host"]["kernel"] += "-dolores"
+            record["reason"] = "no room in /home/dolores"
+            record["title"] = record["question"] = "Dolores asks"
+            record["images"].append({"name": "dolores/shop:1", "id": "1", "programs": {"dolores": "1"}})
+            for one in (record, summary):
+                one["claims"][0] |= {"says": "dolores says so"}
+            record["claims"][0]["value"]["variant"] = "dolores"
+            summary["validity"]["reasons"].append("dolores was busy")
+
+    archives = make_class(tmp_path / "class of dolores", size=5, change=personal)
+    with tarfile.open(tmp_path / "with-lesson.tar", "w") as packed:
+        content = lesson(300, "dolores asks")
+        entry = tarfile.TarInfo("lesson/lesson.json")
+        entry.size = len(content)
+        packed.addfile(entry, io.BytesIO(content))
+        with tarfile.open(archives[4]) as archive:
+            for member in archive:
+                packed.addfile(member, archive.extractfile(member))
+
+    code, _, page = shown(lab, *archives[:4], tmp_path / "with-lesson.tar")
+
+    assert code == 0
+    assert [name for name in (*PEOPLE, str(tmp_path), "home") if re.search(rf"\b{name}", page, re.IGNORECASE)] == []
+    assert "5 laptops" in page
+
+
+def test_the_numbers_of_laptops_depend_on_no_name(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
+    _, _, page = shown(lab, *twelve)
+    renamed = [shutil.copy(one, tmp_path / f"{place}.tgz") for place, one in enumerate(reversed(twelve))]
+
+    assert shown(lab, *renamed)[2] == page
+
+
+def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: list[Path], tmp_path: Path) -> None:
+    good, cut, same = some
+    cut.write_bytes(cut.read_bytes()[:5000])
+    shutil.copy(good, same)
+    (tmp_path / "notes.tar.gz").write_text("no archive")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    shutil.copy(good, tmp_path / "full")
+
+    more = (tmp_path / name for name in ("notes.tar.gz", "gone", "empty", "full"))
+    code, said, page = shown(lab, good, cut, same, *more)
+
+    assert code == 1
+    assert said.splitlines() == [
+        f"{cut} is damaged, or not an archive of lab export.",
+        f"{same}: this run of keep-alive is also in {good}, and counts once.",
+        f"{tmp_path / 'notes.tar.gz'} is damaged, or not an archive of lab export.",
+        f"{tmp_path / 'gone'} cannot be read: No such file or directory.",
+        f"{tmp_path / 'empty'} has no run.",
+        f"{tmp_path / 'full'} has no run; name its archives: {tmp_path / 'full'}/*.tar.gz.",
+        "keep-alive: 1 laptop; 7 of 7 claims have the same verdict on all. No laptop differs from the others.",
+    ]
+    assert "6 runs or files could not be used, and are not on this page." in page
+
+
+def test_exercises_alone_are_named(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
+    """After a lesson, the latest run is one of an exercise, and lab export packs the latest run."""
+
+    def of_an_exercise(_place: int, record: dict[str, Any], _summary: dict[str, Any]) -> None:
+        record["experiment"] = "lesson-cures-exercise"
+
+    [archive] = make_class(tmp_path, size=1, change=of_an_exercise)
+
+    code, said, page = shown(lab, archive, twelve[0])
+
+    assert code == 1
+    assert said.splitlines()[0] == (
+        f"{archive} has only runs of exercises; to hand in the lesson: lab export results/lesson."
+    )
+    assert "1 laptop" in page
+
+
+def test_an_archive_that_was_packed_again_by_hand_can_be_read(lab: Lab, some: list[Path], tmp_path: Path) -> None:
+    """``tar czf run.tar.gz ./run`` begins every name with ``./``."""
+    shutil.unpack_archive(some[0], tmp_path / "unpacked", filter="data")
+    with tarfile.open(again := tmp_path / "again.tar.gz", "w:gz") as packed:
+        for one in (tmp_path / "unpacked").iterdir():
+            packed.add(one, f"./{one.name}")
+
+    code, said, page = shown(lab, again)
+
+    assert (code, said.splitlines()[0].partition(";")[0]) == (0, "keep-alive: 1 laptop")
+    assert "1 laptop" in page
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08", b"\x1f\x8b"])
+def test_the_beginning_of_an_archive_is_damaged(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cut.tar.gz").write_bytes(content)
+
+    with pytest.raises(BadArchive, match="is damaged, or not an archive of lab export"):
+        unpack_archive(tmp_path / "cut.tar.gz", tmp_path)
+
+
+def test_a_record_that_cannot_be_read_is_named_without_a_path_of_the_lab(
+    lab: Lab, some: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(submissions, "compute_summary", full)
+    _, full_disk, _ = shown(lab, some[0], "--check")
+
+    def broken(target: Path) -> Summary:
+        record = next(target.glob("*/*/1/trial.json"))
+        record.unlink()
+        record.write_text("{}")
+        return compute_summary(target)
+
+    monkeypatch.setattr(submissions, "compute_summary", broken)
+    _, bad_record, _ = shown(lab, some[0], "--check")
+
+    assert full_disk.splitlines()[0] == (f"{some[0]}: the results cannot be computed again: No space left on device.")
+    with tarfile.open(some[0]) as packed:
+        [top] = [name.removesuffix("/run.json") for name in packed.getnames() if name.endswith("/run.json")]
+    assert bad_record.startswith(f"{some[0]}: {top}/")
+    assert bad_record.splitlines()[0].endswith("/trial.json has schema None; this version reads the schemas 1 to 2.")
+    assert "stampede-derived-" not in bad_record
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "linked"),
+    [("../../etc/passwd", tarfile.REGTYPE, ""), ("/etc/passwd", tarfile.REGTYPE, ""),
+     ("run/link", tarfile.SYMTYPE, "/etc/passwd"), ("run/device", tarfile.CHRTYPE, "")],
+    ids=["outside", "absolute", "link", "device"],
+)  # fmt: skip
+def test_an_archive_with_entries_that_no_export_has_is_refused(
+    lab: Lab, some: list[Path], tmp_path: Path, name: str, kind: bytes, linked: str
+) -> None:
+    with tarfile.open(tmp_path / "evil.tar", "w") as packed:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, linked
+        packed.addfile(entry)
+
+    code, said, page = shown(lab, tmp_path / "evil.tar", some[0])
+
+    assert code == 1
+    assert said.splitlines()[0] == f"{tmp_path / 'evil.tar'} has an entry that no export has: {name!r}."
+    assert "1 laptop" in page
+
+
+def test_an_archive_that_is_too_large_is_refused(lab: Lab, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.apps.classroom.archive.MOST_BYTES", 0)
+
+    code, heard, page = shown(lab, some[0])
+
+    assert (code, page) == (1, "")
+    assert heard.splitlines()[0] == f"{some[0]} has more than 0 GiB of files."
+
+
+def rewritten(archive: Path, name: str, change: Any) -> None:
+    """Change the content of one file in an archive, whatever the archive's folder is called."""
+    with tarfile.open(archive) as packed:
+        members = [(member, file.read()) for member in packed if (file := packed.extractfile(member))]
+    with tarfile.open(archive, "w:gz") as packed:
+        for member, content in members:
+            changed = change(content) if member.name.endswith(f"/{name}") else content
+            member.size = len(changed)
+            packed.addfile(member, io.BytesIO(changed))
+
+
+def test_changed_points_and_other_schemas_are_named(lab: Lab, some: list[Path]) -> None:
+    points, schema, manifest = some
+    rewritten(points, "1/points.json.gz", lambda content: content + gzip.compress(b"\n"))
+    rewritten(schema, "run.json", lambda content: content.replace(b'"schema": 1', b'"schema": 0'))
+    rewritten(manifest, "manifest.sha256", lambda content: content[:-3])
+
+    code, said, page = shown(lab, points, schema, manifest)
+
+    changed = [line for line in unpacked_names(points) if line.endswith("1/points.json.gz")]
+    listed = "; ".join(f"{name}: changed, its hash differs from manifest.sha256" for name in changed[:3])
+    more = f"; and {len(changed) - 3} more" if len(changed) > 3 else ""
+    assert (code, page) == (1, "")
+    lines = said.splitlines()
+    assert lines[0] == f"{points}: the run of keep-alive was changed since it was measured: {listed}{more}."
+    top = "keep-alive-20261122T144029Z"
+    assert lines[1] == f"{schema}: {top}/run.json has schema 0; this version reads the schemas 1 to 2."
+    assert re.fullmatch(
+        re.escape(f"{manifest}: {top}/manifest.sha256:") + r"\d+: cut short, the line does not end\.", lines[2]
+    )
+    assert lines[3:] == ["error: No run can be shown.", "",
+                         "hint: lab export results/<experiment>/latest writes an archive."]  # fmt: skip
+
+
+def unpacked_names(archive: Path) -> list[str]:
+    """Return the paths of the files of an archive's run."""
+    with tarfile.open(archive) as packed:
+        return sorted(name.partition("/")[2] for name in packed.getnames())
+
+
+def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some: list[Path]) -> None:
+    """Nothing seals summary.json, because it follows from the points. So only --check finds a forged one."""
+    code, _, page = shown(lab, some[0])
+    assert code == 0
+    assert "lab class --check computes them again." in page
+
+    (lab.results / "class.html").unlink()
+    code, said, _ = shown(lab, some[0], "--check")
+
+    assert code == 1
+    assert said == (
+        f"{some[0]}: the results of keep-alive do not follow from its measured files, or another version of the lab "
+        "computed them.\n"
+        "error: No run can be shown.\n\nhint: lab export results/<experiment>/latest writes an archive.\n"
+    )
+
+
+def test_results_that_follow_from_the_points_pass_the_check(lab: Lab, tmp_path: Path) -> None:
+    run = unpack("worker-types", tmp_path)
+    compute_summary(run)
+
+    code, _, page = shown(lab, run, "--check")
+
+    assert code == 0
+    assert "and the results were computed again." in page
+
+
+def test_results_of_another_version_are_computed_again(lab: Lab, tmp_path: Path) -> None:
+    """The stored run has the results of an older version, and one claim more is no reason to refuse it."""
+    folder = unpack("django-fastcgi", tmp_path)
+    before = sorted(one.name for one in folder.iterdir())
+    pack([folder], tmp_path / "one.tar.gz")
+
+    for handed in (tmp_path / "one.tar.gz", folder):
+        code, _, page = shown(lab, handed)
+        assert code == 0
+        assert "django-fastcgi: " in page
+    assert sorted(one.name for one in folder.iterdir()) == before
+
+
+def test_results_of_another_run_are_refused(lab: Lab, some: list[Path]) -> None:
+    def without_claims(content: bytes) -> bytes:
+        return json.dumps(json.loads(content) | {"claims": []}).encode()
+
+    rewritten(some[0], "summary.json", without_claims)
+
+    code, said, _ = shown(lab, *some)
+
+    assert code == 1
+    assert said.splitlines()[0] == f"{some[0]}: the results of keep-alive belong to another run."
+
+
+def test_an_experiment_of_somebodys_own_is_not_on_the_page(lab: Lab, some: list[Path], tmp_path: Path) -> None:
+    own = make_run(tmp_path / "results" / "one", {"one": [Request()] * 5}, experiment="shop-of-dolores")
+    seal(own)
+    code, said, page = shown(lab, tmp_path / "results" / "one", some[0])
+
+    assert code == 1
+    assert said.splitlines()[0] == (
+        f"{tmp_path / 'results' / 'one'}: shop-of-dolores is not an experiment of this lab, so it is not on the page."
+    )
+    assert "dolores" not in page
+
+
+def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
+    """Each laptop's lesson.json lies beside its runs. The sentences that students wrote are not read."""
+
+    def of_a_step(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
+        record["experiment"] = "lesson-ten-at-once"
+        for claim in summary["claims"]:
+            claim["suspect"] = place == 0
+
+    for archive, guess in zip(make_class(tmp_path, size=3, change=of_a_step), (300, 900, 20000), strict=True):
+        folder = tmp_path / str(guess)
+        (folder / "lesson").mkdir(parents=True)
+        shutil.unpack_archive(archive, folder, filter="data")
+        (folder / "lesson" / "lesson.json").write_bytes(lesson(guess))
+
+    _, _, page = shown(lab, *(tmp_path / str(guess) for guess in (300, 900, 20000)))
+
+    chapter = page[page.index('<h2 id="lesson-ten-at-once">') :]
+    strip = chapter[chapter.index('<div class="strip">') :].partition("</div>")[0]
+    assert text_of(strip.partition("<figure>")[0]).strip() == (
+        f"The class predicted: {QUESTION} … Predicted: 300, 900, 20000 ms; theory: 1000 ms; measured: 1100 ms "
+        "(1100 to 1100). 1 of 3 predictions were within a factor of two."
+    )
+    assert re.findall(r"<g><title>(\d+)</title><circle", strip) == ["300", "900", "20000"]
+    assert "data-laptop" not in strip
+    assert "3 undecided; 1 of 3 verdicts rest on suspect trials." in text_of(chapter)
+    assert "predicted by somebody in the class" in page
+    assert "dolores" not in page
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"[]",
+        b"{",
+        b'{"steps": [1]}',
+        b'{"steps": {"a": {"result": {"bars": [{}]}}}}',
+        lesson(float("nan")),
+        lesson(-1),
+        lesson(1.7e308),
+        lesson(10**400),
+    ],
+)
+def test_a_lesson_that_cannot_be_understood_has_no_predictions(content: bytes | None) -> None:
+    assert read_predictions(content) == []
+
+
+def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
+    one, other = (NumberPrediction("step", says, "ms", 1.0, None, 3.0) for says in ("asked of all", "asked of one"))
+
+    assert [found.says for found in collect_predictions({1: [one, other, other], 2: [one]})] == ["asked of all"]
+    assert not one.is_near
+    assert NumberPrediction("step", "", "share", 0.0, None, 0.0).is_near
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [([], "Give the archives that the class has handed in.", 'lab class a.tar.gz b.tar.gz'),
+     (["a.tar.gz", "--to", "."], ". is a folder, but the page is a file.", "--to class.html")],
+)  # fmt: skip
+def test_wrong_use_is_named(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
+    done = lab.call("class", *arguments)
+
+    assert (done.returncode, done.stderr) == (2, f"error: {message}\n\nhint: {hint}\n")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start the browser once."""
+    with sync_playwright() as playwright, chromium(playwright) as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser, lab: Lab, twelve: list[Path]) -> Iterator[Page]:
+    """Open the page of the class, and fail if it complains or asks the network for anything."""
+    shown(lab, *twelve)
+    address = (lab.results / "class.html").as_uri()
+    asked, said = [], []
+    with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
+        opened = context.new_page()
+        opened.on("request", lambda request: asked.append(request.url))
+        opened.on("console", lambda message: said.append(message.text))
+        opened.on("pageerror", lambda error: said.append(str(error)))
+        opened.goto(address)
+        yield opened
+    assert (said, asked) == ([], [address])
+
+
+def test_a_chosen_laptop_is_shown_everywhere(page: Page, tmp_path: Path) -> None:
+    page.locator("button[data-laptop='12']").first.click()
+
+    assert page.locator(".dot.chosen").count() == 8
+    assert page.locator(".dot.faded").count() == 8 * 11
+    page.locator(".dot[data-laptop='12']").first.click()
+    assert page.locator(".chosen, .faded").count() == 0
+    assert page.screenshot(path=tmp_path / "class.png", full_page=True)
+
+
+def test_no_dot_covers_another_and_all_are_inside(page: Page) -> None:
+    places = page.evaluate(
+        "[...document.querySelectorAll('.strip svg')].map((svg) => [...svg.querySelectorAll('.dot circle')]"
+        ".map((dot) => [+dot.getAttribute('cx'), +dot.getAttribute('cy'), svg.viewBox.baseVal.height]))"
+    )
+
+    assert len(places) == 8
+    for dots in places:
+        for place, (x, y, height) in enumerate(dots):
+            assert RADIUS <= y <= height - RADIUS
+            for other_x, other_y, _ in dots[:place]:
+                assert (x - other_x) ** 2 + (y - other_y) ** 2 >= (2 * RADIUS) ** 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_the_page(page: Page, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+
+    found = Axe().run(page)
+
+    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "far"),
+    [
+        ([100, 101, 102, 103, 1000], "ms", {5}),
+        ([100, 101, 102, 103], "ms", set()),  # too few
+        ([1, 1, 1, 1, 15], "ms", set()),  # within 20 ms
+        ([100, 100, 100, 100, 124], "ms", set()),  # within a factor of 1.25
+        ([0, 0, 0, 0, 0.5], "share", {5}),
+        ([0, 0.50, 0.501, 0.502, 0.503, 0.503, 0.53], "share", {1}),  # the last is within a factor of 1.25
+        ([-0.5, 0.5, 0.5, 0.5, 0.5], "index", {1}),
+        ([100, 200, 400, 800, 1600], "ms", set()),  # they all differ
+    ],
+)
+def test_a_value_is_far_from_the_others_if_they_agree(values: list[float], unit: str, far: set[int]) -> None:
+    assert far_from_median(dict(enumerate(values, start=1)), unit) == far
+
+
+def test_of_as_many_verdicts_the_better_is_the_verdict_of_most() -> None:
+    dots = [Dot(1, None, "not reproduced", 2, "sleep"), Dot(2, None, "reproduced", 2, "hold")]
+
+    assert [one.dot.laptop for one in outliers(Strip("", None, "p50", "ms", None, dots, [], None))] == [1]
+
+
+def test_a_reason_says_how_many_laptops_like_this_differ() -> None:
+    facets = {1: {"cores": "2", "lab": "a"}, 2: {"cores": "2", "lab": "b"}, 3: {"cores": "8", "lab": "a"},
+              4: {"cores": "8", "lab": "b"}, 5: {"cores": "8", "lab": "a"}}  # fmt: skip
+
+    assert find_reasons(1, {1, 2}, facets) == [Reason("cores", "2", ["8"], 2, 2, 3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [("Linux 6.18.44-fc-v669", "Linux 6.18.44"),
+     ("Linux 5.15.153.1-microsoft-standard-WSL2", "Linux 5.15.153.1 (WSL2)"),
+     ("Linux 6.10.14-linuxkit", "Linux 6.10.14 (Docker Desktop)"), ("dolores", "unknown")],
+)  # fmt: skip
+def test_a_kernel_has_only_its_version(told: str, kept: str) -> None:
+    assert kernel_name(told) == kept
+
+
+def test_an_axis_is_logarithmic_if_values_differ_much_and_are_positive() -> None:
+    assert scale_of([1, 100]).is_log
+    assert not scale_of([0, 100]).is_log
+    assert not scale_of([5, 5]).is_log
+    assert scale_of([0, 0]).low < 0 < scale_of([0, 0]).high
+    assert Scale(1, 1000, is_log=True).ticks == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert Scale(0, 10, is_log=False).ticks == [0, 2, 4, 6, 8, 10]
+
+
+def test_dots_at_one_place_are_stacked() -> None:
+    assert assign_lanes([100, 100, 100, 300]) == [0, 1, -1, 0]
+
+
+def test_a_class_of_one_experiment_file_keeps_the_records(twelve: list[Path], tmp_path: Path) -> None:
+    """What the tests change is what is read back."""
+    shutil.unpack_archive(twelve[7], tmp_path, filter="data")
+
+    assert read_run(tmp_path / "keep-alive-20261122T144029Z").host.cores == 8

@@ -1,0 +1,122 @@
+"""The command line: archives, disks that are full or only readable, and no network."""
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lab.paths import ROOT
+from tests.archives import unpack
+from tests.conftest import Lab
+from tests.quick.test_cli import REPLY, as_measured
+
+
+def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.tar.gz" for name in ("first", "second", "third"))
+    assert lab.call("export", str(measured), "--to", str(first)).returncode == 0
+    for path in measured.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(0o700)
+    assert lab.call("export", str(measured.parent / "latest"), "--to", str(second)).returncode == 0
+    copy = unpack(first, tmp_path / "elsewhere")
+    assert lab.call("export", str(copy), "--to", str(third)).returncode == 0
+
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+    with tarfile.open(first) as packed:
+        members = packed.getmembers()
+    assert [one.name for one in members] == sorted(one.name for one in members)
+    assert {(one.uid, one.gid, one.uname, one.gname, one.mode, one.mtime) for one in members} == {
+        (0, 0, "", "", 0o644, 1767323045)  # when the run began
+    }
+    assert gzip.decompress(first.read_bytes())
+    assert first.read_bytes()[4:8] == bytes(4), "no time in the header"
+
+
+def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: Lab, measured: Path) -> None:
+    copied_lab.results = measured.parent.parent
+    name = "made-up-20260102T030405Z.tar.gz"
+
+    assert copied_lab.run("export").stdout == f"{name}\n"
+    packed = (copied_lab.root / name).read_bytes()
+    again = copied_lab.run("export")
+
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == REPLY.format(
+        message=f"{name} exists already.",
+        hint="Remove the file, or choose another name: lab export … --to /path/name.tar.gz",
+    )
+    assert (copied_lab.root / name).read_bytes() == packed
+    assert [path.name for path in copied_lab.root.glob("*tar*")] == [name]
+
+
+def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a shell script without any network, in mounts of its own; ``lab`` is the lab."""
+    unshare = ["unshare", "--net", "--mount", "sh", "-ec"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "mount -t tmpfs none /mnt"], check=False,
+                                                     capture_output=True).returncode:  # fmt: skip
+        pytest.skip("needs unshare and root")
+    lab = f'lab() {{ "{sys.executable}" -m lab "$@"; }}\n'
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    return subprocess.run(
+        [*unshare, lab + script, "sh", *arguments],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount --bind "$1" "$1"
+        mount -o remount,bind,ro "$1"
+        ! touch "$1/mine" 2> /dev/null
+        lab verify "$1"
+        lab export "$1" --to "$2/mine.tar.gz" 2> /dev/null
+        tar -xzf "$2/mine.tar.gz" -C "$2"
+        lab verify "$2/made-up-20260102T030405Z"
+    """
+
+    done = isolated(script, str(measured), str(tmp_path))
+
+    said = as_measured(measured)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{said}{tmp_path / 'mine.tar.gz'}\n{said}"
+
+
+def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount -t tmpfs -o size=32k none "$2"
+        TMPDIR="$2" lab verify "$1" || code=$?
+        ls -A "$2"
+        exit $code
+    """
+    (tmp_path / "disk").mkdir()
+
+    done = isolated(script, str(measured), str(tmp_path / "disk"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == REPLY.format(
+        message=f"{measured} cannot be verified: No space left on device.",
+        hint="The folder must be readable, and TMPDIR needs room for the results.",
+    )
+
+
+def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount -t tmpfs -o size=16k none "$2"
+        lab export "$1" --to "$2/mine.tar.gz" || code=$?
+        ls -A "$2"
+        exit $code
+    """
+    (tmp_path / "disk").mkdir()
+
+    done = isolated(script, str(measured), str(tmp_path / "disk"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == as_measured(measured) + REPLY.format(
+        message=f"{tmp_path / 'disk' / 'mine.tar.gz'} cannot be written: No space left on device.",
+        hint="Free some space, or choose another place: lab export … --to /path/name.tar.gz",
+    )

@@ -1,0 +1,216 @@
+"""analysis.pipeline: the same raw points give the same bytes every time, also where requests or connections tie.
+
+What may differ from one derivation to the next: how Python orders a set of words, how many threads DuckDB has, and
+in which order these hand over the rows.
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.pipeline import derive
+from analysis.records.checksums import files, is_derived, seal
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import read_summary
+from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
+from analysis.verification import verify_run
+from lab.paths import ROOT
+from tests.real_runs import NAMES, unpack
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
+
+Circumstance = tuple[int, int]
+"""A seed of hashes and a number of threads."""
+
+TWO: list[Circumstance] = [(0, 1), (3, 8)]
+
+Derived = dict[str, bytes]
+"""What follows from the raw points of a run, by path."""
+
+
+def mix(seed: int, *classes: str) -> list[Request]:
+    """Return requests of some classes, of which many tie in time, in size, in worker and in connection."""
+    chance = random.Random(seed)
+    return [
+        Request(
+            overhead_ms=chance.choice([0.1, 0.7, 30]),
+            request_class=chance.choice(classes),
+            worker=f"box:{chance.choice([7, 8, 10, 11])}",
+            sent_s=chance.randrange(100) / 10,
+            error=chance.choice([None] * 9 + ["status 502", "EOF"]),
+            user=chance.randrange(4),
+            connection=str(chance.randrange(60)),
+        )
+        for _ in range(150)
+    ]
+
+
+def closed_loop_against_itself(run: Path) -> None:
+    """Write two trials of a variant and of its copy; two percentiles need one request more than a rare class has."""
+    same = [VariantRecord(name=name, workers=4, settings={"threads": 2}) for name in ("a", "b")]
+    rare = [Request(request_class="rare", sent_s=n) for n in range(3)]
+    published = [
+        Published(variant="a", request_class="rare", metric="overhead", stats=dict.fromkeys(["p25", "p75"], 1))
+    ]
+    claims = [Claim(says="It waits", value=Quantity(variant="a", metric="overhead", stat="p50"), at_least=1)]
+    requests = {"a": mix(0, "light") + rare, "b": mix(1, "light") + rare}
+    make_run(run, requests, variants=same, trials=2, published=published, claims=claims)
+    make_trial(run, "a", 2, mix(2, "light") + rare, workers=4)
+    make_trial(run, "b", 2, mix(3, "light") + rare, workers=4)
+
+
+def bursts_from_two_generators(size: int) -> Callable[[Path], None]:
+    """Return what writes two bursts of which each generator sends half, at the same moment and under the same names."""
+    requests = [
+        Request(1000 * (n // 6), 1000, worker=f"box:{7 + (n + generator) % 3}", sent_s=at_s, generator=generator)
+        for at_s in (0, 30)
+        for n in range(size // 2)
+        for generator in (1, 2)
+    ]
+    burst = LoadRecord(name="mix", script="burst.js", duration="60s", settings={"BURST": f"{size}"}, generators=2)
+    variants = [VariantRecord(name=name, workers=3, settings={"name": name}) for name in ("one", "two")]
+
+    def make(run: Path) -> None:
+        make_run(run, {"one": requests, "two": requests[:size]}, variants=variants, loads=[burst])
+
+    return make
+
+
+def open_loop_with_an_api_and_a_client(run: Path) -> None:
+    """Write a load whose called service stalls twice, beside which a client asks at the same moments."""
+    client = ClientRecord(script="silent.py", settings={})
+    load = LoadRecord(
+        name="mix", script="calls.js", duration="60s", settings={}, loop="open", api={"stall_s": 2}, client=client
+    )
+    variants = [VariantRecord(name=name, workers=4, settings={"threads": 2, "name": name}) for name in ("one", "two")]
+    requests = {"one": mix(0, "light", "heavy"), "two": mix(1, "light", "heavy")}
+    make_run(run, requests, variants=variants, loads=[load])
+    for name, ones in requests.items():
+        folder = run / name / "mix" / "1"
+        silent = [Request(request_class="silent", sent_s=one.sent_s, user=one.user) for one in ones[:20]]
+        write_points(folder / "points-client.json.gz", silent)
+        write_observations(folder, [*ones, *silent], workers=4)
+        (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(ones)))
+        for number in (1, 2):
+            stall = (BEGAN.timestamp() + 2, BEGAN.timestamp() + 3 + number)
+            (folder / f"api-{number}.before.txt").write_text(observation("api", stalls=[]))
+            (folder / f"api-{number}.after.txt").write_text(observation("api", stalls=[stall]))
+
+
+MADE_UP: dict[str, Callable[[Path], None]] = {
+    "closed-loop-against-itself": closed_loop_against_itself,
+    "small-bursts": bursts_from_two_generators(20),
+    "large-bursts": bursts_from_two_generators(60),
+    "open-loop-with-an-api-and-a-client": open_loop_with_an_api_and_a_client,
+}
+
+
+def derive_under(circumstances: list[Circumstance], folder: Path) -> dict[str, list[Derived]]:
+    """Derive a run of each kind under some circumstances, each of which has copies of the runs and a process."""
+    runs = {name: unpack(name, folder) for name in NAMES}
+    for kind, make in MADE_UP.items():
+        runs[kind] = folder / kind
+        make(runs[kind])
+        seal(runs[kind])
+    copies = {kind: [shutil.copytree(run, folder / f"{seed}" / kind) for seed, _ in circumstances]
+              for kind, run in runs.items()}  # fmt: skip
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.derive_again", str(threads), *(str(ones[place]) for ones in copies.values())],
+            cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": str(seed)},
+        )
+        for place, (seed, threads) in enumerate(circumstances)
+    ]  # fmt: skip
+    assert [process.wait() for process in processes] == [0] * len(processes)
+    return {kind: [_derived(copy) for copy in ones] for kind, ones in copies.items()}
+
+
+def _derived(run: Path) -> Derived:
+    return {name: (run / name).read_bytes() for name in files(run) if is_derived(name)}
+
+
+@pytest.fixture(scope="module")
+def derivations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Derived]]:
+    """All kinds of run, derived under two circumstances that have nothing in common."""
+    return derive_under(TWO, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize("kind", [*NAMES, *MADE_UP])
+def test_a_run_is_derived_to_the_same_bytes_every_time(derivations: dict[str, list[Derived]], kind: str) -> None:
+    assert_same(derivations[kind])
+
+
+def assert_same(derived: list[Derived]) -> None:
+    """Check that all derivations of a run have the same files with the same bytes."""
+    first, *others = derived
+
+    assert others
+    assert {"summary.json", "report.html"} < first.keys()
+    assert any(name.endswith("requests.parquet") for name in first)
+    assert [one.keys() for one in others] == [first.keys()] * len(others)
+    assert [name for name in first if {one[name] for one in others} != {first[name]}] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_run_says_what_it_said_when_it_was_measured(
+    derivations: dict[str, list[Derived]], name: str, tmp_path: Path
+) -> None:
+    """Its summary came with it; a change of the lab that changes a number shows here.
+
+    A later lab may add metrics, keys, reasons, predictions, and verdicts on published rows. These runs have one trial,
+    of which an earlier lab gave no interval, and which it judged nevertheless. It called the notes on a suspect trial
+    suspect, too.
+    """
+    old = read_summary(unpack(name, tmp_path)).model_dump(mode="json", exclude_unset=True)
+    new = json.loads(derivations[name][0]["summary.json"])
+    known = {row["metric"] for row in old["rows"]}
+    new["rows"] = [row for row in new["rows"] if row["metric"] in known]
+    new["published"] = [row for row in new["published"] if _which(row) in map(_which, old["published"])]
+    old["validity"]["reasons"] = [one for one in old["validity"]["reasons"] if "there is no interval" not in one]
+    for summary in (old, new):
+        summary["validity"]["reasons"] = [one.replace(": suspect: ", ": ") for one in summary["validity"]["reasons"]]
+    new["validity"]["reasons"] = [one for one in new["validity"]["reasons"] if one in old["validity"]["reasons"]]
+
+    assert without_judgement(without_further_keys(new, old)) == without_judgement(old)
+
+
+def _which(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return which published row this is."""
+    return row["variant"], row["load"], row["request_class"], row["metric"], row.get("completion_times", False)
+
+
+def without_judgement(value: Any) -> Any:  # JSON
+    """Return a summary without verdicts on claims and published figures, without intervals and without predictions."""
+    if isinstance(value, list):
+        return [without_judgement(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    judged = {"verdict", "reason"} if {"says", "within", "ratio"} & value.keys() else set()
+    return {key: without_judgement(one) for key, one in value.items() if key not in judged | _NOT_MEASURED}
+
+
+_NOT_MEASURED = {"low", "high", "predicted", "predicted_low", "predicted_high"}
+
+
+def without_further_keys(new: Any, old: Any) -> Any:  # JSON
+    """Return ``new`` without the keys that ``old`` lacks in the same place."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {key: without_further_keys(value, old[key]) for key, value in new.items() if key in old}
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        return [without_further_keys(*pair) for pair in zip(new, old, strict=True)]
+    return new
+
+
+def test_a_run_whose_connections_tie_is_as_measured(tmp_path: Path) -> None:
+    """Here the pictures are drawn, twice."""
+    run = unpack("keep-alive", tmp_path)
+    derive(run)
+
+    assert verify_run(run).differences == []

@@ -1,0 +1,69 @@
+"""lab lesson without containers: what simulated runs say of each step and its exercise."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from analysis.predict.prediction import _trials, _values
+from analysis.predict.system import system_of
+from analysis.records.claims import Claim, Quantity
+from analysis.statistics.intervals import Draw, of_median, of_ratio
+from lab.apps.lesson.model import experiment_with_change, step_experiment
+from lab.experiment.model import Experiment
+from lab.plan import lay_out
+from lab.run import record_of
+from tests.quick.test_lesson import LESSON, STEPS
+from tests.synthetic import NOWHERE
+
+RUNS = 60
+
+
+def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool | None]:
+    """Return how many of sixty simulated runs on so many cores say that a claim holds, fails or is undecided (None)."""
+    planned = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
+    host = NOWHERE.model_copy(update={"cores": cores})
+    run = record_of("simulated", experiment, planned, full=False, command="", host=host, git=None, images=[])
+
+    def draws(value: Quantity) -> list[list[Draw]]:
+        """Return the trials of each run."""
+        load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
+        model = system_of(variant, load, LESSON.jobs, cores)
+        trials = [*_trials(model, variant, load, RUNS * experiment.trials)]
+        found = [Draw(one) for one in _values(trials)[value.request_class, value.metric, value.stat]]
+        return [found[start : start + experiment.trials] for start in range(0, len(found), experiment.trials)]
+
+    values = draws(claim.value)
+    intervals = (
+        [of_ratio(*both) for both in zip(values, draws(claim.relative_to), strict=True)]
+        if claim.relative_to
+        else [of_median(one) for one in values]
+    )
+    kept = [{claim.holds(end) for end in interval} for interval in intervals if interval]
+    assert len(kept) == RUNS
+    return Counter(one.pop() if len(one) == 1 else None for one in kept)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_the_verdicts_of_at_least_95_of_100_simulated_runs_are_equal(step: Any, cores: int) -> None:
+    """On a machine with so many cores, each claim is reproduced in so many of sixty runs.
+
+    Theory does not know memory, so it says nothing of the one claim about memory.
+    """
+    experiment = step_experiment(LESSON, step)
+    reckoned = [claim for claim in experiment.claims if claim.value.metric != "memory"]
+
+    assert len(experiment.claims) - len(reckoned) == (step.name == "cures")
+    for claim in reckoned:
+        assert simulated(experiment, cores, claim)[True] >= 0.95 * RUNS, claim.says
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_the_check_fails_before_the_change_and_passes_after_it_in_simulated_runs(step: Any, cores: int) -> None:
+    experiment, check = step_experiment(LESSON, step), step.exercise.check
+    after = experiment_with_change(experiment, step.exercise, *next(iter(step.exercise.answer.items())))
+
+    assert simulated(experiment, cores, check)[False] >= 0.95 * RUNS
+    assert simulated(after, cores, check)[True] >= 0.95 * RUNS

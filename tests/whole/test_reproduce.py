@@ -1,0 +1,275 @@
+"""lab reproduce: every experiment once by default, and one page of everything that was published."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from analysis.pipeline import derive_summary
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.run import METHOD, SourceRecord
+from lab import cli
+from lab.apps.reproduce import all as reproduce
+from lab.apps.reproduce.page import reproduction_page
+from lab.apps.reproduce.reproduction import (
+    Reproduction,
+    default_run,
+    read_reproduced,
+    read_reproduction,
+    write_reproduction,
+)
+from lab.apps.reproduce.shown import ShownTable, with_block
+from lab.errors import WrongUse
+from lab.experiment.file import load_experiment, names
+from lab.options import RunRequest
+from tests.synthetic import Request, make_run
+
+P50 = Quantity(variant="one", metric="overhead", stat="p50", request_class="light")
+
+
+def measured(results: Path, experiment: str = "made-up", time: str = "20260101T000000Z", **changed: Any) -> Path:
+    """Write a run of five trials, whose requests lose 1 to 20 ms."""
+    folder = results / experiment / time
+    requests = {name: [Request(overhead_ms=n) for n in range(1, 21)] for name in changed.pop("names", ["one"])}
+    values: dict[str, Any] = {
+        "experiment": experiment, "method": METHOD, "times": 5,
+        "published": [
+            Published(variant="one", request_class="light", metric="overhead", stats={"p50": 10.5, "max": 100}),
+            Published(variant="one", request_class="light", metric="requests_by_worker", counts=[3, 1]),
+        ],
+        "claims": [Claim(says="It is so", value=P50, at_most=20)],
+        "source": SourceRecord(title="An article", publisher="A blog", year=2020, address="https://example.org/an-article"),
+    }  # fmt: skip
+    values["command"] = f"make experiment NAME={experiment}"
+    derive_summary(make_run(folder, requests, **(values | changed)))
+    return folder
+
+
+def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Path) -> None:
+    """The measured p50 equals the published one, and the maximum is a fifth; all requests went to one worker."""
+    found = read_reproduced(measured(tmp_path), tmp_path)
+
+    assert [(figure.stat, figure.verdict, figure.within) for figure in found.figures] == [
+        ("p50", "reproduced", 0.25), ("max", "contradicted", 0.25),
+        ("largest_share", "contradicted", 0.25), ("max_over_mean", "contradicted", 0.25),
+        ("jain_index", "contradicted", 0.25),
+    ]  # fmt: skip
+    assert found.figures[1].ratio == pytest.approx(0.2)
+    assert found.claims == {"reproduced": 1}
+    assert found.report == "made-up/20260101T000000Z/report.html"
+
+
+def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_path: Path) -> None:
+    own = Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
+
+    page = reproduction_page(own, None)
+
+    assert "1 of 5 measured figures agree with the articles, 4 contradict them: this machine" in page
+    assert page.count("A blog, 2020</a>: same conclusion; 1 of 5 figures within 25 %, 4 contradicted.") == 1
+    assert "A blog, 2020: same conclusion; 1 of 5 figures within 25 %, 4 contradicted. Measured 2026-01-02 on" in page
+    assert 'href="made-up/20260101T000000Z/report.html"' in page
+    assert 'href="https://example.org/an-article"' in page
+    assert page.count('<td class="verdict text contradicted">contradicted</td>') == 4
+
+
+def test_a_file_of_an_older_version_is_shown_with_its_own_words(tmp_path: Path) -> None:
+    """It has no verdict on the article, and a figure that was not reproduced is drawn as contradicted."""
+    write_reproduction(
+        tmp_path / "kept.json", Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
+    )
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    for experiment in kept["experiments"]:
+        del experiment["judged"], experiment["sentence"]
+        for figure in experiment["figures"]:
+            figure["verdict"] = figure["verdict"].replace("contradicted", "not reproduced")
+    (tmp_path / "older.json").write_text(json.dumps(kept))
+
+    page = reproduction_page(read_reproduction(tmp_path / "older.json"), None)
+
+    assert page.count('<td class="verdict text not-reproduced">not reproduced</td>') == 4
+    assert "A blog, 2020</a>: 1 reproduced, 4 not reproduced</td>" in page
+    assert "1 of 5 measured figures agree with the articles, 4 contradict them" in page
+
+
+def test_a_page_of_no_run_says_so() -> None:
+    page = reproduction_page(Reproduction(experiments=[]), None)
+
+    assert "No experiment was measured yet." in page
+
+
+def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
+    own = Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
+    write_reproduction(tmp_path / "reference.json", own)
+
+    reference = read_reproduction(tmp_path / "reference.json")
+    page = reproduction_page(own, reference)
+
+    assert [one.report for one in reference.experiments] == [""]
+    assert "1 of 5 measured figures agree with the articles, 4 contradict them: the reference" in page
+
+
+BLOCK = "# made-up\n\n<!-- generated: results of made-up -->\n\n<!-- end -->\n\nWhy it is so.\n"
+
+
+def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(tmp_path: Path) -> None:
+    """Other experiments stay in the reference, and words of the page outside of the block stay as they are."""
+    folder, page = measured(tmp_path), tmp_path / "made-up.md"
+    other = read_reproduced(folder, tmp_path).model_copy(update={"experiment": "other"})
+    write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[other]))
+    page.write_text(BLOCK)
+
+    assert reproduce.keep_for_page(folder, tmp_path / "reference.json") == page
+    text = page.read_text()
+    kept = {each.experiment: each for each in read_reproduction(tmp_path / "reference.json").experiments}
+
+    assert "Measured on 2026-01-02, 5 trials of each variant, on a processor, 2 cores" in text
+    assert "| reproduced | It is so | p50 10.5 ms (10.5 to 10.5) | \\<= 20 ms |" in text
+    assert text.endswith("<!-- end -->\n\nWhy it is so.\n")
+    assert [*kept] == ["other", "made-up"]
+    assert kept["made-up"].shown
+    assert with_block(text, "results of made-up", kept["made-up"].shown.lines()) == text
+
+
+def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(tmp_path: Path) -> None:
+    folder = measured(tmp_path)
+    older = read_reproduced(folder, tmp_path)
+    assert older.shown
+    longer = ShownTable(title="Twenty trials", head=["variant", "p99"], rows=[["one", "8582"]])
+    kept = older.model_copy(update={"shown": older.shown.model_copy(update={"tables": [], "further": [longer]})})
+    write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[kept]))
+    (tmp_path / "made-up.md").write_text(BLOCK)
+
+    text = reproduce.keep_for_page(folder, tmp_path / "reference.json").read_text()
+
+    assert text.index("| reproduced | It is so |") < text.index("| one | 8582 |")
+
+
+def test_a_page_without_a_block_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[]))
+    (tmp_path / "made-up.md").write_text("# made-up\n")
+
+    with pytest.raises(WrongUse, match=r"made-up\.md has no block for results") as caught:
+        reproduce.keep_for_page(measured(tmp_path), tmp_path / "reference.json")
+
+    assert "<!-- generated: results of made-up -->" in str(caught.value.hint)
+    assert read_reproduction(tmp_path / "reference.json").experiments == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"outcome": "interrupted"}, {"method": METHOD - 1}, {"command": "make experiment NAME=made-up DURATION=5s"},
+     {"times": 4}, {"names": ["other"], "published": [], "claims": []}],
+    ids=["interrupted", "another method", "another duration", "too few trials", "other variants"],
+)  # fmt: skip
+def test_only_a_whole_default_run_counts(tmp_path: Path, changed: dict[str, Any]) -> None:
+    whole = measured(tmp_path)
+    assert default_run(tmp_path, "made-up", ["one"], 5) == whole
+
+    measured(tmp_path, time="20260102T000000Z", **changed)
+
+    assert default_run(tmp_path, "made-up", ["one"], 5) == whole
+
+
+def test_the_shortest_experiment_comes_first() -> None:
+    experiments = reproduce.timed_experiments()
+
+    assert sorted(one.name for one in experiments) == names()
+    assert [one.expected_s for one in experiments] == sorted(one.expected_s for one in experiments)
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let there be three experiments, and return the names of those that are measured."""
+    few = [one for one in reproduce.timed_experiments() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
+    monkeypatch.setattr(reproduce, "timed_experiments", lambda: few)
+    asked: list[str] = []
+    monkeypatch.setattr(cli, "measure", lambda request, *_, **__: asked.append(request.name))
+    return asked
+
+
+def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, three: list[str]) -> None:
+    measured(tmp_path, "ten-at-once", names=list(load_experiment("ten-at-once").variants), published=[], claims=[])
+
+    cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)
+    rest = three.copy()
+    cli.reproduce(fresh=False, show=True, to=None, results=tmp_path)
+    cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
+
+    assert sorted(rest) == ["heavy-mix", "one-gpu"]
+    assert sorted(three[2:]) == ["heavy-mix", "one-gpu", "ten-at-once"]
+
+
+@pytest.mark.usefixtures("three")
+def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(tmp_path: Path) -> None:
+    variants = list(load_experiment("ten-at-once").variants)
+    measured(tmp_path, "ten-at-once", names=variants, published=[_median_of(variants[0])], claims=[])
+
+    cli.reproduce(fresh=False, show=True, to=tmp_path / "kept.json", results=tmp_path)
+
+    [kept] = read_reproduction(tmp_path / "kept.json").experiments
+    assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
+    picture = (tmp_path / "kept.svg").read_text()
+    assert "1 of 1 measured figures agree with the articles: a processor, 2 cores" in picture
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("kept.svg", "cannot be the file, because the picture is written beside it."),
+        (".", "cannot be the file, because the picture is written beside it."),
+        ("missing/kept.json", "is in a folder that does not exist."),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_measuring(
+    tmp_path: Path, three: list[str], to: str, said: str
+) -> None:
+    with pytest.raises(WrongUse) as caught:
+        cli.reproduce(fresh=True, show=False, to=tmp_path / to, results=tmp_path)
+
+    assert caught.value.message == f"--to {tmp_path / to} {said}"
+    assert three == []
+
+
+def _median_of(variant: str) -> Published:
+    return Published(variant=variant, request_class="light", metric="overhead", stats={"p50": 10.5})
+
+
+def test_an_interrupt_ends_the_whole_reproduction(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, three: list[str]
+) -> None:
+    """An experiment whose results are invalid does not."""
+
+    def measure(request: RunRequest, *_: Any, **__: Any) -> None:
+        three.append(request.name)
+        raise typer.Exit(1 if len(three) < 2 else 130)
+
+    monkeypatch.setattr(cli, "measure", measure)
+
+    with pytest.raises(typer.Exit) as stopped:
+        cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
+
+    assert stopped.value.exit_code == 130
+    assert len(three) == 2
+    assert (tmp_path / "reproduce.html").exists()
+
+
+@pytest.mark.usefixtures("three")
+def test_invalid_results_are_named_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(request: RunRequest, *_: Any, **__: Any) -> None:
+        if request.name == "heavy-mix":
+            raise typer.Exit(1)
+
+    monkeypatch.setattr(cli, "measure", measure)
+
+    with pytest.raises(typer.Exit) as stopped:
+        cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)
+
+    assert stopped.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert "3 experiments to measure, about " in said
+    assert "The results of heavy-mix are invalid; the tables above say why." in said
+    assert f"0 of 3 experiments are on the page: {tmp_path / 'reproduce.html'}" in said
