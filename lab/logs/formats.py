@@ -124,7 +124,8 @@ FORMATS = (
 )  # fmt: skip
 _TIME = (
     r"(?P<time>\d+/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
-    r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|(?<![\d.])1\d{9}\.\d{3}(?![\d.]))"
+    r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|"
+    r"(?<![\d.])1\d{9}\.?\d{3}(?![\d.]))"
 )
 ORIGIN = re.compile(r"(?:\x1b\[[\d;]*m)?(?P<service>[A-Za-z][\w.-]*?)(?:[-_]\d+)? +\| ")
 """The service that docker compose logs names before a line."""
@@ -132,7 +133,7 @@ HAS_TIME = re.compile(_TIME)
 FREE = Format(
     "a format of its own around the request", "nginx, Apache and applications, formats of their own",
     re.compile(rf"^(?P<before>[^{{\n]{{0,500}}?)[\[(\"]?{_TIME}[\])\"]?(?P<between>(?:(?!://)[^{{\n]){{0,500}}?(?<![\w/.-]))"
-               r"(?P<method>GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)[\s|;,\"]+(?P<target>/[^\s\"|;,]*)"
+               r"(?P<method>GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)(?:[\s|;,~\x01\"]| - )+(?P<target>/[^\s\"|;,\x01]*)"
                r"(?: HTTP/[\d.]+)?\"?(?P<rest>.*)"),
     "", None, is_free=True,
 )  # fmt: skip
@@ -195,7 +196,7 @@ JSON_FORMATS = (
                ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url", "http.url",
                 "http.target", "req.url", "request_path", "http_path", "url.path", "http.path"),
                ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code",
-                "res.statusCode", "response_code", "statusCode", "http_status", "http.status",
+                "res.statusCode", "response_code", "statusCode", "http_status", "response_status", "http.status",
                 "http.response.status_code"),
                worker=("worker", "pid", "process", "upstream_addr"), request="request"),
 )  # fmt: skip
@@ -230,8 +231,8 @@ OF_DOCKER = {"log", "stream"}
 """The keys of a line as Docker writes what a container printed."""
 
 DURATIONS = {
-    "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "elapsed": "", "elapsed_time": "",
-    "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "", "latency": "",
+    "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "dur": "", "elapsed": "",
+    "elapsed_time": "", "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "", "latency": "",
     "process_time": "", "processing_time": "", "req_time": "", "resp_time": "",
     "reqtime": "s", "responsetime": "", "response_latency": "", "urt": "s", "upstream_response_time": "s",
     "apptime": "s",
@@ -422,7 +423,7 @@ def _free_entry(groups: Mapping[str, str], at: float, known: Format) -> Entry | 
 
     What follows the request separates the fields, if it is no space.
     """
-    between = found[0] if (found := re.match(r"[\t|;,]", groups["rest"].lstrip(' "'))) else ""
+    between = found[0] if (found := re.match(r"[\t|;,~\x01]", groups["rest"].lstrip(' "'))) else ""
     named: dict[str, str] = {}
     sides: list[list[str]] = []
     for side in ("rest", "between", "before"):
