@@ -232,7 +232,8 @@ OF_DOCKER = {"log", "stream"}
 
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "dur": "", "elapsed": "",
-    "elapsed_time": "", "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "", "latency": "",
+    "elapsed_time": "", "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "",
+    "latency": "",
     "process_time": "", "processing_time": "", "req_time": "", "resp_time": "",
     "reqtime": "s", "responsetime": "", "response_latency": "", "urt": "s", "upstream_response_time": "s",
     "apptime": "s",
