@@ -219,6 +219,8 @@ def test_init_reads_a_start_as_people_write_it(tmp_path: Path, shape: str) -> No
          "compose.yaml: WEB_CONCURRENCY: the value is not in the repository"),
         ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "exec(open('x').read())\n"},
          "workers: 2  # guessed: the lab cannot compute it from gunicorn.conf.py"),
+        ({"Procfile": "web: for n in 1 2 3; do uvicorn --port 800$n app:app & done; wait\n"},
+         "Procfile:1: a loop starts the server; how often is not known"),
         ({"Procfile": "web: gunicorn --paste x.ini\n"}, "names no application that the lab can read: gunicorn --paste"),
         ({"Procfile": "web: uwsgi --emperor /etc/vassals\n"},
          "emperor /etc/vassals: the lab does not read its vassals"),

@@ -116,6 +116,9 @@ def _commands_of(
                  if not NOT_OF_THE_SERVICE.match(name) and not re.search(r"[$`]", value)}  # fmt: skip
         inner = replace(start, words=begun.words, environment=begun.environment, folder=folder,
                         given={**start.given, **given}, before=before)  # fmt: skip
+        if begun.is_repeated:
+            often = f"{start.place}: a loop starts the server; how often is not known, so it is taken once"
+            inner = replace(inner, problems=(*inner.problems, often))
         further = follow(inner, repository, depth + 1)
         yield from (each if each.server or depth else replace(each, place=at) for each in further)
 

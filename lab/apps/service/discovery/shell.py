@@ -51,6 +51,8 @@ class Started(NamedTuple):
     line: int
     given: dict[str, str]
     """The variables that the script itself gives to the command, or exports."""
+    is_repeated: bool = False
+    """Whether a loop may start the command several times."""
     is_unlikely: bool = False
     """Whether a condition excludes the command if all variables that no file sets are empty."""
 
@@ -105,7 +107,9 @@ class Shell:
             case "list":
                 return self._list(node)
             case "while_statement" | "for_statement" | "c_style_for_statement":
-                return self._either([node.named_children[-1:], []])
+                begun = self._either([node.named_children[-1:], []])
+                is_for = node.type != "while_statement"  # which starts the same server again
+                return [each._replace(is_repeated=each.is_repeated or is_for) for each in begun]
             case "function_definition":
                 name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
                 self._functions |= {_text(name): body} if name and body else {}
