@@ -337,7 +337,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
                 yield _objects(lines)
     except (OSError, EOFError, zlib.error) as error:
         raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-                       hint="lab requests /var/log/nginx/access.log") from None  # fmt: skip
+                       hint="Name a log that you may read, e.g. /var/log/nginx/access.log") from None  # fmt: skip
 
 
 def _objects(texts: IO[str]) -> IO[str]:

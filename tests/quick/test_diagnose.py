@@ -161,21 +161,23 @@ def test_the_screen_of_a_queue_before_one_thread(lab: Lab, tmp_path: Path) -> No
 gunicorn.log: 100.0% of its lines are in nginx.log, joined by id.
 1 worker x 1 thread.
 
-37.5% of all latency is queueing delay: 50.0% of the requests waited for a
-worker for more than 50 ms, for up to 800 ms.
-For 100.0% of the delay, the only thread was at work: the requests queued before
-the servers, where a server's own log cannot see them.
-In the busiest minute, the work that came would keep 0.2 threads at work.
+Too few threads: 50.0% of the requests waited for a worker for more than 50 ms,
+at most 800 ms (from 11:06:40 to 11:06:41). 37.5% of all latency is queueing
+delay.
+For 100.0% of the delay, the only thread was at work. Only the balancer's log
+shows these waits, because a server's own log begins when a thread takes the
+request.
+In the busiest minute, the requests kept 0.2 threads at work.
 
-class    requests  latency, p99  queueing, p90     p99  > 50 ms  avoidable
-/orders       120         1.3 s         800 ms  800 ms    50.0%       0.0%
+class    requests  latency p99  queueing p90     p99  > 50 ms  avoidable
+/orders       120        1.3 s        800 ms  800 ms    50.0%       0.0%
 
 11:06:40 █▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁▁█ 11:11:35
 longest wait of each period, up to 800 ms
 
-Replayed by the simulator, as shared socket, 50.0% wait for more than 50 ms
-(measured: 50.0%), p99 800 ms (measured: 800 ms).
-With 1 thread, no other way to serve them halves that.
+Replayed as they were served (shared socket), 50.0% of the requests wait
+(measured: 50.0%), p99 800 ms (measured: 800 ms). Replayed in other ways:
+- with 1 thread, no way halves the waits
 With 3 threads that take all requests from one queue, hardly any request waits.
 """)
 

@@ -8,6 +8,7 @@ import numpy as np
 from analysis.metrics.waiting import FROM_S, Segments, at_least, time_in
 from lab.apps.diagnose.logs import COARSE_S, Floats, Integers
 from lab.apps.diagnose.requests import Requests
+from lab.errors import WrongUse
 
 _WINDOW = 20
 """If times are coarse, the requests at work are counted as means of windows of so many ticks."""
@@ -19,7 +20,8 @@ class Capacity:
     """``workers`` workers of ``threads`` threads each; ``found`` are those of both that the user did not say.
 
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
-    of another worker has its place. ``restarts`` is how often that happened. ``full`` is when all threads were at work.
+    of another worker has its place. ``restarts`` is how often that happened. ``full`` is when all threads were at work;
+    of waits of up to ``unsure_s``, times that are coarse do not tell whether they were.
     """
 
     workers: int
@@ -28,6 +30,7 @@ class Capacity:
     place: Integers
     restarts: int
     full: Segments
+    unsure_s: float = 0.0
 
     @property
     def total(self) -> int:
@@ -38,7 +41,8 @@ class Capacity:
 def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capacity:
     """Return how many workers and threads served requests. ``workers`` and ``threads`` are what the user says; 0: find.
 
-    If no log names the workers, all threads together are found, as threads of one worker.
+    If no log names the workers, all threads together are found, as threads of one worker. Raise WrongUse if more
+    workers served requests at the same time than the user says.
     """
     found = [name for name, told in (("workers", workers), ("threads", threads)) if not told]
     place, restarts = places_of(requests)
@@ -47,9 +51,14 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         workers = workers or 1
         threads = threads or max(1, round(most / workers))
     else:
-        workers = max(workers, int(place.max()) + 1)
+        seen = int(place.max()) + 1
+        if workers and workers < seen:
+            raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
+                           hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
+        workers = max(workers, seen)
         threads = threads or _threads(requests, [np.flatnonzero(place == of) for of in range(workers)])
-    return Capacity(workers, threads, found, place, restarts, full_times(requests, workers * threads))
+    unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
+    return Capacity(workers, threads, found, place, restarts, full_times(requests, workers * threads), unsure_s)
 
 
 def places_of(requests: Requests) -> tuple[Integers, int]:

@@ -66,7 +66,7 @@ def diagnose(
     if as_json:
         print_json(as_values(found, replayed))
         return
-    print_diagnosis(out, *found, replayed)
+    print_diagnosis(out, found, replayed)
     if to:
         say(f"Page: {to}")
 

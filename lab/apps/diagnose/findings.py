@@ -45,7 +45,8 @@ class Findings:
     """What the requests waited, in all and by class.
 
     ``queueing`` is the share of all latency that is queueing delay; ``avoidable`` is the share of all queueing delay
-    during which a thread was free, and ``idle`` the share during which no request was at work. ``in_front`` says which
+    during which a thread was free elsewhere, ``full`` the share during which all threads were at work, and ``idle`` the
+    share during which no request was at work. ``longest`` is the place of the longest wait. ``in_front`` says which
     classes held the busy threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of
     PERIODS periods. ``load`` is how many workers' worth of work came in each minute, ``busy_load`` the mean of those
     minutes that are busy, and ``busy_load_range`` their least and their most.
@@ -57,7 +58,9 @@ class Findings:
     avoidable_s: Floats
     queueing: float
     avoidable: float
+    full: float
     idle: float
+    longest: int
     in_front: dict[str, float]
     periods_s: Floats
     load: Floats
@@ -66,14 +69,16 @@ class Findings:
     busy_minutes: int
 
     @property
-    def cause(self) -> Literal["", "idle", "avoidable", "full"]:
-        """Why requests waited: for most of the delay, no request was at work, a thread was free, or none was free.
+    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown"]:
+        """What is true of most of the delay: no request was at work, a thread was free elsewhere, or none was free.
 
-        Empty: hardly any request waited.
+        Empty: hardly any request waited. ``unknown``: none of these, as if there are fewer threads than the user says.
         """
         if self.waited <= NOTICED:
             return ""
-        return "idle" if self.idle >= 0.5 else "avoidable" if self.avoidable >= 0.5 else "full"
+        causes: tuple[tuple[Literal["idle", "avoidable", "full"], float], ...] = (
+            ("idle", self.idle), ("avoidable", self.avoidable), ("full", self.full))  # fmt: skip
+        return next((name for name, share in causes if share >= 0.5), "unknown")
 
     @property
     def waited(self) -> float:
@@ -106,6 +111,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         avoidable_s=avoidable_s,
         queueing=float(total_s / max((requests.ended_s - requests.sent_s).sum(), 1e-9)),
         avoidable=float(avoidable_s.sum() / max(total_s, 1e-9)),
+        full=float(time_in(capacity.full, requests.sent_s, requests.began_s).sum() / max(total_s, 1e-9)),
+        longest=int(waited_s.argmax()),
         idle=float(_idle_s(requests).sum() / max(total_s, 1e-9)),
         in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
         periods_s=_longest(requests.sent_s, waited_s),
@@ -120,12 +127,15 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
     """Return how long each request waited although a thread was free.
 
     If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
-    thread. Otherwise, it is while fewer requests were at work than there are threads.
+    thread. Otherwise, it is while fewer requests were at work than there are threads; with a single worker, no other
+    worker has a free thread.
     """
     if (capacity.place >= 0).all():
         answered = requests.answered([], capacity.place, capacity.workers, capacity.place)
         return avoidable_waits(answered, capacity.workers, capacity.threads).beside_s
-    return np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
+    free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
+    sure = capacity.total > 1 and ("workers" in capacity.found or capacity.workers > 1)
+    return np.where(requests.waited_s > capacity.unsure_s, free_s, 0) if sure else np.zeros_like(free_s)
 
 
 def _idle_s(requests: Requests) -> Floats:

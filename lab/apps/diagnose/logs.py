@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lab.errors import WrongUse
 from lab.logs.access_log import opened_log, route_of
 from lab.logs.bulk import LoggedRequest
-from lab.logs.formats import ADD, Clock, Formats
+from lab.logs.formats import Clock, Formats
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -116,8 +116,11 @@ def _read(name: str, files: Sequence[Path], clock: Clock | None, reader: Reader)
         with opened_log(file, reader.unit, reader.formats) as (source, lines):
             clock = clock or source.clock
             if not source.says:
-                raise WrongUse(f"{file.name}: no field is known to be the duration of a request.",
-                               hint=source.format.add if source.format else ADD)  # fmt: skip
+                problem = (
+                    "no field is known to be the duration of a request" if source.format else "there is no request"
+                )
+                raise WrongUse(f"{file.name}: {problem}.", hint="lab diagnose --setup prints the lines to add to the "
+                               "configurations of servers, so that their logs have what is needed.")  # fmt: skip
             while batch := list(islice(lines, _BATCH)):
                 requests = [line for line in batch if isinstance(line, LoggedRequest)]
                 unreadable += sum(isinstance(line, str) and bool(line.strip()) for line in batch)

@@ -25,8 +25,10 @@ _VARIANT, _LOAD = "production", "logs"
 
 def diagnosis_page(requests: Requests, capacity: Capacity, findings: Findings) -> str:
     """Return the page of a diagnosis."""
-    workers, threads = (capacity.workers, capacity.threads) if (capacity.place >= 0).all() else (capacity.total, 1)
-    variant = VariantRecord(name=_VARIANT, workers=workers, accept="shared", settings={"threads": threads})
+    known = (capacity.place >= 0).all()  # otherwise nobody knows which worker had a free thread
+    workers, threads = (capacity.workers, capacity.threads) if known else (1, capacity.total)
+    settings = {"threads": threads} if known else {}
+    variant = VariantRecord(name=_VARIANT, workers=workers, accept="shared", settings=settings)
     load = LoadRecord(name=_LOAD, script="", loop="open", duration="", settings={})
     valid = TrialValidity(variant=_VARIANT, load=_LOAD, trial=1, verdict="valid", reasons=[])
     summary = Summary.of_nothing("diagnosis").model_copy(update={"trials": [valid]})

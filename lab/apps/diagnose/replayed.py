@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.metrics.waiting import FROM_S, Answered, waits_in_line_s
-from analysis.predict.options import OPTION_KINDS
+from analysis.predict.options import OPTION_KINDS, OptionKind
 from analysis.predict.what_if import serve_otherwise
 from lab.apps.diagnose.capacity import Capacity
 from lab.apps.diagnose.findings import Findings
@@ -18,7 +18,7 @@ MOST = 200_000
 """So many requests are replayed at most: those around the longest wait."""
 MOST_WORKERS = 32
 SEEDS = 5
-AGREES, AGREES_TIMES = 0.03, 2.0
+AGREES, AGREES_TIMES = 0.05, 2.0
 """Replays agree with the logs if the share of requests that waited lies at most so far beyond theirs, and if the 99th
 percentiles of the waits differ at most so many times."""
 USUAL = ("shared", "limit", "one-process", "uwsgi", "reuse-port", "least-conn", "idle-thread", "queue")
@@ -31,6 +31,7 @@ class Served(NamedTuple):
     """A way to serve the requests: the share that waits for more than 50 ms, and the p99 of the waits in seconds.
 
     What depends on chance is a median over SEEDS replays; ``least`` and ``most`` are the extremes of the share.
+    ``settings`` are what gunicorn is set to, if that is all that the way is.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Served(NamedTuple):
     p99_s: float
     least: float
     most: float
+    settings: str = ""
 
 
 class Replay(NamedTuple):
@@ -77,9 +79,18 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
         for way in serve_otherwise(answered, workers, threads, seed):
             if way.kind:
                 waits_s.setdefault(way.kind.name, []).append(way.waits_s)
-    found = {kind.name: _served(kind.label, waits_s[kind.name]) for kind in OPTION_KINDS if kind.name in waits_s}
+    found = {kind.name: _served(kind.label, waits_s[kind.name])._replace(settings=settings_of(kind, workers, threads))
+             for kind in OPTION_KINDS if kind.name in waits_s}  # fmt: skip
     today = next((found[name] for name in USUAL if name in found and _agrees(found[name], measured)), None)
     return Replay(measured, today, [*found.values()], _enough(answered, capacity.total))
+
+
+def settings_of(kind: OptionKind, workers: int, threads: int) -> str:
+    """Return the settings of gunicorn that a way consists of; empty if it is another server, or needs a balancer."""
+    settings = kind.settings(*((1, workers * threads) if kind.for_single_worker else (workers, threads)))
+    if settings["server"] != "gunicorn-gthread" or "replicas" in settings:
+        return ""
+    return "gunicorn with " + ", ".join(f"{name} = {value}" for name, value in settings.items() if name != "server")
 
 
 def around_longest(waited_s: Floats, most: int) -> slice:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
 from analysis.metrics.waiting import Answered
+from lab.apps.diagnose.aligning import PRECISION_S
 from lab.apps.diagnose.joining import Joined, join
 from lab.apps.diagnose.logs import Floats, Integers, Log, Logs
+from lab.errors import WrongUse
 
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
@@ -60,14 +63,38 @@ class Requests:
 
 
 def requests_of(logs: Logs) -> Requests:
-    """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent."""
+    """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
+
+    Raise WrongUse if the logs of both kinds are not of the same requests, or if the kinds are exchanged.
+    """
     if not (logs.balancers and logs.servers):
         return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)], 0.0, ())
     joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
-    joins = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
+    alike = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
+    if not alike:
+        [(balancer, server, _), *_] = joins
+        raise WrongUse(f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same "
+                       "requests.", hint="Name the logs of a balancer and of the servers behind it, of the same time.")  # fmt: skip
+    joins = alike
+    for balancer, server, joined in joins:
+        _check_order(balancer, server, joined)
     lines = sum(len(balancer) for balancer in logs.balancers)
     in_both = sum(len(joined.server) for _, _, joined in joins) / lines
     return _requests([_joined(*each) for each in joins], in_both, joins)
+
+
+def _dated(log: Log) -> str:
+    """Return the name of a log, and from when to when its requests ended."""
+    first, last = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in (log.ends_s[0], log.ends_s[-1]))
+    return f"{log.file} (from {first} to {last})"
+
+
+def _check_order(balancer: Log, server: Log, joined: Joined) -> None:
+    """Raise WrongUse if most requests took longer in the server than in the balancer."""
+    longer = server.took_s[joined.server] > balancer.took_s[joined.balancer] + PRECISION_S
+    if longer.mean() > FEW_PAIRS:
+        raise WrongUse(f"Most requests took longer in {server.file} than in {balancer.file}, so {balancer.file} is no "
+                       "log of a balancer before it.", hint=f"--balancer {server.file} --server {balancer.file}")  # fmt: skip
 
 
 Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]

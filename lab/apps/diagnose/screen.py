@@ -23,109 +23,128 @@ WIDTH = 80
 CLOCK_S = 0.05
 """The clock of a server is mentioned if it differs by more than this."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_MOST_WAYS, _NAME = 4, 18
+_MOST_WAYS, _NAME = 4, 15
 
 
-def print_diagnosis(
-    console: Console, logs: Logs, requests: Requests, capacity: Capacity, findings: Findings, replay: Replay | None
-) -> None:
+def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
     """Print who waited, how long, where, when, behind what, and what would have helped."""
-    for sentence in (*_sources(logs, requests), *_capacity(capacity)):
+    logs, requests, capacity, findings = found
+    for sentence in (*_sources(logs, requests), *_capacity(capacity, joined=bool(requests.joins))):
         _say(console, sentence, "dim")
     console.print()
-    for sentence in answer(requests, capacity, findings):
+    for sentence in answer(found):
         _say(console, sentence)
     console.print()
     console.print(terminal_table(_table(findings, known=bool(requests.joins))))
-    console.print(Text("\n" + _when(requests, findings.periods_s)))
-    if replay:
+    if requests.joins:
+        console.print(Text("\n" + _when(requests, findings.periods_s)))
+    if replayed and findings.cause:
         console.print()
-        for sentence in _replayed(replay, capacity):
+        for sentence in _replayed(replayed, capacity):
             _say(console, sentence)
 
 
 def _say(console: Console, sentence: str, style: str = "") -> None:
-    for line in wrap(sentence, WIDTH, subsequent_indent="  " if sentence.startswith("- ") else ""):
+    for line in wrap(sentence, WIDTH, subsequent_indent="  " if sentence.startswith("- ") else "",
+                     break_on_hyphens=False):  # fmt: skip
         console.print(Text(line, style=style))
 
 
 def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
-    lasts_s = float(requests.ended_s.max())
     began = datetime.fromtimestamp(requests.first, UTC)
-    yield f"{len(requests):,} requests in {_time(lasts_s)}, from {began:%d %B %Y, %H:%M:%S} UTC on."
+    yield f"{len(requests):,} requests in {_time(float(requests.ended_s.max()))}, from {began:%d %B %Y, %H:%M:%S} UTC on."
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
         clock = f"; its clock is {_time(ahead_s)} {way}" if ahead_s > max(joined.clock.uncertain_s, CLOCK_S) else ""
-        unsure = f"; {percent(joined.ambiguous)} could be a neighbour" if joined.ambiguous > NOTICED else ""
         yield (f"{server.file}: {percent(len(joined.server) / len(server))} of its lines are in {balancer.file}, "
-               f"joined {by}{unsure}{clock}.")  # fmt: skip
-    lost = sum(log.unreadable for log in (*logs.balancers, *logs.servers))
-    if lost:
+               f"joined {by}{clock}.")  # fmt: skip
+        if joined.ambiguous > NOTICED:
+            yield (f"For {percent(joined.ambiguous)} of the lines, the next line fits as well, so single waits may be "
+                   "exchanged.")  # fmt: skip
+    if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
     if requests.joins and requests.in_both < 1 - NOTICED:
         yield (f"{percent(1 - requests.in_both)} of the balancer's lines are in no server's log; what these requests "
                "waited is unknown.")  # fmt: skip
 
 
-def _capacity(capacity: Capacity) -> Iterator[str]:
+def _capacity(capacity: Capacity, *, joined: bool) -> Iterator[str]:
     if (capacity.place < 0).any() and "workers" in capacity.found:
-        yield (
-            f"At most {plural(capacity.total, 'request')} were at work at once, so there are at least as many threads; "
-            "--workers and --threads say how many there are. No log says which worker served a request."
-        )
+        of = "at work" if joined else "under way"
+        yield (f"At most {plural(capacity.total, 'request')} were {of} at once"
+               + (f", so {capacity.total} threads are assumed. If there are more, say --workers and --threads."
+                  if joined else "."))  # fmt: skip
         return
     found = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
     restarts = f" {plural(capacity.restarts, 'worker')} came in the place of another." if capacity.restarts else ""
     yield f"{plural(capacity.workers, 'worker')} x {plural(capacity.threads, 'thread')}{found}.{restarts}"
 
 
-def answer(requests: Requests, capacity: Capacity, findings: Findings) -> Iterator[str]:
-    """Yield what was wrong, in sentences."""
+def answer(found: Diagnosis) -> Iterator[str]:
+    """Yield what was wrong, in sentences; the first is the verdict."""
+    _, requests, capacity, findings = found
     if not requests.joins:
-        yield from _one_log(capacity, findings)
-        return
-    if not findings.cause:
+        kind = "a balancer" if found.logs.balancers else "a server"
+        yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a balancer "
+               "and of its servers together can: lab diagnose --setup prints the lines to add.")  # fmt: skip
+    elif not findings.cause:
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
-        yield from _load(capacity, findings)
-        return
-    worst = max(findings.classes, key=lambda each: each.longest_s)
-    yield (f"{percent(findings.queueing)} of all latency is queueing delay: {percent(findings.waited)} of the requests "
-           f"waited for a worker for more than 50 ms, for up to {_time(worst.longest_s)}.")  # fmt: skip
+    else:
+        yield (f"{_VERDICTS[findings.cause]} {percent(findings.waited)} of the requests waited for a worker for more "
+               f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
+               "delay.")  # fmt: skip
+        yield from _cause(requests, capacity, findings)
+    yield from _load(capacity, findings, joined=bool(requests.joins))
+
+
+_VERDICTS = {
+    "avoidable": "Head-of-line blocking:",
+    "full": "Too few threads:",
+    "idle": "The workers stood still:",
+    "unknown": "Requests wait, and nothing explains it:",
+}
+
+
+def _longest(requests: Requests, findings: Findings) -> str:
+    """Return how long the longest wait was, and from when to when."""
+    sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
+    first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
+    return f"at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S})"
+
+
+def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterator[str]:
     if findings.cause == "idle":
-        yield (f"For {percent(findings.idle)} of the delay, no request was at work: something else held the workers, "
-               "such as connections that say nothing, a restart, or a process that was stopped.")  # fmt: skip
+        restarts = ", restarts" if capacity.restarts else ""
+        yield (f"For {percent(findings.idle)} of the delay, no request was at work. Something else held the workers, such "
+               f"as connections that say nothing{restarts}, or a process that was stopped.")  # fmt: skip
     elif findings.cause == "avoidable":
-        yield (f"Most of it was avoidable: for {percent(findings.avoidable)} of the delay, another thread was free "
-               "(head-of-line blocking).")  # fmt: skip
+        other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
-        if front:
-            yield ("Meanwhile, the threads of their workers were held by "
-                   + " and ".join(f"{name} ({percent(share)})" for name, share in front) + ".")  # fmt: skip
-    else:
+        held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front)
+        yield (f"For {percent(findings.avoidable)} of the delay, {other}"
+               + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
+    elif findings.cause == "full":
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
-        yield (f"For {percent(1 - findings.avoidable)} of the delay, {busy} at work: the requests queued before the "
-               "servers, where a server's own log cannot see them.")  # fmt: skip
-    yield from _load(capacity, findings)
+        yield (f"For {percent(findings.full)} of the delay, {busy} at work. Only the balancer's log shows these waits, "
+               "because a server's own log begins when a thread takes the request.")  # fmt: skip
+    elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
+        yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
+               f"{capacity.threads}. Is {' and '.join(f'--{name}' for name in told)} right?")  # fmt: skip
 
 
-def _one_log(capacity: Capacity, findings: Findings) -> Iterator[str]:
-    yield ("With one kind of log, nobody can tell how long requests waited. A balancer's log and the servers' logs "
-           "together can: lab diagnose --setup prints the lines to add.")  # fmt: skip
-    yield from _load(capacity, findings)
-
-
-def _load(capacity: Capacity, findings: Findings) -> Iterator[str]:
-    if findings.busy_minutes:
-        least, most = findings.busy_load_range
-        yield (f"In {plural(findings.busy_minutes, 'minute')}, the work that came would keep {findings.busy_load:.3g} "
-               f"threads at work ({least:.3g} to {most:.3g} by minute); there are {capacity.total}.")  # fmt: skip
-    else:
-        yield f"In the busiest minute, the work that came would keep {findings.busy_load:.3g} threads at work."
+def _load(capacity: Capacity, findings: Findings, *, joined: bool) -> Iterator[str]:
+    if not joined or not findings.busy_minutes:
+        yield f"In the busiest minute, the requests kept {findings.load.max():.3g} threads at work."
+        return
+    least, most = findings.busy_load_range
+    minutes = plural(findings.busy_minutes, "minute")
+    work = f"{findings.busy_load:.3g}" + (f" ({least:.3g} to {most:.3g})" if findings.busy_minutes > 1 else "")
+    yield f"In {minutes}, the work that came was enough for {work} threads; there are {capacity.total}."
 
 
 def _table(findings: Findings, *, known: bool) -> Table:
-    head = ["class", "requests", "latency, p99", *(["queueing, p90", "p99", "> 50 ms", "avoidable"] if known else [])]
+    head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidable"] if known else [])]
     return Table("", head, [_row(each, known=known) for each in findings.classes])
 
 
@@ -144,23 +163,24 @@ def _when(requests: Requests, periods_s: Floats) -> str:
     return f"{ends[0]:%H:%M:%S} {strip} {ends[1]:%H:%M:%S}\nlongest wait of each period, up to {_time(most)}"
 
 
-def _replayed(replay: Replay, capacity: Capacity) -> Iterator[str]:
-    if replay.measured.waited <= NOTICED:
-        return
-    if not replay.today:
-        yield ("The simulator serves these requests in no way as they were served, so it cannot say what would have "
-               "helped.")  # fmt: skip
-        return
-    yield (f"Replayed by the simulator, as {replay.today.label}, {percent(replay.today.waited)} wait for more than 50 "
-           f"ms (measured: {percent(replay.measured.waited)}), p99 {_time(replay.today.p99_s)} (measured: "
-           f"{_time(replay.measured.p99_s)}).")  # fmt: skip
-    better = sorted((way for way in replay.ways if way.waited < 0.5 * replay.today.waited), key=lambda way: way.waited)
-    for way in better[:_MOST_WAYS]:
-        yield f"- {way.label}: {percent(way.waited)} wait, p99 {_time(way.p99_s)}"
-    if not better:
-        yield f"With {plural(capacity.total, 'thread')}, no other way to serve them halves that."
-    if replay.threads > capacity.total:
-        yield f"With {replay.threads} threads that take all requests from one queue, hardly any request waits."
+def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
+    today, measured = replayed.today, replayed.measured
+    if not today:
+        yield ("No way to serve that the simulator knows reproduces these waits, so no cure is named. The symptoms in "
+               "docs/how-to/symptoms.md may tell more.")  # fmt: skip
+    else:
+        yield (f"Replayed as they were served ({today.label}), {percent(today.waited)} of the requests wait (measured: "
+               f"{percent(measured.waited)}), p99 {_time(today.p99_s)} (measured: {_time(measured.p99_s)}). Replayed in "
+               "other ways:")  # fmt: skip
+        better = sorted((way for way in replayed.ways if way.waited < 0.5 * today.waited), key=lambda way: way.waited)
+        for way in better[:_MOST_WAYS]:
+            yield f"- {way.label}: {percent(way.waited)} wait, p99 {_time(way.p99_s)}"
+        if not better:
+            yield f"- with {plural(capacity.total, 'thread')}, no way halves the waits"
+        elif better[0].settings:
+            yield f"{better[0].label} is {better[0].settings}."
+    if replayed.threads > capacity.total:
+        yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
 
 
 def _time(seconds: float) -> str:
