@@ -19,6 +19,7 @@ from lab.apps.diagnose.diagnosis import Asked
 from lab.apps.diagnose.findings import Findings, findings_of
 from lab.apps.diagnose.follow import answer_prometheus, follow_logs
 from lab.apps.diagnose.logs import read_logs
+from lab.apps.diagnose.page import diagnosis_page
 from lab.apps.diagnose.replayed import replay
 from lab.apps.diagnose.requests import Requests, requests_of
 from lab.errors import WrongUse
@@ -284,3 +285,41 @@ def test_a_log_that_has_no_line_yet_is_said(tmp_path: Path) -> None:
     said, found = next(follow_logs(Asked([empty], {}), every_s=0))
     assert found is None
     assert "nginx.log" in said
+
+
+def test_more_threads_than_there_are_is_doubted(lab: Lab, tmp_path: Path) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    said = lab.call("diagnose", *map(str, paths), "--threads", str(2 * THREADS)).stdout.replace("\n", " ")
+    assert "Check --threads" in said
+    assert "all 16 threads" not in said
+
+
+def test_fewer_workers_than_served_at_the_same_time_are_refused(tmp_path: Path) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    with pytest.raises(WrongUse) as raised:
+        diagnosed(paths, workers=2)
+    assert "--workers 2" in raised.value.message
+    assert "--workers 4" in raised.value.hint
+
+
+def test_logs_of_other_requests_and_kinds_that_are_exchanged_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    nginx, gunicorn = write_logs(serve(accepts_busy=True), tmp_path / "one", Writing())
+    later = [request._replace(sent=request.sent + 1e6, answered=request.answered + 1e6, began=request.began + 1e6,
+                              ended=request.ended + 1e6) for request in serve(accepts_busy=True)]  # fmt: skip
+    _, other = write_logs(later, tmp_path / "other", Writing(ids=False))
+    with pytest.raises(WrongUse) as raised:
+        diagnosed([nginx, other])
+    assert "18 November 2026" in raised.value.message
+    assert "30 November 2026" in raised.value.message
+    with pytest.raises(WrongUse) as raised:
+        requests_of(read_logs([nginx, gunicorn], KNOWN, {nginx: "server", gunicorn: "balancer"}))
+    assert "--balancer nginx.log --server gunicorn.log" in raised.value.hint
+
+
+def test_the_page_of_logs_without_workers_says_nothing_of_free_threads(tmp_path: Path) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing(workers=False))
+    text = diagnosis_page(*diagnosed(paths))
+    assert "Which worker served each request, and which requests waited</h2>" in text
+    assert "what-if" not in text

@@ -25,6 +25,7 @@ Flags = npt.NDArray[np.bool_]
 COARSE_S = 0.1
 """From this resolution on, times do not say what was at work at a moment, or which of two requests ended first."""
 
+SETUP = "lab diagnose --setup prints the lines that make servers log what is needed."
 _BATCH = 50_000
 _ROTATED = re.compile(r"([.-](\d{1,3}|\d{8}|\d{4}-\d\d-\d\d))?(\.gz)?$")
 _UNKNOWN = -1
@@ -116,11 +117,8 @@ def _read(name: str, files: Sequence[Path], clock: Clock | None, reader: Reader)
         with opened_log(file, reader.unit, reader.formats) as (source, lines):
             clock = clock or source.clock
             if not source.says:
-                problem = (
-                    "no field is known to be the duration of a request" if source.format else "there is no request"
-                )
-                raise WrongUse(f"{file.name}: {problem}.", hint="lab diagnose --setup prints the lines to add to the "
-                               "configurations of servers, so that their logs have what is needed.")  # fmt: skip
+                missing = "no field is known to be a duration" if source.format else "there is no request in it"
+                raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
             while batch := list(islice(lines, _BATCH)):
                 requests = [line for line in batch if isinstance(line, LoggedRequest)]
                 unreadable += sum(isinstance(line, str) and bool(line.strip()) for line in batch)

@@ -52,7 +52,8 @@ def _say(console: Console, sentence: str, style: str = "") -> None:
 
 def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     began = datetime.fromtimestamp(requests.first, UTC)
-    yield f"{len(requests):,} requests in {_time(float(requests.ended_s.max()))}, from {began:%d %B %Y, %H:%M:%S} UTC on."
+    lasts = _time(float(requests.ended_s.max()))
+    yield f"{len(requests):,} requests in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
@@ -94,7 +95,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"{_VERDICTS[findings.cause]} {percent(findings.waited)} of the requests waited for a worker for more "
                f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
                "delay.")  # fmt: skip
-        yield from _cause(requests, capacity, findings)
+        yield from _cause(capacity, findings)
     yield from _load(capacity, findings, joined=bool(requests.joins))
 
 
@@ -113,11 +114,11 @@ def _longest(requests: Requests, findings: Findings) -> str:
     return f"at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S})"
 
 
-def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterator[str]:
+def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     if findings.cause == "idle":
         restarts = ", restarts" if capacity.restarts else ""
-        yield (f"For {percent(findings.idle)} of the delay, no request was at work. Something else held the workers, such "
-               f"as connections that say nothing{restarts}, or a process that was stopped.")  # fmt: skip
+        yield (f"For {percent(findings.idle)} of the delay, no request was at work. Something else held the workers, "
+               f"such as connections that say nothing{restarts}, or a process that was stopped.")  # fmt: skip
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
@@ -130,11 +131,14 @@ def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterat
                "because a server's own log begins when a thread takes the request.")  # fmt: skip
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
-               f"{capacity.threads}. Is {' and '.join(f'--{name}' for name in told)} right?")  # fmt: skip
+               f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
 
 
 def _load(capacity: Capacity, findings: Findings, *, joined: bool) -> Iterator[str]:
-    if not joined or not findings.busy_minutes:
+    if not joined:
+        yield f"In the busiest minute, {findings.load.max():.3g} requests were under way on average."
+        return
+    if not findings.busy_minutes:
         yield f"In the busiest minute, the requests kept {findings.load.max():.3g} threads at work."
         return
     least, most = findings.busy_load_range
@@ -169,9 +173,9 @@ def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
         yield ("No way to serve that the simulator knows reproduces these waits, so no cure is named. The symptoms in "
                "docs/how-to/symptoms.md may tell more.")  # fmt: skip
     else:
-        yield (f"Replayed as they were served ({today.label}), {percent(today.waited)} of the requests wait (measured: "
-               f"{percent(measured.waited)}), p99 {_time(today.p99_s)} (measured: {_time(measured.p99_s)}). Replayed in "
-               "other ways:")  # fmt: skip
+        yield (f"Replayed as they were served ({today.label}), {percent(today.waited)} of the requests wait "
+               f"(measured: {percent(measured.waited)}), p99 {_time(today.p99_s)} (measured: "
+               f"{_time(measured.p99_s)}). Replayed in other ways:")  # fmt: skip
         better = sorted((way for way in replayed.ways if way.waited < 0.5 * today.waited), key=lambda way: way.waited)
         for way in better[:_MOST_WAYS]:
             yield f"- {way.label}: {percent(way.waited)} wait, p99 {_time(way.p99_s)}"
