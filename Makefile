@@ -49,7 +49,7 @@ soak: setup .venv/tests  ## run the long tests: the phenomenon of every experime
 	@.venv/bin/python -m pytest tests/soak
 
 bench: .venv/tests setup  ## measure the lab itself: its overhead, its speed, and whether trials side by side are fair
-	@.venv/bin/python -m tests.bench
+	@.venv/bin/python -m tools.bench
 
 lock: .venv/core  ## pin the newest packages that the .in files allow
 	@tools/lock.sh

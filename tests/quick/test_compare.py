@@ -29,8 +29,8 @@ from analysis.statistics.compare import (
 )
 from analysis.statistics.results import Cells
 from lab.paths import ROOT
-from tests.study import read
 from tests.synthetic import Request, make_run
+from tools.study import read
 
 FEW = [Request(overhead_ms=n) for n in range(1, 21)]
 STUDY = ROOT / "docs" / "experiments" / "heavy-mix-study.json.gz"

@@ -23,8 +23,8 @@ from analysis.report.terminal import print_tables
 from analysis.report.wording import figures_phrase
 from analysis.statistics.pooling import pooled_percentile
 from analysis.verification import verify_run
-from tests.study import pooled_table
 from tests.synthetic import Request, make_run, make_trial, visit
+from tools.study import pooled_table
 
 P99 = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 

@@ -1,8 +1,8 @@
-"""Shows how often the lab's intervals hold the true value, for docs/explain/: ``python -m tests.coverage [STUDY]``.
+"""Shows how often the lab's intervals hold the true value, for docs/explain/: ``python -m tools.coverage [STUDY]``.
 
 The simulated requests depend on each other as those of heavy-mix do: now and then a worker is full for some seconds,
 and some of the requests that are sent meanwhile wait until the worker has a free thread. Each start of the servers
-draws anew how often this happens. Of a study (``tests.study``) the truth is the median over all its trials.
+draws anew how often this happens. Of a study (``tools.study``) the truth is the median over all its trials.
 
 Pooled intervals are those of runs whose single trials are too small for a p99: simulated requests of which there are
 few, and the light requests of heavy-mix, as theory simulates them. The truth is the p99 of the requests of all trials.
@@ -20,7 +20,7 @@ from analysis.metrics import likely
 from analysis.metrics.likely import Times
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
-from tests.study import drawn_pools, read, simulated_waits
+from tools.study import drawn_pools, read, simulated_waits
 
 SIMULATED = 300
 """How many starts are simulated for each line."""

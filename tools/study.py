@@ -1,10 +1,10 @@
 """Studies how often an experiment's default run decides its claims, and how often it decides falsely.
 
-    python -m tests.study keep RUN docs/experiments/heavy-mix-study.json.gz 20 60
-    python -m tests.study table docs/experiments/heavy-mix-study.json.gz
-    python -m tests.study default RUN [RUN …]
-    python -m tests.study pooled docs/experiments/heavy-mix-study.json.gz 20
-    python -m tests.study pooled RUN 20
+    python -m tools.study keep RUN docs/experiments/heavy-mix-study.json.gz 20 60
+    python -m tools.study table docs/experiments/heavy-mix-study.json.gz
+    python -m tools.study default RUN [RUN …]
+    python -m tools.study pooled docs/experiments/heavy-mix-study.json.gz 20
+    python -m tools.study pooled RUN 20
 
 ``keep`` computes from a run of many trials what the first seconds of each trial's load say, and writes it to a small
 file. ``table`` draws trials from such a file, with replacement, as if each draw were a run, and prints for each claim
@@ -78,7 +78,7 @@ def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
     duckdb.execute(
         f"""COPY (SELECT * FROM '{trial_folder}/requests.parquet' AS rows
             WHERE sent < (SELECT min(sent) FROM '{trial_folder}/requests.parquet') + to_seconds({seconds}))
-            TO '{target}/requests.parquet'"""  # paths of this machine
+            TO '{target}/requests.parquet'"""  # noqa: S608  # paths of this machine
     )
     return target
 
