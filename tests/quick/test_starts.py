@@ -36,8 +36,9 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "another server if a variable is set": (
         {"Dockerfile": SCRIPT, "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
          "entrypoint.sh": '#!/bin/sh\nif [ "$USE_UWSGI" = 1 ]; then\n  exec uwsgi --ini uwsgi.ini\nfi\n'
+                          'if [ "$MIGRATE" = 1 ]; then\n  flask db upgrade\nfi\n'
                           "exec gunicorn -w $(expr $(nproc) \\* 2 + 1) app:app\n"},
-        {"callable": "app:app", "workers": 5, "worker_class": "sync"},
+        {"callable": "app:app", "workers": 5, "worker_class": "sync", "before": "flask db upgrade"},
     ),
     # docs.astral.sh/uv, getsops.io and coreutils
     "wrappers with options": (

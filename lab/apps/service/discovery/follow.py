@@ -103,8 +103,8 @@ def _commands_of(
         return repository.has(name, start)
 
     before = start.before
-    commands = Shell(start.environment, arguments, repository.cores, read, has).run(text)
-    for begun in sorted(commands, key=lambda begun: begun.is_unlikely):
+    unlikely: list[Start] = []
+    for begun in Shell(start.environment, arguments, repository.cores, read, has).run(text):
         at = f"{start.place}, {name}:{begun.line}" if name else start.place
         if command := preparing(shlex.join(begun.words)):
             before = (*before, (command, at))
@@ -119,8 +119,12 @@ def _commands_of(
         if begun.is_repeated:
             often = f"{start.place}: a loop starts the server; how often is not known, so it is taken once"
             inner = replace(inner, problems=(*inner.problems, often))
-        further = follow(inner, repository, depth + 1)
-        yield from (each if each.server or depth else replace(each, place=at) for each in further)
+        for each in follow(inner, repository, depth + 1):
+            if each.server and begun.is_unlikely:
+                unlikely.append(each)
+            else:
+                yield each if each.server or depth else replace(each, place=at)
+    yield from unlikely
 
 
 def _project_commands(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
