@@ -887,6 +887,12 @@ def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:
           "    urlpatterns += [path('404/', v)]\n", "cart/urls.py": "urlpatterns = [path('sum/', v)]\n"},
          ["get /api/users/", "get /api/users/<pk>/", "get /e/x/", "get /", "get /old/", "get <^(?P<y>[0-9]{4})/$>",
           "get /late/", "get /cart/sum/", "get /blog/<int:year>/", "get /blog/new", "get /p/"]),
+        # cookiecutter-django without its API: the router of the API stands in a file that nothing includes
+        ({"config/settings/base.py": "ROOT_URLCONF = 'config.urls'\n",
+          "config/urls.py": "urlpatterns = [path('about/', views.about)]\n",
+          "config/api_router.py": "router = SimpleRouter()\nrouter.register('users', UserViewSet)\n"
+                                  "urlpatterns = router.urls\n"},
+         ["get /about/"]),
     ],
 )  # fmt: skip
 def test_routes_are_found_with_what_stands_before_them(

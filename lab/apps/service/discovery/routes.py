@@ -113,8 +113,14 @@ class _Routes:
         for parent, path, replaces in parents:
             inner = path if replaces and path is not None else (path or "") + own
             yield from (before + inner for before in self._before(parent, depth + 1) if parent != owner)
-        if not parents:
+        if not parents and self._is_served(owner):
             yield own
+
+    def _is_served(self, owner: str) -> bool:
+        """Return whether Django serves an owner that nothing includes: no URLs but those of its ROOT_URLCONF."""
+        roots = {self._module_name(name) for name in self._constants["ROOT_URLCONF"]} & {*self._modules}
+        module, _, name = owner.rpartition(":")
+        return name != "urlpatterns" or not roots or module in roots
 
     def read(self, module: _Module) -> None:
         """Take what a module says of routes."""
@@ -256,6 +262,8 @@ class _Routes:
             case ast.BinOp():
                 self._take_list(module, node.left, owner, before)
                 self._take_list(module, node.right, owner, before)
+            case ast.Attribute(attr="urls"):  # of a router of Django REST framework
+                self._take_list(module, node.value, owner, before)
             case ast.Name() | ast.Attribute():
                 if (child := self._id(module, node)) != owner:
                     self._within[child].append((owner, before, False))
