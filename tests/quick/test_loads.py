@@ -77,8 +77,9 @@ def test_any_number_of_a_load_or_a_variant_times_a_million_is_refused(name: str,
 def refusal(path: Path) -> str:
     """Return why a file is refused, in full length too; empty when it is not."""
     try:
+        experiment = read_experiment(path)
         for full in (False, True):
-            lay_out(read_experiment(path), memory=THIS_MACHINE, jobs=8, full=full)
+            lay_out(experiment, memory=THIS_MACHINE, jobs=8, full=full)
     except WrongUse as error:
         return error.message
     return ""

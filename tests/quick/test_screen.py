@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
@@ -23,6 +24,7 @@ NAMES = names()
 VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
 
 
+@cache
 def run_of(name: str, trials: int) -> Run:
     """Return the record of a run of an experiment, as if it was measured."""
     experiment = load_experiment(name)

@@ -389,14 +389,18 @@ def test_summary_json_keeps_its_keys(tmp_path: Path) -> None:
     assert {"says", "verdict", "measured", "bound", "unit", "reason"} <= set(summary["claims"][0])
 
 
+SPREAD = [80.0, 90.0, 100.0, 110.0, 125.0]
+
+
 def repeated(folder: Path, p99s: dict[str, list[float]], claim: Claim | None = None, **changed: Any) -> Summary:
     """Return the summary of a run whose trials have these p99 of overhead."""
     values = {
         variant: [[Request(overhead_ms=p, sent_s=n / 10) for n in range(100)] for p in p99s[variant]]
         for variant in p99s
     }
-    make_run(folder, {variant: trials[0] for variant, trials in values.items()}, claims=[claim] if claim else [],
-             trials=max(map(len, p99s.values())), **changed)  # fmt: skip
+    claims = changed.pop("claims", [claim] if claim else [])
+    first = {variant: trials[0] for variant, trials in values.items()}
+    make_run(folder, first, claims=claims, trials=max(map(len, p99s.values())), **changed)
     for variant, trials in values.items():
         for number, requests in enumerate(trials, start=1):
             make_trial(folder, variant, number, requests)
@@ -504,20 +508,18 @@ def test_looking_at_a_ratio_compares_the_trials_of_each_round(tmp_path: Path) ->
     assert found.verdict == "reproduced"
 
 
-@pytest.mark.parametrize(
-    ("p99s", "verdict", "reason"),
-    [
-        ([60, 70, 80, 90, 95], "reproduced", None),
-        ([10, 20, 30, 40, 49], "not reproduced", None),
-        ([10, 60, 70, 80, 90], "undecided", "the interval straddles the bound; more than 100 trials would be needed"),
-    ],
-)  # fmt: skip
-def test_a_verdict_uses_the_interval(tmp_path: Path, p99s: list[float], verdict: str, reason: str | None) -> None:
-    """The median of the last is 70, which alone would keep the bound."""
-    [claim] = repeated(tmp_path, {"one": p99s}, Claim(says="It waits", value=p99(), at_least=50)).claims
+def test_a_verdict_uses_the_interval(tmp_path: Path) -> None:
+    """The median alone, 100 ms, would keep the bound of the last claim."""
+    claims = [Claim(says=f"It waits {bound}", value=p99(), at_least=bound) for bound in (79, 126, 99)]
 
-    assert (claim.verdict, claim.reason) == (verdict, reason)
-    assert (claim.low, claim.high) == pytest.approx((min(p99s), max(p99s)))
+    found = repeated(tmp_path, {"one": SPREAD}, claims=claims).claims
+
+    assert [(one.verdict, one.reason) for one in found] == [
+        ("reproduced", None),
+        ("not reproduced", None),
+        ("undecided", "the interval straddles the bound; more than 100 trials would be needed"),
+    ]
+    assert all((one.low, one.high) == pytest.approx((80, 125)) for one in found)
 
 
 def test_a_ratio_has_an_interval_too(tmp_path: Path) -> None:
@@ -543,66 +545,52 @@ def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "on
     return Published(variant=variant, request_class="light", metric="overhead", stats=stats, within=within)
 
 
-@pytest.mark.parametrize(
-    ("measured", "ratio", "verdict"),
-    [
-        (100, 1, "reproduced"),
-        (125, 1.25, "reproduced"),
-        (125.01, 1.2501, "contradicted"),
-        (80, 0.8, "reproduced"),
-        (79.99, 0.7999, "contradicted"),
-        (-100, -1, "contradicted"),
-        (0, 0, "contradicted"),
-    ],
-)
-def test_a_published_figure_is_reproduced_up_to_the_stated_share(
-    tmp_path: Path, measured: float, ratio: float, verdict: str
-) -> None:
-    """Within a quarter of 100 ms: from 80, which is 100 divided by 1.25, to 125 ms, both included."""
-    [found] = repeated(tmp_path, {"one": [measured] * 5}, published=[near({"p99": 100})]).published
+def test_a_published_figure_is_reproduced_up_to_the_stated_share(tmp_path: Path) -> None:
+    """Within a quarter: from the published figure divided by 1.25 to 1.25 times the figure, both included.
 
-    assert (found.variant, found.load, found.request_class, found.metric) == ("one", "mix", "light", "overhead")
-    assert (found.within, found.verdict, found.reason) == (0.25, verdict, None)
-    [figure] = found.figures
-    assert (figure.stat, figure.unit, figure.published, figure.verdict) == ("p99", "ms", 100, verdict)
-    assert (figure.low, figure.high, figure.trials) == pytest.approx((measured, measured, 5))
-    assert (figure.measured, figure.ratio) == pytest.approx((measured, ratio))
+    An edge is within whatever the digits of its numbers.
+    """
+    measured = {"hundred": 100.0, "none": 0.0, "digits": 10.38, "more": 0.33, "share": 8.65 / 1.15}
+    expected = [
+        (100, 0.25, "hundred", "reproduced"), (80, 0.25, "hundred", "reproduced"),
+        (79.99, 0.25, "hundred", "contradicted"), (125, 0.25, "hundred", "reproduced"),
+        (125.02, 0.25, "hundred", "contradicted"), (-100, 0.25, "hundred", "contradicted"),
+        (100, 0.25, "none", "contradicted"),
+        (8.65, 0.2, "digits", "reproduced"), (0.3, 0.1, "more", "reproduced"), (8.65, 0.15, "share", "reproduced"),
+    ]  # fmt: skip
+    published = [near({"p99": figure}, within, variant) for figure, within, variant, _ in expected]
 
+    found = repeated(tmp_path, {name: [value] * 2 for name, value in measured.items()}, published=published).published
 
-@pytest.mark.parametrize(
-    ("published", "within", "measured"), [(8.65, 0.2, 10.38), (0.3, 0.1, 0.33), (8.65, 0.15, 8.65 / 1.15)]
-)
-def test_an_edge_is_within_whatever_the_digits_of_its_numbers(
-    tmp_path: Path, published: float, within: float, measured: float
-) -> None:
-    [found] = repeated(tmp_path, {"one": [measured] * 5}, published=[near({"p99": published}, within)]).published
-
-    assert found.verdict == "reproduced"
+    assert [(row.variant, row.within, row.verdict, row.reason) for row in found] == [
+        (variant, within, verdict, None) for _, within, variant, verdict in expected
+    ]
+    for row, (figure, _, variant, verdict) in zip(found, expected, strict=True):
+        [one] = row.figures
+        assert (row.load, row.request_class, row.metric) == ("mix", "light", "overhead")
+        assert (one.stat, one.unit, one.published, one.verdict, one.trials) == ("p99", "ms", figure, verdict, 2)
+        value = measured[variant]
+        assert (one.measured, one.low, one.high, one.ratio) == pytest.approx((value, value, value, value / figure))
 
 
-@pytest.mark.parametrize(
-    ("p99s", "verdict", "reason"),
-    [
-        ([80, 90, 100, 110, 125], "reproduced", None),
-        ([126, 130, 140, 150, 900], "contradicted", None),
-        ([10, 20, 30, 40, 79], "contradicted", None),
-        ([90, 95, 100, 110, 126], "undecided", "the interval of p99 straddles an edge; "),
-        ([79, 95, 100, 110, 120], "undecided", "the interval of p99 straddles an edge; "),
-        ([10, 20, 100, 800, 900], "undecided", "the interval of p99 straddles an edge; "),
-    ],
-)
-def test_a_published_figure_is_compared_with_the_whole_interval(
-    tmp_path: Path, p99s: list[float], verdict: str, reason: str | None
-) -> None:
-    [found] = repeated(tmp_path, {"one": p99s}, published=[near({"p99": 100})]).published
+def test_a_published_figure_is_compared_with_the_whole_interval(tmp_path: Path) -> None:
+    straddles = "the interval of p99 straddles an edge; "
+    expected = [
+        (100, 0.25, "reproduced", ""), (60, 0.25, "contradicted", ""), (200, 0.25, "contradicted", ""),
+        (99, 0.25, "undecided", straddles), (101, 0.25, "undecided", straddles), (100, 0.05, "undecided", straddles),
+    ]  # fmt: skip
+    published = [near({"p99": figure}, within) for figure, within, *_ in expected]
 
-    assert found.verdict == verdict
-    assert (found.reason or "").startswith(reason or "")
-    assert bool(found.reason) == bool(reason)
-    [figure] = found.figures
-    assert figure.verdict == verdict
-    assert (figure.measured, figure.low, figure.high) == pytest.approx((p99s[2], min(p99s), max(p99s)))
-    assert figure.ratio == pytest.approx(p99s[2] / 100)
+    found = repeated(tmp_path, {"one": SPREAD}, published=published).published
+
+    for row, (figure, _, verdict, reason) in zip(found, expected, strict=True):
+        assert row.verdict == verdict
+        assert (row.reason or "").startswith(reason)
+        assert bool(row.reason) == bool(reason)
+        [one] = row.figures
+        assert one.verdict == verdict
+        assert (one.measured, one.low, one.high) == pytest.approx((100, 80, 125))
+        assert one.ratio == pytest.approx(100 / figure)
 
 
 def test_a_published_row_is_as_good_as_its_worst_measured_figure(tmp_path: Path) -> None:

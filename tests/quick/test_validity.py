@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from analysis.pipeline import derive_summary
+from analysis.read.trial_data import read_trials
 from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import BadRun, read_run, trial_folder
+from analysis.records.folder import BadRun, read_run, trial_folder, trial_folders
 from analysis.records.run import (
     Calibration,
     Git,
@@ -24,17 +25,20 @@ from analysis.records.run import (
 )
 from analysis.records.summary import TrialValidity
 from analysis.report.tables.quantities import workers_tables
+from analysis.verdict.validity import judge_trials
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]
 
 
 def judged(tmp_path: Path, requests: list[Request] | None = None, **trial: Any) -> tuple[str, list[str]]:
-    """Return the verdict on a run of one trial and the trial's own reasons."""
+    """Return the verdict on a trial and its reasons."""
     make_run(tmp_path, {"one": FINE})
     make_trial(tmp_path, "one", 1, FINE if requests is None else requests, **trial)
-    summary = derive_summary(tmp_path)
-    return summary.validity.verdict, summary.trials[0].reasons
+    run = read_run(tmp_path)
+    with read_trials(tmp_path, run, trial_folders(tmp_path), {}) as (_, trials):
+        [judgement] = judge_trials(run, trials)
+    return judgement.verdict, judgement.reasons
 
 
 def test_a_good_trial_is_valid_without_reasons(tmp_path: Path) -> None:

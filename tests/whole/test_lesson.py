@@ -1,20 +1,29 @@
-"""lab lesson without containers: what simulated runs say of each step and its exercise."""
+"""lab lesson without containers: what simulated runs say of each step, and a lesson that is handed in."""
 
+import io
+import json
+import tarfile
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from analysis.pipeline import derive
 from analysis.predict.prediction import _trials, _values
 from analysis.predict.system import system_of
+from analysis.records.checksums import MANIFEST, seal, sha256
 from analysis.records.claims import Claim, Quantity
 from analysis.statistics.intervals import Draw, of_median, of_ratio
 from lab.apps.lesson.model import experiment_with_change, step_experiment
 from lab.experiment.model import Experiment
 from lab.plan import lay_out
 from lab.run import record_of
+from tests.conftest import Lab
+from tests.lessons import Measuring, measuring
 from tests.quick.test_lesson import LESSON, STEPS
 from tests.synthetic import NOWHERE
+
+__all__ = ["measuring"]
 
 RUNS = 60
 
@@ -67,3 +76,34 @@ def test_the_check_fails_before_the_change_and_passes_after_it_in_simulated_runs
 
     assert simulated(experiment, cores, check)[False] >= 0.95 * RUNS
     assert simulated(after, cores, check)[True] >= 0.95 * RUNS
+
+
+def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, measuring: Measuring) -> None:
+    assert not measuring.started
+    lab.call("lesson", "2", "--predict", "15,20")
+    lab.call("lesson", "2", "--explain", "I, dolores, think so.")
+    lab.call("lesson", "2", "--set", "threads=7")
+    runs = sorted(lab.results.glob("lesson-*/2*"))
+    for run in runs:
+        seal(run)
+        derive(run)
+    archive = lab.results / "mine.tar.gz"
+
+    packed = lab.call("export", str(lab.results / "lesson"), "--to", str(archive))
+    page = lab.call("class", str(archive))
+
+    assert (packed.returncode, packed.stdout) == (0, f"{archive}\n"), packed.stderr
+    manifest = sha256(runs[0] / MANIFEST)
+    assert packed.stderr == (
+        f"On the page of the class, your manifests begin with {manifest[:8]}.\n"
+        "The file has the runs of 1 step and your predictions, but nothing that you wrote in words.\n"
+    )
+    with tarfile.open(archive) as file:
+        names = file.getnames()
+        kept = json.load(file.extractfile("lesson/lesson.json") or io.BytesIO())
+    assert {name.split("/")[0] for name in names} == {"lesson", f"lesson-heavy-mix-{runs[0].name}"}
+    assert kept["steps"]["heavy-mix"]["prediction"]["values"] == [15, 20]
+    assert "dolores" not in json.dumps(kept)
+    assert page.returncode == 0, page.stderr
+    assert page.stderr.startswith("lesson-heavy-mix: 1 laptop; ")
+    assert page.stderr.endswith("it shows them when two laptops have handed in a lesson.\n")
