@@ -1,11 +1,509 @@
-"""lab.apps.advise: commands about real runs."""
+"""lab.apps.advise: which ways to serve a load are ranked first, what is said of them, and what is refused."""
 
+import io
+import os
 import re
 from pathlib import Path
 
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from analysis.metrics import Statistic
+from analysis.metrics.waiting import Answered
+from analysis.predict.options import OPTION_KINDS
+from analysis.predict.system import classes_of
+from analysis.predict.what_if import as_measured, serve_otherwise
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, VariantRecord
+from analysis.records.summary import Row, Summary
+from lab import cache
+from lab.apps.advise.load import find_cell, offered_in
+from lab.apps.advise.service import read_service, tries
+from lab.apps.advise.show import print_what_if, print_whether_it_held
+from lab.apps.advise.what_if import recorded
+from lab.errors import WrongUse
+from lab.experiment.file import load_experiment
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.paths import ROOT
+from lab.plan import lay_out
+from lab.run import record_of
+from lab.servers import KINDS
+from lab.serving.offered import OfferedLoad
+from lab.serving.options import ServingOption, serving_options
+from lab.serving.ranking import best_of, headroom, predict_today, rank
 from tests.conftest import Lab
 from tests.real_runs import unpack
-from tests.synthetic import Request, make_run
+from tests.synthetic import NOWHERE, Request, make_run
+from theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
+
+A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
+MIX = [
+    Class("light", Closed(5), [WorkStep(Uniform(0.0, 1.0))]),
+    Class("heavy", Closed(2), [WorkStep(Constant(10.0))]),
+]
+
+
+def load_of(name: str, variant: str | None = None, load: str | None = None) -> OfferedLoad:
+    """Return the load of an experiment as its default run would record it."""
+    experiment = load_experiment(name)
+    plan = lay_out(experiment, trials=1, memory=None)
+    run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
+    return offered_in(run, *find_cell(run, variant, load))
+
+
+def test_what_heavy_mix_recommends_has_no_waits() -> None:
+    asked = load_of("heavy-mix", "shared-socket")
+    ranked = rank(asked)
+    now = predict_today(asked)
+
+    assert ranked[0].p99_ms["light"] < 20
+    assert ranked[0].beside == 0
+    assert now is not None
+    assert now.p99_ms["light"] > 500
+    assert [one.option.kind.name for one in ranked if one.option.size == "4 x 2"][-1] == "shared"
+
+
+def test_requests_that_compute_get_processes() -> None:
+    """Four users compute all the time: four processes are faster than one, whose threads share one lock."""
+    computing = [Class("work", Closed(4), [WorkStep(Constant(0.1), "compute")])]
+    on_four, on_one = (rank(OfferedLoad(computing, computes=True, cores=cores))[0] for cores in (4, 1))
+
+    assert on_four.option.workers == 4
+    assert on_one.option.workers == 1
+
+
+def test_no_way_needs_more_than_there_is() -> None:
+    found = list(serving_options(OfferedLoad(MIX, memory_mib=60, worker_mib=20, threads=8)))
+
+    assert found
+    assert max(one.memory_mib for one in found) <= 60
+    assert max(one.workers * one.threads for one in found) == 8
+
+
+def test_head_room_ends_where_requests_wait() -> None:
+    """One thread for each of seven users: the eighth user waits."""
+    eight = next(one for one in serving_options(OfferedLoad(MIX)) if (one.kind.name, one.threads) == ("one-process", 8))
+
+    assert headroom(eight, OfferedLoad(MIX)) == 1.0
+    assert headroom(eight, OfferedLoad([MIX[0]])) == 1.5
+    four = next(one for one in serving_options(OfferedLoad(MIX)) if (one.kind.name, one.threads) == ("one-process", 4))
+    assert headroom(four, OfferedLoad(MIX)) is None
+
+
+def test_each_kind_is_named_once() -> None:
+    best = best_of(rank(OfferedLoad(MIX)), 99)
+
+    assert sorted(one.option.kind.name for one in best) == sorted(kind.name for kind in OPTION_KINDS)
+
+
+CONFIGURATIONS = {
+    "one-process": ['worker_class = "gthread"', "workers = 1", "threads = 8"],
+    "limit": ["workers = 4", "threads = 2", "worker_connections = 2", "keepalive = 0"],
+    "idle-thread": ['worker_class = "idle_thread.IdleThreadWorker"', "workers = 4", "threads = 2"],
+    "uwsgi": ["[uwsgi]", "processes = 4", "threads = 2"],
+    "least-conn": ["workers = 1", "least_conn;", "server 127.0.0.1:8004;", "zone app 64k;"],
+    "queue": ["balance leastconn", "option http-server-close", "server w4 127.0.0.1:8004 maxconn 2"],
+    "reuse-port": ["reuse_port = True", "workers = 4"],
+    "shared": ["workers = 4", "threads = 2"],
+}
+
+
+@pytest.mark.parametrize("kind", OPTION_KINDS, ids=lambda kind: kind.name)
+def test_the_configuration_to_paste(kind: object) -> None:
+    def is_it(way: ServingOption) -> bool:
+        return way.kind is kind and (way.workers, way.threads) == ((1, 8) if way.kind.for_single_worker else (4, 2))
+
+    way = next(filter(is_it, serving_options(OfferedLoad(MIX))))
+    lines = [line.strip() for line in way.variant.deployment().splitlines()]
+    assert set(CONFIGURATIONS[way.kind.name]) <= set(lines)
+
+
+EXAMPLE = re.search(
+    r"```yaml\n(.*?)```", (ROOT / "docs" / "how-to" / "advise.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def described(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_example_of_a_service(tmp_path: Path) -> None:
+    assert EXAMPLE
+    service = read_service(described(tmp_path, EXAMPLE[1]))
+    asked = service.load()
+
+    assert asked.computes
+    assert {type(one.arrivals) for one in asked.classes} == {Open, Closed}
+    for one, described_as in zip(asked.classes, yaml.safe_load(EXAMPLE[1])["classes"].values(), strict=True):
+        computed = sum(step.takes.mean for step in one.steps if step.does == "compute")
+        assert computed == pytest.approx(described_as.get("computes", 0) * one.mean)
+    assert rank(asked)[0].option.workers <= service.cores
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, users: 2, takes_s: 1}",
+         "mine.yaml:4: classes.page: give either users or per_second"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {takes_s: 1}",
+         "mine.yaml:4: classes.page: give either users or per_second"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, pause_s: 1, takes_s: 1}",
+         "mine.yaml:4: classes.page: pause_s is for users"),
+        ("cores: 0\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
+         "mine.yaml:1: cores: 0 must be a whole number from 1 to 1,024"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes: 1}",
+         "mine.yaml:4: classes.page.takes: unknown key; there are takes_s"),
+        ("cores: 2\nmemory: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
+         "mine.yaml:2: memory: unknown key; there are memory_mib"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5}",
+         "mine.yaml:4: classes.page.takes_s: missing key"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {least: 2, most: 1}}",
+         "mine.yaml:4: classes.page.takes_s: least, 2 s, is more than most, 1 s"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {mean: 2, most: 1}}",
+         "mine.yaml:4: classes.page.takes_s.most: unknown key; there are mean"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: soon}",
+         "mine.yaml:4: classes.page.takes_s: 'soon' must be a number above 0, up to 3,600 or"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: [1]}",
+         "mine.yaml:4: classes.page.takes_s: [1] must be a number above 0, up to 3,600 or"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: .nan, takes_s: 1}", "classes.page.per_second: nan"),
+        ("cores: [", "mine.yaml:1: not valid YAML"),
+    ],
+)  # fmt: skip
+def test_a_wrong_description_says_where(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        read_service(described(tmp_path, text))
+    assert says in refused.value.message
+
+
+def test_a_load_above_capacity_is_refused() -> None:
+    with pytest.raises(WrongUse, match=r"There is no way to serve this load: the open loops keep 50 .* busy"):
+        rank(OfferedLoad([Class("work", Open(50.0), [WorkStep(Constant(1.0), "compute")])], computes=True, cores=2))
+    with pytest.raises(WrongUse, match="no worker fits into 64 MiB"):
+        rank(OfferedLoad(MIX, memory_mib=64, worker_mib=600))
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        (("gil-sharing", None, None), "The run has 4 loads."),
+        (("heavy-mix", None, "busy"), "The run has no load 'busy'."),
+        (("silent-clients", None, None), "because theory lacks clients that keep their connections open"),
+        (("heavy-mix", "fast", None), "The run has no variant 'fast' under this load."),
+        (("async-accept", "uvicorn", "waiting"), "There is no advice for uvicorn, because only servers of WSGI"),
+        (("fastcgi-mechanisms", None, "patient"), "There is no advice for the load patient, because theory lacks"),
+    ],
+)
+def test_a_run_without_advice_says_why(of: tuple[str, str | None, str | None], says: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        load_of(*of)
+    assert says in refused.value.message
+
+
+def test_a_file_or_a_run(lab: Lab) -> None:
+    both = lab.call("advise", "results/mine", "--classes", "mine.yaml")
+
+    assert (both.returncode, both.stdout) == (2, "")
+    assert both.stderr.startswith("error: --classes describes a service that no run knows")
+
+
+SLEEPING = """
+cores: 2
+memory_mib: 512
+threads: 8
+classes:
+  page: {users: 5, takes_s: {least: 0, most: 1}}
+  search: {per_second: 2.5, takes_s: {mean: 0.1}}
+  report: {users: 2, pause_s: 1, takes_s: [8, 12]}
+"""
+
+
+def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
+    """Each way in containers that have room for it, under the load that the file describes and that theory knows."""
+    service = read_service(described(tmp_path, SLEEPING))
+    best = [one.option for one in best_of(rank(service.load()), 2)]
+    experiment = tries(service, best)
+
+    assert list(experiment.variants) == [way.name for way in best]
+    assert all(256 <= one.memory_mib < 1024 for one in experiment.variants.values())
+    assert experiment.load
+    assert experiment.load.derived_environment("60s")["USERS_MAX"] == '{"page": 5, "search": 26, "report": 2}'
+    record = LoadRecord(name="load", script="classes.js", duration="60s", settings=experiment.load.environment())
+    asked = classes_of(record)
+    assert [(one.name, one.mean, one.rate) for one in asked] == [
+        (one.name, one.mean, one.rate) for one in service.load().classes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("classes", "says"),
+    [
+        ("page: {users: 2, takes_s: 1, computes: 0.5}",
+         "The classes cannot be tried, because the lab's requests would sleep, but those of page compute."),
+        ("page: {users: 2, takes_s: 61}",
+         "The classes cannot be tried: page: a request takes 61 s, but k6 gives up a request after 60 s."),
+        ("page: {per_second: 5000, takes_s: 0.1}",
+         "The classes cannot be tried: 51,500 virtual users are more than the 16,000 that one k6 container has files "
+         "for; reduce them, or increase generators (the k6 containers)."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tried_says_why(tmp_path: Path, classes: str, says: str) -> None:
+    service = read_service(described(tmp_path, f"cores: 64\nmemory_mib: 64000\nclasses:\n  {classes}"))
+
+    with pytest.raises(WrongUse) as refused:
+        tries(service, [])
+    assert refused.value.message == says
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "Invalid JSON: EOF while parsing an object at line 1 column 1"),
+        ('{"page": {"users": 5}}', "page.takes_s: Field required"),
+        ('{"page": {"users": 5, "takes_s": 1, "computes": 1}}', "page: the requests of this load sleep"),
+    ],
+)
+def test_classes_in_an_experiment_file_are_checked(text: str, says: str) -> None:
+    problem = K6_SCRIPTS["classes.js"].settings["classes"].problem(text)
+
+    assert problem
+    assert problem.startswith(says)
+
+
+COMPUTES = """
+cores: 2
+memory_mib: 1024
+classes:
+  price: {per_second: 18, takes_s: [0.076, 0.08, 0.082, 0.083, 0.085, 0.09]@}
+  ping: {per_second: 4, takes_s: 0.001@}
+"""
+
+
+def advised(lab: Lab, tmp_path: Path, text: str) -> str:
+    said = lab.call("advise", "--classes", str(described(tmp_path, text)))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    return " ".join(said.stdout.split())
+
+
+def test_what_computes_is_unknown_unless_the_file_says_it(lab: Lab, tmp_path: Path) -> None:
+    """One process cannot carry 1.5 cores of work, so it is recommended only if the file says that nothing computes."""
+    unknown = advised(lab, tmp_path, COMPUTES.replace("@", ""))
+    waits = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 0"))
+    works = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 1"))
+
+    assert "does not say how much requests of price, ping compute" in unknown
+    assert "needs 1.5 cores (cores: 2)" in unknown
+    assert "way to serve w x t 0% 50% 100%" in unknown
+    assert "To serve with 2 x" in unknown
+    assert "To find out, make try measures" in unknown
+    for said in (unknown, works):
+        assert "One process is left out" in said
+        assert " 1 x " not in said
+    assert "To serve with 1 x 8 (one process)" in waits
+    assert "0% 50% 100%" not in works + waits
+
+
+def test_memory_is_that_of_their_workers_or_left_out(lab: Lab, tmp_path: Path) -> None:
+    left_out = advised(lab, tmp_path, COMPUTES.replace("@", ""))
+    given = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "worker_mib: 120\nclasses"))
+
+    assert "worker_mib is missing" in left_out
+    assert "beside MiB" not in left_out
+    assert "100% MiB up to" in given
+    assert "100% MiB" not in left_out
+
+
+def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) -> None:
+    """Twice the work in the busiest minute is more than two cores, if all of it computes."""
+    said = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "peak: 2\nclasses"))
+
+    assert "requests per second in the busiest minute keep 3.0 workers at work" in said
+    assert "no way can carry the load with cores: 2" in said
+    assert "It depends on how much requests compute:" in said
+    assert "100% more cores" in said
+    assert "up to" not in said
+    assert "# gunicorn.conf.py" not in said
+
+
+def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path) -> None:
+    text = "cores: 2\nmemory_mib: 512\nwaits: true\nclasses:\n  page: {per_second: 6, takes_s: [0.1, 0.2, 9, 20]}"
+    said = advised(lab, tmp_path, text)
+
+    assert "between 0.60 and 44.0 workers" in said
+    assert "gunicorn's %(L)s" in said
+    assert "To serve with" not in said
+    tried = lab.call("advise", "--classes", str(described(tmp_path, text)), "--try", "2")
+    assert tried.returncode == 2
+    assert "the durations include waits" in tried.stderr
+
+
+def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
+    assert EXAMPLE
+    said = lab.call("advise", "--classes", str(described(tmp_path, EXAMPLE[1])))
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    assert re.search(r"^1 +[a-zH]", said.stdout, re.MULTILINE)
+    assert "# gunicorn.conf.py" in said.stdout
+
+
+def test_ways_are_compared_by_what_was_measured_of_all() -> None:
+    """Today's way served too few light requests for a p99, so p90 counts."""
+    served = [one for one in serving_options(OfferedLoad(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
+
+    def lost(way: ServingOption, stat: Statistic, value: float) -> Row:
+        return Row(
+            variant=way.name, load="mix", request_class="light", metric="overhead", stat=stat, unit="ms",
+            published=None, predicted=1.6, measured=value, low=value, high=value, n=9, trials=2,
+            values={1: value, 2: value},
+        )  # fmt: skip
+
+    best, other = served
+    rows = [lost(best, "p99", 5.0), lost(best, "p90", 2.0), lost(other, "p90", 900.0)]
+    told = io.StringIO()
+    summary = Summary.of_nothing("mix").model_copy(update={"rows": rows})
+    print_whether_it_held(Console(file=told, width=80), summary, served)
+
+    assert re.search(r"^one-process-1x8 +light p90 +1\.6 +2\.0", told.getvalue(), re.MULTILINE)
+    assert re.search(r"^shared-4x2 +light p90 +1\.6 +900", told.getvalue(), re.MULTILINE)
+    assert "light p99" not in told.getvalue()
+    assert "The advice held" in told.getvalue()
+
+
+def test_every_kind_can_be_measured() -> None:
+    """A way is a variant of an experiment file."""
+    for one in serving_options(OfferedLoad(MIX)):
+        assert type(one.variant) in KINDS.values()
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.name)
+
+
+def mix_measured() -> Answered:
+    """Three light requests beside two heavy ones; the first worker of two, with one thread, got all but the last."""
+    return Answered(
+        workers=["a", "b"], classes=["heavy", "light"], first=0.0, last=21.0, last_sent=3.0,
+        worker=np.array([0, 0, 0, 1]), request_class=np.array([0, 1, 1, 0]), sent_s=np.array([0.0, 1.0, 2.0, 3.0]),
+        began_s=np.array([0.0, 10.0, 10.5, 3.0]), ended_s=np.array([10.0, 10.5, 11.0, 13.0]),
+    )  # fmt: skip
+
+
+def test_the_same_requests_served_otherwise() -> None:
+    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
+    found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1) if one.kind}
+
+    assert before.waited.tolist() == [False, True, True, False]
+    assert set(found) == {kind.name for kind in OPTION_KINDS}
+    for cure in ("one-process", "limit", "idle-thread", "uwsgi", "least-conn", "queue"):
+        assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
+    assert (found["one-process"].workers, found["one-process"].threads) == (1, 2)
+
+
+def test_more_requests_than_threads_wait_with_every_way() -> None:
+    for one in serve_otherwise(mix_measured(), 1, 1):
+        assert one.waited.tolist() == [False, True, True, True]
+        assert one.waits_s[3] == pytest.approx(8)
+
+
+def test_what_if_at_80_columns() -> None:
+    told = io.StringIO()
+    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
+    print_what_if(
+        Console(file=told, width=80), "mix, shared, trial 1", before, list(serve_otherwise(mix_measured(), 2, 1))
+    )
+
+    [line] = [line for line in told.getvalue().splitlines() if line.startswith("measured")]
+    assert line.split()[1:] == ["2", "x", "1", "2", "2", "0", "8985", "9000"]
+    [line] = [line for line in told.getvalue().splitlines() if line.startswith("one process")]
+    assert line.split()[2:] == ["1", "x", "2", "0", "0", "0", "0.00", "0.00"]
+
+
+def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
+    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gthread", "threads": 2})
+    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU_MS": "10"})
+    quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
+    run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
+
+    with pytest.raises(WrongUse, match="These requests cannot be replayed"):
+        recorded(run, read_run(run), one, computing, 1)
+    with pytest.raises(WrongUse, match="has no answered request"):
+        recorded(run, read_run(run), one, quiet, 7)
+
+
+def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
+    said = lab.call("predict", "worker-types")
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "predicted" in said.stdout
+    assert "because theory lacks" in said.stdout
+    assert max(map(len, said.stdout.splitlines())) <= 80
+
+
+def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "MOST", 2)
+    for place in range(4):
+        cache.recall_packages(str(place), lambda: {"k6": "2.1.0"})
+        os.utime(tmp_path / "stampede" / "packages" / f"{place}.json", (place, place))
+
+    left = sorted(one.name for one in (tmp_path / "stampede" / "packages").iterdir())
+    assert left == ["2.json", "3.json"]
+
+
+def test_users_who_pause_need_few_threads() -> None:
+    """A thousand users who pause for ten seconds have about ten requests under way at once."""
+    pausing = [Class("page", Closed(1000, Constant(10.0)), [WorkStep(Constant(0.1))])]
+    best = rank(OfferedLoad(pausing, cores=2))[0]
+
+    assert best.option.workers * best.option.threads <= 64
+    assert best.p99_ms["page"] < 50
+
+
+def test_a_rare_class_counts() -> None:
+    """One report takes all of the only thread for half a minute, every two seconds another one comes."""
+    often = Class("page", Open(40.0), [WorkStep(Constant(0.05))])
+    rare = Class("report", Open(0.5), [WorkStep(Constant(30.0))])
+    ranked = rank(OfferedLoad([often, rare], cores=2))
+
+    assert set(ranked[0].p99_ms) == {"page", "report"}
+    assert all(set(one.p99_ms) == {"page", "report"} for one in ranked)
+
+
+def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
+    with pytest.raises(WrongUse, match=r"the open loops need 1\.2 times the processors of this machine"):
+        rank(OfferedLoad([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=2))
+    assert rank(OfferedLoad([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=16))
+
+
+def test_more_workers_than_a_container_can_have_are_left_out() -> None:
+    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1) if one.kind}
+
+    assert "limit" in found
+    assert "least-conn" not in found, "the lab starts at most 32 containers"
+
+
+def test_workers_without_threads_need_a_number(lab: Lab, tmp_path: Path) -> None:
+    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gevent"})
+    run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=1)]}, variants=[one])
+
+    said = lab.call("what-if", str(run))
+    assert said.returncode == 2
+    assert said.stderr == "error: The workers of one have no threads.\n\nhint: --threads 8\n"
+
+
+def test_a_log_without_durations_gives_no_advice_until_somebody_writes_them(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("cores: 2\nmemory_mib: 512\nclasses:\n  page:\n    per_second: 5\n    takes_s:  # write it\n")
+
+    with pytest.raises(WrongUse) as refused:
+        read_service(file)
+
+    assert refused.value.message == (
+        "mine.yaml:6: classes.page.takes_s: no value; it must be how many seconds a request takes, which the log does "
+        "not say"
+    )
 
 
 def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:

@@ -1,16 +1,445 @@
-"""analysis.read.clocks: a real run on two machines whose clocks differ."""
+"""analysis.read.clocks: the clocks of several machines are bounded by messages, and what they leave open is told."""
 
+import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from analysis.pipeline import derive_summary
-from analysis.records.checksums import seal
-from analysis.records.folder import trial_folders
-from tests.apart import set_apart
-from tests.quick.test_clocks import K6, WEB
+from analysis.pipeline import derive, derive_summary
+from analysis.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
+from analysis.read.lab_time import Clocks
+from analysis.read.rows import opened
+from analysis.read.trial_data import read_raw_trial
+from analysis.records.checksums import files, is_derived, seal
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import read_trial, trial_folders, write_record
+from analysis.records.run import MachineRecord, VariantRecord
+from analysis.records.summary import Row, Summary
+from lab.apps.service.diagnosis.held import Held, read_held
+from tests.apart import Machine, set_apart
 from tests.real_runs import unpack
+from tests.synthetic import BEGAN, Request, make_run, observation
+from tests.whole.test_derivation import open_loop_with_an_api_and_a_client
+
+START, LASTS_S = 1.7e9, 60.0
+K6, WEB = Machine(generators=["points"], ahead_s=-2.5, drift=2e-5), Machine(hosts=["box"], ahead_s=1234.5, drift=-8e-5)
+APART = {"k6-1": K6, "web-1": WEB}
+FINE = [Request(sent_s=n / 10, waits_ms=0.5, lag_ms=0.2) for n in range(100)]
+
+
+def shown(clock: Clock, at: Any) -> Any:
+    """Return what a clock shows at times of the lab's clock; ``since`` is a time of the lab's clock here."""
+    return at + clock.ahead_s + clock.drift * (at - clock.since)
+
+
+def messages(clocks: Mapping[str, Clock], pairs: list[tuple[str, str]], seed: int, requests: int) -> list[Messages]:
+    """Return questions before and after the load, and requests and their answers between the pairs."""
+    chance = np.random.default_rng(seed)
+    sent: list[Messages] = []
+    for name, clock in clocks.items():
+        asked = np.concatenate([START - 5 + np.arange(3.0), START + LASTS_S + 1 + np.arange(3.0)])
+        told = asked + chance.exponential(0.002, 6)
+        answered = told + chance.exponential(0.002, 6)
+        sent.append(Messages(None, name, asked, shown(clock, told)))
+        sent.append(Messages(name, None, shown(clock, told), answered))
+    for asking, serving in pairs:
+        left = START + np.array([0.0, *np.sort(chance.uniform(0, LASTS_S, requests)), LASTS_S])
+        began = left + 0.0002 + chance.exponential(0.002, len(left))
+        ended = began + chance.uniform(0, 0.5, len(left))
+        answered = ended + 0.0001 + chance.exponential(0.001, len(left))
+        sent.append(Messages(asking, serving, shown(clocks[asking], left), shown(clocks[serving], began)))
+        sent.append(Messages(serving, asking, shown(clocks[serving], ended), shown(clocks[asking], answered)))
+    return sent
+
+
+some_clock = st.builds(Clock, st.floats(-5000, 5000), st.floats(-450e-6, 450e-6), st.just(START))
+
+
+@given(
+    clocks=st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), some_clock, min_size=2),
+    seed=st.integers(0, 2**32 - 1),
+    requests=st.integers(0, 200),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_true_clocks_are_always_within_the_uncertainty(clocks: dict[str, Clock], seed: int, requests: int) -> None:
+    """Every machine, and every pair of machines, at the beginning, in the middle and at the end of the load."""
+    first, *others = clocks
+    pairs = [(first, other) for other in others]
+
+    found = find(messages(clocks, pairs, seed, requests), pairs)
+
+    for at in (START, START + LASTS_S / 2, START + LASTS_S):
+        off = {name: found.clocks[name].corrected(shown(clock, at)) - at for name, clock in clocks.items()}
+        for name, wrong_s in off.items():
+            assert abs(wrong_s) <= found.uncertain_s[name] + 1e-6
+        for one, other in pairs:
+            assert abs(off[other] - off[one]) <= found.apart_s[one, other] + 1e-6
+
+
+def test_requests_tell_more_than_questions() -> None:
+    """The quickest of a thousand requests, and the quickest of their answers, take 0.3 ms together."""
+    clocks = {"a": Clock(5, 2e-5, START), "b": Clock(-3600, -1e-4, START)}
+
+    found = find(messages(clocks, [("a", "b")], 1, 1000), [("a", "b")])
+
+    assert found.apart_s["a", "b"] < 0.0003 < min(found.uncertain_s.values())
+    assert found.clocks["b"].drift - found.clocks["a"].drift == pytest.approx(-1.2e-4, abs=1e-5)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=30)
+def test_no_other_steady_clock_that_satisfies_all_bounds_is_farther_away(seed: int) -> None:
+    """A slow way to the same: try every clock that two bounds determine, and keep those that satisfy all bounds."""
+    asking, answering = messages({"a": Clock(0, 1e-4, START)}, [], seed, 0)
+    ends = [(at - START, bound, 1) for at, bound in zip(asking.arrived, asking.arrived - asking.sent, strict=True)]
+    ends += [
+        (at - START, bound, -1) for at, bound in zip(answering.sent, answering.arrived - answering.sent, strict=True)
+    ]
+    bounds = [(sign, sign * at, bound + PRECISION_S) for at, bound, sign in ends]
+    bounds += [(0, 1, MOST_DRIFT), (0, -1, MOST_DRIFT)]
+    rows, most = np.array([bound[:2] for bound in bounds]), np.array([bound[2] for bound in bounds])
+    of_two = [[one, other] for one in range(len(rows)) for other in range(one) if np.linalg.det(rows[[one, other]])]
+    possible = np.array([np.linalg.solve(rows[two], most[two]) for two in of_two])
+    possible = possible[((possible @ rows.T) <= most + 1e-9).all(axis=1)]
+
+    found = find([asking, answering], [])
+
+    first, last = asking.sent.min() - START, answering.arrived.max() - START
+    by_hand = max(np.ptp(possible @ [1, at]) / 2 for at in (first, last))
+    assert found.uncertain_s["a"] == pytest.approx(by_hand, abs=2e-6)
+
+
+def test_equal_delays_give_the_clocks_exactly() -> None:
+    """By hand: each message takes 1 ms, so the middle is the truth, and a clock may be 1 ms ahead or behind."""
+    asked = START + np.arange(61.0)
+    told = asked + 0.001 + 7
+    both = [Messages(None, "a", asked, told), Messages("a", None, told, asked + 0.002)]
+
+    found = find(both, [])
+
+    assert found.clocks["a"].ahead_s == pytest.approx(7, abs=1e-6)
+    assert found.clocks["a"].drift == pytest.approx(0, abs=1e-7)
+    assert found.uncertain_s["a"] == pytest.approx(0.001002, abs=1e-6)
+
+
+def test_a_machine_that_was_never_asked_for_its_time_is_unknown() -> None:
+    clocks = {"a": Clock(0, 0, START), "b": Clock(0, 0, START)}
+    known = [one for one in messages(clocks, [("a", "b")], 1, 9) if "b" not in (one.origin, one.target)]
+
+    with pytest.raises(UnknownClock) as error:
+        find([*known, Messages("a", "b", np.array([START]), np.array([START + 1]))], [("a", "b")])
+
+    assert str(error.value) == "the clock of b is unknown: the lab did not ask b for its time"
+
+
+def a_run(folder: Path, machines: Mapping[str, Machine] = APART, requests: list[Request] = FINE, **how: Any) -> Path:
+    """Write a run of one trial whose containers ran on several machines, and return the run's folder."""
+    takes_s = how.pop("takes_s", 0.001)
+    run = make_run(folder, {"one": requests}, **how)
+    set_apart(run / "one" / "mix" / "1", machines, takes_s)
+    return run
+
+
+def evidence_of(run: Path) -> tuple[str | None, Clocks | None]:
+    """Return why the first trial of a run could not be read, and the clocks that were found."""
+    [folder, *_] = trial_folders(run)
+    found = read_raw_trial(run, folder, {})
+    return found.problem, found.clocks
+
+
+def times_of(run: Path) -> list[tuple[float, ...]]:
+    """Return sent, answered, began and ended of all requests, in epoch seconds."""
+    files = f"{run}/*/*/*/requests.parquet"
+    query = f"SELECT epoch(sent), epoch(answered), began, ended FROM '{files}' ORDER BY variant, generator, id"
+    return duckdb.execute(query).fetchall()
+
+
+def test_all_times_of_a_trial_are_by_the_labs_clock(tmp_path: Path) -> None:
+    here, apart = make_run(tmp_path / "here", {"one": FINE}), a_run(tmp_path / "apart")
+    derive_summary(here)
+    summary = derive_summary(apart)
+
+    _, clocks = evidence_of(apart)
+    assert clocks
+    assert clocks.worst
+    *names, apart_s = clocks.worst
+    assert names == ["k6-1", "web-1"]
+    assert 0 < apart_s < 0.001
+    assert {name: round(one.ahead_s, 2) for name, one in clocks.found.clocks.items()} == {"k6-1": -2.5, "web-1": 1234.5}
+    assert clocks.found.clocks["web-1"].drift == pytest.approx(-8e-5, abs=2e-5)
+    assert np.array(times_of(apart)) == pytest.approx(np.array(times_of(here)), abs=0.0015)
+    assert summary.validity.verdict == "valid"
+    assert summary.validity.reasons[-1] == (
+        f"times of several machines were compared: the clocks of k6-1 and web-1 are known to within "
+        f"{1000 * apart_s:.2f} ms of each other"
+    )
+    assert [(one.machine, one.hosts, one.generators) for one in summary.clocks[0].machines] == [
+        ("k6-1", [], ["points"]),
+        ("web-1", ["box"], []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machines", "problem"),
+    [
+        (
+            {"k6-1": K6, "web-1": WEB._replace(step_s=30.0, stepped_at=BEGAN.timestamp() + 5)},
+            "the clock of web-1 was set during the load, or gained or lost more than 500 ppm",
+        ),
+        (
+            {"k6-1": K6._replace(drift=-0.01), "web-1": WEB},
+            "the clock of k6-1 was set during the load, or gained or lost more than 500 ppm",
+        ),
+        (
+            {"k6-1": K6, "web-1": WEB._replace(step_s=0.003, stepped_at=BEGAN.timestamp() + 5)},
+            "the clocks of k6-1 and web-1 contradict each other: one of them was set during the load, or gained or "
+            "lost more than 500 ppm",
+        ),
+        (
+            {"k6-1": K6, "web-1": WEB._replace(hosts=["another"])},
+            "the clock of box is unknown: trial.json does not say on which machine it ran",
+        ),
+    ],
+)
+def test_a_clock_that_cannot_be_known_makes_a_trial_invalid(
+    tmp_path: Path, machines: Mapping[str, Machine], problem: str
+) -> None:
+    summary = derive_summary(a_run(tmp_path, machines, takes_s=0.01 if "contradict" in problem else 0.001))
+
+    [trial] = summary.trials
+    assert (trial.verdict, trial.reasons) == ("invalid", [problem])
+    assert summary.clocks == []
+
+
+def test_a_machine_that_the_lab_did_not_ask_makes_a_trial_invalid(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    [folder] = trial_folders(run)
+    record = read_trial(folder)
+    silent = [one.model_copy(update={"exchanges": []}) for one in record.machines]
+    write_record(folder / "trial.json", record.model_copy(update={"machines": silent}))
+
+    [trial] = derive_summary(run).trials
+
+    assert trial.verdict == "invalid"
+    assert trial.reasons == ["the clock of k6-1 is unknown: the lab did not ask k6-1 for its time"]
+
+
+@pytest.mark.parametrize(
+    "machines",
+    [
+        [MachineRecord(name="only", hosts=["box"], generators=["points"])],
+        [
+            MachineRecord(name="only", hosts=["box", "proxy"], generators=["points"]),
+            MachineRecord(name="idle", hosts=["elsewhere"], generators=["points-2"]),
+        ],
+    ],
+)
+def test_a_trial_on_one_machine_gives_the_same_bytes_as_without_machines(
+    tmp_path: Path, machines: list[MachineRecord], without_pictures: None
+) -> None:
+    del without_pictures
+    plain, named = make_run(tmp_path / "plain", {"one": FINE}), tmp_path / "named"
+    shutil.copytree(plain, named)
+    [folder] = trial_folders(named)
+    write_record(folder / "trial.json", read_trial(folder).model_copy(update={"machines": machines}))
+    derive(plain)
+    derive(named)
+
+    derived = [name for name in files(plain) if is_derived(name)]
+    assert len(derived) == 4
+    assert [name for name in derived if (plain / name).read_bytes() != (named / name).read_bytes()] == []
+    assert "clocks" not in json.loads((plain / "summary.json").read_text())
+
+
+THREADS = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
+
+
+def queueing(*waits_ms: float) -> list[Request]:
+    """Return a light request for each wait: it waits for a heavy request, while another worker has a free thread.
+
+    Each heavy request waits 2 ms for a free thread, so the clocks are known to within 1 ms; a wait seems 1 ms shorter.
+    """
+    heavy = [
+        Request(request_class="heavy", sent_s=place, service_time_ms=499, overhead_ms=1, waits_ms=2)
+        for place in range(len(waits_ms))
+    ]
+    light = [
+        Request(sent_s=place + 0.50015 - wait_ms / 1000, overhead_ms=wait_ms, waits_ms=wait_ms)
+        for place, wait_ms in enumerate(waits_ms)
+    ]
+    return [*heavy, *light]
+
+
+def row_of(summary: Summary, metric: str, stat: str, request_class: str | None = None) -> Row:
+    """Return the row of a statistic."""
+    [row] = [one for one in summary.rows if (one.metric, one.stat, one.request_class) == (metric, stat, request_class)]
+    return row
+
+
+def test_a_trial_whose_clocks_leave_more_open_than_its_effect_is_suspect(tmp_path: Path) -> None:
+    """Of eight requests, one waits longer than 50 ms by the clocks that were found; by others, four do, or none."""
+    still = {"k6-1": Machine(generators=["points"]), "web-1": Machine(hosts=["box"])}
+
+    summary = derive_summary(a_run(tmp_path, still, queueing(52, 50.5, 50.5, 50.5), takes_s=0.1, variants=THREADS))
+
+    [trial] = summary.trials
+    assert trial.verdict == "suspect"
+    assert trial.reasons[0] == ("avoidable wait share is 0.125, but 0 to 0.5 by other clocks that fit as well")
+    row = row_of(summary, "avoidable_wait", "share")
+    assert (row.measured, row.by_clocks) == (0.125, {1: (0, 0.5)})
+
+
+def test_a_trial_whose_clocks_do_not_tell_who_waited_is_suspect(tmp_path: Path) -> None:
+    """Every request waits 120 ms, and every question for the time takes longer, so the clocks are known to 60 ms."""
+    waiting = [Request(sent_s=n / 10, overhead_ms=150, waits_ms=120) for n in range(100)]
+
+    [trial] = derive_summary(a_run(tmp_path, requests=waiting, takes_s=0.2)).trials
+
+    assert trial.verdict == "suspect"
+    assert trial.reasons == [
+        "the clocks of k6-1 and web-1 are known to within 61.7 ms of each other, but a wait counts from 50 ms on"
+    ]
+
+
+def test_a_stall_asks_for_better_clocks(tmp_path: Path) -> None:
+    waiting = [Request(sent_s=n / 10, overhead_ms=60, waits_ms=30) for n in range(100)]
+    run = make_run(tmp_path, {"one": waiting})
+    folder = run / "one" / "mix" / "1"
+    (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
+    (folder / "api-1.after.txt").write_text(observation("api", stalls=[(BEGAN.timestamp() + 2, BEGAN.timestamp() + 3)]))
+    set_apart(folder, {"k6-1": K6, "web-1": WEB._replace(hosts=["box", "api"])}, 0.2)
+
+    [trial] = derive_summary(run).trials
+
+    assert trial.verdict == "suspect"
+    assert trial.reasons == [
+        "the clocks of k6-1 and web-1 are known to within 16.6 ms of each other, but a wait after a stall counts from "
+        "10 ms on"
+    ]
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_the_intervals_of_figures_that_compare_machines_are_wider(tmp_path: Path, times: int) -> None:
+    """By the clocks that were found, one request of eight waits; by others, four of eight, or none."""
+    claim = Claim(says="Few wait", value=Quantity(variant="one", metric="avoidable_wait", stat="share"), at_most=0.3)
+    how: dict[str, Any] = {"times": times, "variants": THREADS, "claims": [claim]}
+    here = make_run(tmp_path / "here", {"one": queueing(*[51, 49, 49, 49] * 10)}, **how)
+    apart = make_run(tmp_path / "apart", {"one": queueing(*[52, 50.5, 50.5, 50.5] * 10)}, **how)
+    for folder in trial_folders(apart):
+        set_apart(folder, APART, 0.1)
+
+    on_one, on_two = derive_summary(here), derive_summary(apart)
+
+    old, new = (row_of(one, "avoidable_wait", "share") for one in (on_one, on_two))
+    assert (old.measured, new.measured) == (0.125, 0.125)
+    assert (old.by_clocks, new.by_clocks) == (None, dict.fromkeys(range(1, times + 1), (0, 0.5)))
+    assert old.low is not None
+    assert old.high is not None
+    assert new.low == 0
+    assert new.high is not None
+    assert new.high >= max(0.5, old.high)
+    assert [one.claims[0].verdict for one in (on_one, on_two)] == [
+        "undecided" if times == 1 else "reproduced",
+        "undecided",
+    ]
+    assert {row.by_clocks for row in on_two.rows if row.metric in ("overhead", "response_time", "failures")} == {None}
+
+
+def test_stalls_and_several_roles_of_a_machine_are_corrected_too(tmp_path: Path) -> None:
+    """The client asks from the machine of the servers, and the service that stalls has a machine of its own."""
+    here, apart = tmp_path / "here", tmp_path / "apart"
+    for run in (here, apart):
+        open_loop_with_an_api_and_a_client(run)
+    for folder in trial_folders(apart):
+        (folder / "k6-processor.txt").write_text(f"{BEGAN.timestamp() - 1.5} 1\n")
+        web = WEB._replace(hosts=["box"], generators=["points-client"])
+        set_apart(folder, {"k6-1": K6, "web-1": web, "api-1": Machine(hosts=["api"], ahead_s=-77)})
+    on_one, on_three = derive_summary(here), derive_summary(apart)
+
+    [clocks, *_] = on_three.clocks
+    assert [one.machine for one in clocks.machines] == ["k6-1", "web-1", "api-1"]
+    old, new = (next(row for row in one.rows if row.metric == "recovery") for one in (on_one, on_three))
+    assert new.measured == pytest.approx(old.measured, abs=2)
+    [folder, *_] = trial_folders(apart)
+    found = read_raw_trial(apart, folder, {})
+    [stall] = [one for container in found.containers if container.after for one in container.after.stalls][:1]
+    assert stall == pytest.approx((BEGAN.timestamp() + 2, BEGAN.timestamp() + 4), abs=0.002)
+    assert found.generators[0][0].at == pytest.approx(BEGAN.timestamp() - 1.5 + 2.5, abs=0.001)
+
+
+def test_load_generators_on_several_machines_make_the_throughput_uncertain(tmp_path: Path) -> None:
+    """Half of the requests come from another machine, and two machines serve."""
+    requests = [
+        Request(sent_s=n / 10, waits_ms=0.5, lag_ms=0.2, generator=1 + n % 2, worker=f"box-{n % 3 % 2}:7")
+        for n in range(100)
+    ]
+    machines = {
+        "k6-1": K6,
+        "k6-2": Machine(generators=["points-2"], ahead_s=70),
+        "web-1": WEB._replace(hosts=["box-0"]),
+        "web-2": Machine(hosts=["box-1"], ahead_s=-300, drift=1e-4),
+    }
+    on_one = derive_summary(make_run(tmp_path / "here", {"one": requests}))
+    on_four = derive_summary(a_run(tmp_path / "apart", machines, requests))
+
+    old, new = (row_of(one, "throughput", "per_second") for one in (on_one, on_four))
+    assert old.measured
+    assert new.by_clocks
+    low, high = new.by_clocks[1]
+    assert low <= old.measured <= high
+    assert high - low < 0.01
+    assert row_of(on_four, "requests_by_worker", "largest_share").by_clocks is None
+
+
+def test_an_application_that_ends_its_work_after_the_answer_contradicts_nothing(tmp_path: Path) -> None:
+    """The wrapper notes that the work ended 5 ms after the answer arrived."""
+    run = a_run(tmp_path)
+    [folder] = trial_folders(run)
+    first = BEGAN.timestamp()
+    noted = [
+        (f"1-{number}", WEB.shows(first + one.sent_s + 0.0005, first), WEB.shows(first + one.sent_s + 0.107, first))
+        for number, one in enumerate(FINE, start=1)
+    ]
+    (folder / "served-gunicorn-1.csv").write_text(
+        "".join(f"began,{name},box:7,9,,{began:.6f}\nended,{name},,,,{ended:.6f}\n" for name, began, ended in noted)
+    )
+
+    problem, clocks = evidence_of(run)
+
+    assert problem is None
+    assert clocks
+    assert np.array(times_of(run))[:, 3] - np.array(times_of(run))[:, 1] == pytest.approx(0.0055, abs=0.0015)
+
+
+def test_event_loops_on_another_machine_were_held_up_by_the_right_requests(tmp_path: Path) -> None:
+    run = a_run(tmp_path, requests=[Request(sent_s=1, request_class="quick"), Request(sent_s=2, request_class="block")])
+    summary = derive_summary(run)
+    [folder] = trial_folders(run)
+    first = BEGAN.timestamp()
+    at = WEB.shows(first + 2.05, first + 1)
+    (folder / "served-gunicorn-1.csv").write_text(f"held,,box:7,7,0.04,{at:.6f}\n")
+
+    with opened([folder]) as rows:
+        assert read_held(rows, run, summary, "one").held == [Held("held", "block", 0.04, 0.04)]
+
+
+def test_the_report_has_a_table_of_the_clocks(tmp_path: Path, without_pictures: None) -> None:
+    del without_pictures
+    run = a_run(tmp_path)
+    derive(run)
+
+    page = (run / "report.html").read_text()
+    assert "<caption>Clocks in the trial in which they are the least certain: one</caption>" in page
+    assert '<td class="text">web-1</td><td>1234500</td>' in page
+    assert "<p>Times of k6-1 and web-1 can be compared to within ± " in page
+    assert " ms; the intervals of all figures that compare times of several machines allow for this.</p>" in page
 
 
 def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> None:
