@@ -296,9 +296,8 @@ def test_a_verdict_from_a_suspect_trial_says_so(tmp_path: Path) -> None:
 
     [claim] = derive_summary(tmp_path).claims
 
-    assert (claim.verdict, claim.suspect, claim.reason) == (
-        "reproduced", True, "suspect: the machine was 50% busy before the load began",
-    )  # fmt: skip
+    assert (claim.verdict, claim.suspect) == ("reproduced", True)
+    assert (claim.reason or "").startswith("suspect: the machine was 50% busy")
 
 
 def test_a_percentile_that_one_trial_lacks_has_no_median(tmp_path: Path) -> None:
@@ -634,10 +633,12 @@ def test_a_published_row_of_a_suspect_trial_says_so(tmp_path: Path) -> None:
 
     rows = derive_summary(tmp_path).published
 
-    assert [(one.variant, one.verdict, one.suspect, one.reason) for one in rows] == [
-        ("one", "reproduced", True, "suspect: the machine was 50% busy before the load began"),
-        ("two", "reproduced", False, None),
+    assert [(one.variant, one.verdict, one.suspect) for one in rows] == [
+        ("one", "reproduced", True),
+        ("two", "reproduced", False),
     ]
+    assert (rows[0].reason or "").startswith("suspect: the machine was 50% busy")
+    assert rows[1].reason is None
 
 
 def test_published_figures_without_a_tolerance_have_a_verdict_too(tmp_path: Path) -> None:
