@@ -38,7 +38,7 @@ check: .venv/core .venv/tests  ## run the linter, the type checker, and the chec
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy && PYTHONPATH=. .venv/bin/lint-imports --no-logo --no-cache
 
 SIDE_BY_SIDE = .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder
-quick: .venv/core .venv/tests  ## run the short tests that need no container, in under two minutes
+quick: .venv/core .venv/tests  ## run the short tests that need no container
 	@$(SIDE_BY_SIDE) -n 3 tests/quick
 
 test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -323,3 +324,13 @@ def test_the_page_of_logs_without_workers_says_nothing_of_free_threads(tmp_path:
     text = diagnosis_page(*diagnosed(paths))
     assert "Which worker served each request, and which requests waited</h2>" in text
     assert "what-if" not in text
+
+
+def test_logs_in_which_no_request_has_both_durations_are_refused(tmp_path: Path) -> None:
+    logs = read_logs(write_logs(serve(accepts_busy=True), tmp_path, Writing()), KNOWN, {})
+    [server] = logs.servers
+    without = replace(server, took_s=np.full(len(server), np.nan))
+    with pytest.raises(WrongUse) as raised:
+        requests_of(replace(logs, servers=[without]))
+    assert "duration" in raised.value.message
+    assert "--setup" in raised.value.hint

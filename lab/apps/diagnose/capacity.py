@@ -13,6 +13,7 @@ from lab.errors import WrongUse
 _WINDOW = 20
 """If times are coarse, the requests at work are counted as means of windows of so many ticks."""
 _NEARLY = 0.35
+"""All threads count as at work in a window if at most so many of them are free on average."""
 
 
 @dataclass(frozen=True)

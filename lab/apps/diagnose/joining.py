@@ -88,11 +88,11 @@ def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integer
     One bound in two hundred may be wrong, because lines are also written late.
     """
     late_s = server.ends_s[at_server] - balancer.ends_s[at_balancer]
-    spare_s = np.nan_to_num(balancer.took_s[at_balancer] - server.took_s[at_server], nan=np.inf)
+    spare_s = balancer.took_s[at_balancer] - server.took_s[at_server]
+    known = ~np.isnan(spare_s)
+    within_s = late_s[known] + np.maximum(spare_s[known], 0) if known.any() else late_s
     least = float(np.quantile(late_s, 0.995)) - balancer.tick_s
-    most = float(np.quantile(late_s + np.maximum(spare_s, 0), 0.005)) + server.tick_s
-    if not np.isfinite(most):
-        most = float(np.quantile(late_s, 0.005)) + server.tick_s
+    most = float(np.quantile(within_s, 0.005)) + server.tick_s
     return Clock((least + most) / 2, abs(most - least) / 2)
 
 

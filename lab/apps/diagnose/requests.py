@@ -9,7 +9,7 @@ import numpy as np
 from analysis.metrics.waiting import Answered
 from lab.apps.diagnose.aligning import PRECISION_S
 from lab.apps.diagnose.joining import Joined, join
-from lab.apps.diagnose.logs import Floats, Integers, Log, Logs
+from lab.apps.diagnose.logs import COARSE_S, SETUP, Floats, Integers, Log, Logs
 from lab.errors import WrongUse
 
 FEW = 0.01
@@ -67,7 +67,8 @@ class Requests:
 def requests_of(logs: Logs) -> Requests:
     """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
 
-    Raise WrongUse if the logs of both kinds are not of the same requests, or if the kinds are exchanged.
+    Raise WrongUse if the logs of both kinds are not of the same requests, if the kinds are exchanged, or if no request
+    has a duration in all logs.
     """
     if not (logs.balancers and logs.servers):
         return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)], 0.0, ())
@@ -98,7 +99,7 @@ def _check_order(balancer: Log, server: Log, joined: Joined) -> None:
     more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
     if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
         raise WrongUse(
-            f"Requests took longer in {server.file} than in {balancer.file}, which is no balancer's then.",
+            f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's log.",
             hint=f"--balancer {server.file} --server {balancer.file}",
         )
 
@@ -135,9 +136,9 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
 
 def spread(ends_s: Floats, tick_s: float) -> Floats:
     """Return sorted times with those of one tick spread evenly over the tick."""
-    _, first, count = np.unique(ends_s, return_index=True, return_counts=True)
-    if tick_s < 1:
+    if tick_s < COARSE_S:
         return ends_s
+    _, first, count = np.unique(ends_s, return_index=True, return_counts=True)
     place = np.arange(len(ends_s)) - np.repeat(first, count)
     return ends_s + tick_s * (place + 0.5) / np.repeat(count, count)
 
@@ -146,6 +147,8 @@ def _requests(parts: Sequence[Columns], in_both: float, joins: Sequence[tuple[Lo
     columns: Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]
     columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in parts), strict=True))
     sent_s, began_s, ended_s, *others = columns
+    if not len(sent_s):
+        raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
     order = np.argsort(sent_s, kind="stable")
     first = float(sent_s[order[0]])
     route, worker, status = (column.astype(np.int64)[order] for column in others)

@@ -203,7 +203,7 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
         "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
         "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
-        "queueing": findings.queueing, "avoidable": findings.avoidable, "idle": findings.idle,
+        "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
         "in_front": findings.in_front, "busy_load": findings.busy_load,
         "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
     }  # fmt: skip
