@@ -236,7 +236,11 @@ def record_of(
                 duration=durations[load],
                 settings=load_entry.environment(),
                 traffic=load_entry.declared.recorded_traffic(load_entry.settings),
-                client=ClientRecord(script=load_entry.client.script, settings=load_entry.client.environment())
+                client=ClientRecord(
+                    script=load_entry.client.script,
+                    settings=load_entry.client.environment(),
+                    through_balancer=load_entry.client.through_balancer,
+                )
                 if load_entry.client
                 else None,
                 api=load_entry.api and load_entry.api.model_dump(exclude_unset=True),

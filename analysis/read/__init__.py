@@ -7,7 +7,7 @@ Key = tuple[str, str, int]
 OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
 """The SQL condition for the rows of one trial; ``of_trial`` returns its parameters."""
 CLIENT = "points-client"
-"""The generator that sends directly to the server, not through the balancer: a script of clients/. Others are k6."""
+"""The generator that is a script of clients/. It sends to the server, or through the balancer. Others are k6."""
 
 
 def of_trial(key: Key) -> dict[str, Any]:

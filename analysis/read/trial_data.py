@@ -195,11 +195,11 @@ def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path,
     variants, loads = ({planned.name for planned in known} for known in (run.variants, run.loads))
     if record.variant not in variants or record.load not in loads:
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
-    return TrialData(run, record, _requests(database, record.key, run.load(record.load).burst), raw)
+    return TrialData(run, record, _requests(database, record.key, run.load(record.load)), raw)
 
 
-def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> RequestTotals:
-    """Return totals over the rows of a trial; ``burst`` is how many requests were sent at once."""
+def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -> RequestTotals:
+    """Return totals over the rows of a trial under a load."""
     rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
 
     def rows(query: str) -> list[tuple[Any, ...]]:
@@ -210,7 +210,8 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
         "1000 * min(ended - began) FILTER (WHERE generator <> '{client}') {of_trial}"
     )
     [(direct_sent, direct_with_status)] = rows(
-        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '{client}'"
+        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '{client}' AND "
+        f"{not (load.client and load.client.through_balancer)}"
     )
     [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '{client}'")
     [(in_flight, little)] = rows(_LITTLE)
@@ -237,7 +238,7 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
         quickest_ms=quickest_ms,
         direct_sent=direct_sent,
         direct_with_status=direct_with_status,
-        sending=sending(database, key, burst) if burst else None,
+        sending=sending(database, key, load.burst) if load.burst else None,
         generators=generators,
         posts=posts(database, key),
     )

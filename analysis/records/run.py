@@ -123,10 +123,14 @@ class VariantRecord(Record):
 
 
 class ClientRecord(Record):
-    """A client that ran beside k6, as it was requested; ``settings`` is the client's environment."""
+    """A client that ran beside k6, as it was requested; ``settings`` is the client's environment.
+
+    ``through_balancer``: it connected to the balancer, if there was one, and not to the server.
+    """
 
     script: str
     settings: dict[str, str]
+    through_balancer: bool = False
 
 
 class RelativeRate(Record):

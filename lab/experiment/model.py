@@ -135,9 +135,14 @@ class Script(Model):
 
 
 class Client(Script):
-    """A client that misbehaves in ways that k6 cannot, and that connects to the server without the balancer."""
+    """A client that misbehaves in ways that k6 cannot."""
 
     model_config = ConfigDict(json_schema_extra=_with_settings(CLIENT_SCRIPTS))
+
+    through_balancer: bool = Field(
+        False, description="true: it connects where the users connect, so to the balancer if there is one; "
+        "false: to the server."
+    )  # fmt: skip
 
     programs = (CLIENTS, CLIENT_SCRIPTS)
 

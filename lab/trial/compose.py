@@ -148,7 +148,9 @@ def factors_of(trial: PlannedTrial) -> dict[str, str]:
     if load.database:
         factors |= load.database.factors()
     if load.client:
-        factors |= {"LAB_CLIENT": load.client.script}
+        front = f"balancer:{trial.variant.front_port}"
+        through = load.client.through_balancer and trial.variant.balancer != "none"
+        factors |= {"LAB_CLIENT": load.client.script, "LAB_CLIENT_CONNECTS_TO": front if through else "app:8000"}
     return factors
 
 

@@ -170,7 +170,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     set_by_variants = {name for one in variants for name in one.factors()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_K6_MEMORY",
               "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
-              "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS",
+              "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_CONNECTS_TO", "LAB_CLIENT_SETTINGS",
               "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
     own = {"LAB_USER_SERVICE", "LAB_CALLABLE", "LAB_BACKPRESSURE"}  # lab/apps/service/variants.py sets these

@@ -31,7 +31,7 @@ from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import checking
 from lab.trial.alone import Answer
-from lab.trial.compose import Composed, compose, share_load
+from lab.trial.compose import Composed, compose, factors_of, share_load
 from lab.trial.containers import Phase, TrialContainers
 from lab.trial.rates import NoRate, rate_after
 from lab.trial.starting import start_services
@@ -41,6 +41,24 @@ BEHIND = GunicornSync(server="gunicorn-sync", workers=2)
 DIRECTLY = Asgi(server="uvicorn", app="fastapi-async", workers=2, balancer="none")
 DJANGO = GunicornSync(server="gunicorn-sync", workers=2, app="django")
 CLIENT = Client(script="silent.py", settings={"connections": 2, "silent_s": 15})
+
+
+@pytest.mark.parametrize(
+    ("variant", "through", "to"),
+    [
+        (BEHIND, False, "app:8000"),
+        (BEHIND, True, "balancer:8080"),
+        (BEHIND.model_copy(update={"balancer": "none"}), True, "app:8000"),
+    ],
+)
+def test_a_client_connects_to_the_server_or_where_the_users_connect(variant: Variant, through: bool, to: str) -> None:
+    client = CLIENT.model_copy(update={"through_balancer": through})
+    burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
+    load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, client=client)
+
+    factors = factors_of(PlannedTrial("some", variant, "burst", load, "1s", 1))
+
+    assert factors["LAB_CLIENT_CONNECTS_TO"] == to
 
 
 @pytest.mark.parametrize(

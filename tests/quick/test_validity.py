@@ -14,6 +14,7 @@ from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import BadRun, read_run, trial_folder, trial_folders
 from analysis.records.run import (
     Calibration,
+    ClientRecord,
     Git,
     Host,
     Image,
@@ -421,6 +422,20 @@ def test_a_request_past_the_balancer_that_no_worker_served_is_missed(tmp_path: P
         "the counts disagree: 203 requests were answered by a worker, the balancer served 200, the workers 200",
         "the counts disagree: 153 answers name worker box:7, which counted 150",
     ]
+
+
+def test_requests_of_a_client_through_the_balancer_are_in_its_counts(tmp_path: Path) -> None:
+    client = ClientRecord(script="silent.py", settings={}, through_balancer=True)
+    mix = LoadRecord(name="mix", script="mix.js", duration="60s", settings={"VUS": "1"}, client=client)
+    make_run(tmp_path, {"one": SHARED}, loads=[mix])
+    folder = make_trial(tmp_path, "one", 1, SHARED)
+    write_points(folder / "points-client.json.gz", DIRECT)
+    (folder / "server-1.after.txt").write_text(observation(served={7: 153, 8: 50}))
+
+    [trial] = derive_summary(tmp_path).trials
+
+    said = "the counts disagree: 203 requests were sent and 203 answered, the balancer served 200"
+    assert trial.reasons[0] == said
 
 
 REFUSED = [Request(request_class="silent", sent_s=n, error="closed", status=0) for n in range(5)]
