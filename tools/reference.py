@@ -22,6 +22,7 @@ from lab.apps.service.description import UserService
 from lab.apps.service.kinds import KINDS
 from lab.apps.service.variants import LIFTING, ONLY_IF_NAMED, OTHERWISE, TRIED
 from lab.cli.help import GROUPS
+from lab.engine.facts import combinations
 from lab.experiment.file import editor_schema, load_experiment, names
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
@@ -218,6 +219,15 @@ def _default(parameter: Any) -> str:  # noqa: ANN401
     return f"`{parameter.default}`" if parameter.default not in (None, "", 0, False) else "–"
 
 
+def machines_tried() -> Iterator[str]:
+    """Yield the table of the machines on which the lab was tried."""
+    for each in combinations():
+        yield f"\n### {each['kind']}\n"
+        yield f"{each['date']}: {each['engine']} on {each['system']}.{' ' if each['wrong'] else ''}{each['wrong']}\n"
+        yield "| what ran | result |\n| --- | --- |"
+        yield from (f"| {what} | {result} |" for what, result in each["ran"].items())
+
+
 PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "commands": ("reference/commands.md", commands),
     "experiment keys": ("reference/experiment-file.md", experiment_keys),
@@ -229,6 +239,7 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "log strings": ("how-to/advise.md", log_strings),
     "metrics": ("reference/metrics.md", metrics),
     "k6": ("reference/experiment-file.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
+    "tried": ("reference/tried.md", machines_tried),
     "clients": ("reference/experiment-file.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
     **{
         page_block(kept.experiment): (f"experiments/{kept.experiment}.md", kept.shown.lines)

@@ -15,14 +15,16 @@ from lab.engine import processor
 from lab.engine.commands import Say
 from lab.engine.engine import (
     INSTALL_BY_HAND,
-    check_that_memory_is_limited,
-    engine_version,
+    check_limits,
+    check_that_it_may_be_used,
     how_to_start,
     is_v2,
     make_engine_ready,
     plugin_version,
 )
+from lab.engine.facts import EngineFacts, ask_engine, tried
 from lab.engine.images import BASE_IMAGES, LabImage, make_base_images_ready, origin
+from lab.errors import LabError
 from lab.paths import ROOT
 
 
@@ -42,7 +44,7 @@ def make_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
     ``images`` are the images that are needed next. If making a base image takes minutes, they are built meanwhile.
     """
     make_engine_ready(say)
-    check_that_memory_is_limited()
+    check_limits(say)
     make_base_images_ready(say, images)
 
 
@@ -58,16 +60,38 @@ def checks() -> list[Check]:
     ]  # fmt: skip
     if not found[-1].there:
         return found
-    engine = engine_version()
-    found.append(Check("container engine", bool(engine), engine or "does not answer", how_to_start()))
+    engine = ask_engine()
+    if engine:
+        found.append(Check("container engine", True, _described(engine)))
+    else:
+        found.append(Check("container engine", False, "does not answer", _why_silent()))
     compose = plugin_version("compose")
     found.append(Check("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
     found.append(Check("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
                          INSTALL_BY_HAND))  # fmt: skip
     if engine:
+        found.append(Check("limits", "memory" not in engine.unenforced, _enforced(engine), "docker info"))
+        found.append(Check("this combination", True, tried(engine.kind)))
         for name in BASE_IMAGES:
             there = client.image.exists(name)
             found.append(Check(name, there, origin(name) if there else "not there yet", "make setup"))
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Check("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found
+
+
+def _described(engine: EngineFacts) -> str:
+    machine = f"{engine.cores} cores, {engine.memory_mib / 1024:.1f} GiB"
+    return f"{engine.name} {engine.version} on {engine.system}, {machine}, cgroups {engine.cgroups}"
+
+
+def _enforced(engine: EngineFacts) -> str:
+    return f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"
+
+
+def _why_silent() -> str:
+    try:
+        check_that_it_may_be_used()
+    except LabError as error:
+        return f"{error.message} {error.hint}"
+    return how_to_start()

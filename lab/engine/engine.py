@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from lab.engine.commands import ANSWERS_WITHIN_S, Say, output, run_command
+from lab.engine.facts import ask_engine, way_into_the_group
 from lab.errors import LabError
 from lab.limits import MemoryBudget
 from lab.paths import TOOLS
@@ -86,36 +87,55 @@ def make_engine_ready(say: Say) -> None:
     client = bool(shutil.which("docker")) and is_v2(plugin_version("compose")) and bool(plugin_version("buildx"))
     if client and engine_version():
         return
-    if _is_silent():
-        raise LabError(
-            "The container engine is there and does not answer.",
-            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
-            "sudo systemctl restart docker, or Docker Desktop.",
-        )
+    check_that_it_may_be_used()
     if not client or (is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
         _install_engine(say)
     if not engine_version():
         _start_engine(say)
 
 
-def _is_silent() -> bool:
-    """Whether an engine keeps its client waiting. It must be neither installed nor started once more."""
+def check_that_it_may_be_used() -> None:
+    """Raise LabError if an engine keeps its client waiting or refuses this user: a second engine would not help."""
     try:
-        subprocess.run(["docker", "version"], capture_output=True, timeout=ANSWERS_WITHIN_S, check=False)
+        asked = subprocess.run(
+            ["docker", "version"], capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False
+        )
     except subprocess.TimeoutExpired:
-        return True
+        raise LabError(
+            "The container engine is there and does not answer.",
+            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
+            "sudo systemctl restart docker, or Docker Desktop.",
+        ) from None
     except OSError:  # there is no client
-        return False
-    return False
+        return
+    if "permission denied" in asked.stderr.lower():
+        raise LabError("The container engine runs, and this user may not use it.", hint=way_into_the_group())
 
 
-def check_that_memory_is_limited() -> None:
-    """Raise LabError if the engine cannot limit the memory of containers: a load could then harm the machine."""
-    if output(["docker", "info", "--format", "{{.MemoryLimit}}"]) == "false":
+def check_limits(say: Say) -> None:
+    """Say which limits of containers the engine does not enforce.
+
+    Raise LabError if it cannot limit their memory: a load could then harm the machine.
+    """
+    facts = ask_engine()
+    if facts is None or not facts.unenforced:
+        return
+    if "memory" in facts.unenforced:
         raise LabError(
             "The container engine cannot limit the memory of containers, so a load could use up all memory.",
-            hint="If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine.",
-        )
+            hint=_WITHOUT_DELEGATION if facts.rootless else
+            "If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine.",
+        )  # fmt: skip
+    say(f"The container engine does not enforce limits of {', '.join(facts.unenforced)}: containers may disturb each "
+        "other, and the machine.")  # fmt: skip
+
+
+_WITHOUT_DELEGATION = """\
+A rootless engine limits only what systemd delegates to the user. As root:
+mkdir -p /etc/systemd/system/user@.service.d
+printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' > /etc/systemd/system/user@.service.d/delegate.conf
+systemctl daemon-reload
+Then log in again. The engine needs cgroup v2 for this."""
 
 
 def _dockerd() -> str | None:
@@ -224,4 +244,4 @@ def how_to_start() -> str:
         return "DOCKER_HOST or docker context names an engine elsewhere: start that engine, or choose another engine."
     if platform.system() == "Darwin":
         return "Start Docker Desktop (or: colima start), then run the same command again."
-    return "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
+    return "sudo systemctl start docker, then run the same command again."

@@ -113,6 +113,7 @@ def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
         began = time.monotonic()
         if not _pull(image, say):
             if image == K6:
+                say(_STAND_IN)
                 run_command(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say,
                             meanwhile=lambda: build_images(images, say))  # fmt: skip
             else:
@@ -129,12 +130,16 @@ def _pull(image: str, say: Say) -> bool:
         DockerClient().image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
     except (DockerException, LabError) as error:
         reason = last_line(error) if isinstance(error, DockerException) else error.hint.splitlines()[-1]
-        say(f"{image} could not be pulled ({reason}). Building a stand-in from package registries …")
+        say(f"{image} could not be pulled ({reason}).")
         return False
     return True
 
 
+_STAND_IN = "Building a stand-in from package registries …"
 _NEITHER = "The image {} can be neither pulled nor built on this machine."
+
+
+_AS_ROOT = "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
 
 
 def _build_debian_stand_in(say: Say) -> None:
@@ -142,10 +147,11 @@ def _build_debian_stand_in(say: Say) -> None:
     if not is_debian_root():
         raise LabError(
             problem,
-            hint="On a machine that reaches a registry: "
+            hint=f"{_AS_ROOT}On a machine that reaches a registry: "
             f"docker pull {PINNED[DEBIAN]} && docker tag {PINNED[DEBIAN]} {DEBIAN} "
             f"&& docker save {DEBIAN} --output image.tar\nOn this machine: docker load --input image.tar",
         )
+    say(_STAND_IN)
     run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", problem, say)
 
 

@@ -15,7 +15,7 @@ def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
     found = doctor.checks()
 
     assert [finding.what for finding in found] == [
-        "Python >= 3.11", "processor", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
-        "grafana/k6:2.1.0", "disk space >= 2 GiB",
+        "Python >= 3.11", "processor", "docker", "container engine", "Compose v2", "buildx", "limits",
+        "this combination", "debian:trixie-slim", "grafana/k6:2.1.0", "disk space >= 2 GiB",
     ]  # fmt: skip
     assert all(finding.there for finding in found)

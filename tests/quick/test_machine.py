@@ -4,8 +4,10 @@ The container engine is a program on the PATH that these tests replace: the real
 from its registry on demand. Each replacement writes down how it was called.
 """
 
+import grp
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -13,8 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from inline_snapshot import snapshot
 
-from lab.engine import commands, doctor, engine, images, processor, provenance
+from lab.engine import commands, doctor, engine, facts, images, processor, provenance
 from lab.engine.engine import memory_budget
 from lab.errors import LabError
 from lab.limits import MemoryBudget
@@ -23,6 +26,7 @@ from tests.conftest import Lab
 
 HEALTHY = """
 case "$*" in
+  "info --format"*json*) echo '{{"ServerVersion": "28.0"}}' ;;
   "version --format"*) echo 28.0 ;;
   "compose version"*) echo 2.30.0 ;;
   "buildx version"*) echo buildx 0.20 ;;
@@ -105,9 +109,40 @@ def test_an_engine_that_may_not_be_started_is_explained(
         doctor.make_ready(said.append)
 
     assert caught.value.message == "The container engine does not answer."
-    assert caught.value.hint == (
-        "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
-    )
+    assert caught.value.hint == "sudo systemctl start docker, then run the same command again."
+
+
+@pytest.mark.parametrize(
+    ("members", "way"),
+    [
+        (None, "This machine has no group docker. Ask its administrator who may use the container engine."),
+        ([], "sudo usermod --append --groups docker NAME, then log in again."),
+        (["NAME"], "NAME is in the group docker, but not yet in this session: log in again, or run newgrp docker."),
+    ],
+)
+def test_a_user_whom_the_engine_refuses_is_told_how_to_get_in(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch, members: list[str] | None, way: str
+) -> None:
+    """Whether the engine runs is not the question then, and another engine would not help."""
+    not_root(monkeypatch)
+    name = pwd.getpwuid(os.getuid()).pw_name
+
+    def group(_: str) -> grp.struct_group:
+        if members is None:
+            raise KeyError
+        return grp.struct_group(("docker", "x", 105, [name if each == "NAME" else each for each in members]))
+
+    monkeypatch.setattr(grp, "getgrnam", group)
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; '
+                        "*) echo 'Permission Denied while trying to connect' >&2; exit 1 ;; esac")  # fmt: skip
+
+    with pytest.raises(LabError) as caught:
+        doctor.make_ready(said.append)
+    silent = next(one for one in doctor.checks() if one.what == "container engine")
+
+    assert caught.value.message == "The container engine runs, and this user may not use it."
+    assert caught.value.hint == way.replace("NAME", name)
+    assert silent.remedy == f"{caught.value.message} {caught.value.hint}"
 
 
 def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
@@ -256,11 +291,11 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
 
     assert said == [
         "Pulling debian:trixie-slim …",
-        "debian:trixie-slim could not be pulled (dial tcp: no such host). "
-        "Building a stand-in from package registries …",
+        "debian:trixie-slim could not be pulled (dial tcp: no such host).",
     ]
     assert caught.value.message == "The image debian:trixie-slim can be neither pulled nor built on this machine."
     assert caught.value.hint == (
+        "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
         f"On a machine that reaches a registry: docker pull {images.PINNED['debian:trixie-slim']} && "
         f"docker tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim && "
         "docker save debian:trixie-slim --output image.tar\nOn this machine: docker load --input image.tar"
@@ -291,7 +326,8 @@ def test_other_images_are_built_while_k6_is_built(path: Path, said: list[str], t
 
     assert [re.sub(r"\d+ s", "… s", one) for one in said] == [
         f"Pulling {images.K6} …",
-        f"{images.K6} could not be pulled (no such host). Building a stand-in from package registries …",
+        f"{images.K6} could not be pulled (no such host).",
+        "Building a stand-in from package registries …",
         "Building stampede/nginx:trixie …",
         "Built stampede/nginx:trixie in … s.",
         f"{images.K6} is ready after … s.",
@@ -416,14 +452,25 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
     assert "tools/install-engine.sh" in docker.remedy
 
 
-def engine_says(path: Path, memory_limit: str, total: str) -> None:
-    """Put an engine on the PATH that says this of its memory."""
-    answers = f'case "$*" in *MemoryLimit*) echo {memory_limit} ;; *MemTotal*) echo {total} ;; esac'
-    put(path, "docker", f"{answers}{HEALTHY.format(inspect='echo []', pull='exit 1', folder=path.parent)}")
+def engine_says(path: Path, **told: object) -> None:
+    """Put an engine on the PATH that says this of itself."""
+    said = json.dumps({"ServerVersion": "29.1.0", "OperatingSystem": "Debian 13", "Architecture": "x86_64", **told})
+    answers = f"""case "$*" in
+      *'info --format {{{{json .}}}}') echo '{said}'; exit ;;
+      *Components*) echo {told.get("components", "Engine")}; exit ;;
+      *NCPU*) echo {told.get("NCPU", "")} ;;
+      *MemTotal*) echo {told.get("MemTotal", "")} ;;
+    esac"""
+    put(path, "docker", f"{answers}{HEALTHY.format(inspect=NO_IMAGE, pull='exit 1', folder=path.parent)}")
 
 
-def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[str]) -> None:
-    engine_says(path, "false", "0")
+@pytest.mark.parametrize(
+    ("rights", "way"), [([], "cgroup_enable=memory"), (["name=seccomp", "name=rootless"], "Delegate=cpu cpuset")]
+)
+def test_an_engine_that_cannot_limit_memory_is_refused(
+    path: Path, said: list[str], rights: list[str], way: str
+) -> None:
+    engine_says(path, MemoryLimit=False, SecurityOptions=rights)
 
     with pytest.raises(LabError) as caught:
         doctor.make_ready(said.append)
@@ -431,9 +478,46 @@ def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[st
     assert caught.value.message == (
         "The container engine cannot limit the memory of containers, so a load could use up all memory."
     )
-    assert caught.value.hint == (
-        "If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine."
+    assert way in caught.value.hint
+
+
+def test_limits_that_the_engine_does_not_enforce_are_named(path: Path, said: list[str]) -> None:
+    engine_says(path, MemoryLimit=True, CpuCfsQuota=False, CPUSet=False)
+
+    engine.check_limits(said.append)
+
+    assert said == snapshot(
+        [
+            "The container engine does not enforce limits of processor time, the choice of cores: containers may "
+            "disturb each other, and the machine."
+        ]
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ({"CgroupVersion": "2"}, "Docker 29, cgroups 2, x86_64, root"),
+        ({"components": "Podman Engine", "CgroupVersion": "2", "SecurityOptions": ["name=rootless"]},
+         "Podman 29, cgroups 2, x86_64, rootless"),
+    ],
+)  # fmt: skip
+def test_the_doctor_describes_the_engine_and_says_whether_the_lab_was_tried_there(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, object], kind: str
+) -> None:
+    """Cores and memory are those of the engine, which may run in a machine of its own."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(facts, "TRIED", tmp_path / "tried.json")
+    (tmp_path / "tried.json").write_text(
+        json.dumps([{"kind": "Docker 29, cgroups 2, x86_64, root", "date": "2026-01-02"}])
+    )
+    engine_says(path, NCPU=4, MemTotal=2**33, **told)
+
+    found = {one.what: one.detail for one in doctor.checks()}
+
+    assert found["container engine"] == f"{kind.split(maxsplit=1)[0]} 29.1.0 on Debian 13, 4 cores, 8.0 GiB, cgroups 2"
+    assert found["limits"] == "all are enforced"
+    assert found["this combination"] == f"{kind}: {'tried on 2026-01-02' if 'Docker' in kind else 'not tried'}"
 
 
 @pytest.mark.parametrize(("told", "cores"), [("3", 3), ("", os.cpu_count()), ("0", os.cpu_count())])
@@ -446,7 +530,7 @@ def test_containers_have_the_cores_of_the_engine(path: Path, told: str, cores: i
 
 
 def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
-    engine_says(path, "true", str(3 * 2**30))
+    engine_says(path, MemTotal=3 * 2**30)
 
     assert memory_budget() == MemoryBudget(total_mib=3072, available_mib=3072)
 

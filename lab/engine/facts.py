@@ -1,0 +1,105 @@
+"""What the container engine says of itself: its program, its machine, and the limits that it enforces."""
+
+import grp
+import json
+import os
+import pwd
+from dataclasses import dataclass
+from typing import Any
+
+from lab.engine.commands import output
+from lab.paths import ROOT
+
+TRIED = ROOT / "docs" / "reference" / "tried.json"
+_LIMITS = {
+    "MemoryLimit": "memory",
+    "SwapLimit": "swap",
+    "CpuCfsQuota": "processor time",
+    "CPUSet": "the choice of cores",
+    "PidsLimit": "the number of processes",
+}
+"""The limits that the lab sets, in words, by the key with which an engine says whether it enforces them."""
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """An engine and the machine on which its containers run. ``cgroups`` is the version of control groups.
+
+    ``unenforced`` has the limits that the engine accepts and does not enforce, in words.
+    """
+
+    name: str
+    version: str
+    system: str
+    architecture: str
+    cores: int
+    memory_mib: int
+    cgroups: str
+    rootless: bool
+    unenforced: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """What must be the same for two machines to count as the same combination."""
+        major = self.version.partition(".")[0]
+        return f"{self.name} {major}, cgroups {self.cgroups}, {self.architecture}, {user_kind(rootless=self.rootless)}"
+
+
+def ask_engine() -> EngineFacts | None:
+    """Ask the engine what it is; None if no engine answers."""
+    told = _json(output(["docker", "info", "--format", "{{json .}}"]))
+    if not told.get("ServerVersion"):
+        return None
+    components = output(["docker", "version", "--format", "{{range .Server.Components}}{{.Name}},{{end}}"])
+    return EngineFacts(
+        name="Podman" if "Podman" in components else "Docker",
+        version=str(told["ServerVersion"]),
+        system=str(told.get("OperatingSystem", "")),
+        architecture=str(told.get("Architecture", "")),
+        cores=int(told.get("NCPU", 0)),
+        memory_mib=int(told.get("MemTotal", 0)) // 2**20,
+        cgroups=str(told.get("CgroupVersion", "1")),
+        rootless=any("rootless" in each for each in told.get("SecurityOptions") or []),
+        unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
+    )
+
+
+def user_kind(*, rootless: bool) -> str:
+    """Return in words with which rights the lab and its engine run."""
+    return "rootless" if rootless else "root" if os.geteuid() == 0 else "an ordinary user"
+
+
+def way_into_the_group() -> str:
+    """Return how this user gets to the socket of an engine that serves only the members of the group docker."""
+    try:
+        group = grp.getgrnam("docker")
+    except KeyError:
+        return "This machine has no group docker. Ask its administrator who may use the container engine."
+    name = pwd.getpwuid(os.getuid()).pw_name
+    if name in group.gr_mem:
+        return f"{name} is in the group docker, but not yet in this session: log in again, or run newgrp docker."
+    return f"sudo usermod --append --groups docker {name}, then log in again."
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def combinations() -> list[dict[str, Any]]:
+    """Return the combinations of engine, control groups, processor and rights on which the lab was tried.
+
+    Without its documents, the lab knows none. Each has its ``kind``, ``date``, ``engine``, ``system``, what ``ran``
+    with its result, and what was ``wrong``.
+    """
+    found: list[dict[str, Any]] = json.loads(TRIED.read_text(encoding="utf-8")) if TRIED.exists() else []
+    return found
+
+
+def tried(kind: str) -> str:
+    """Return in words when the lab was last tried on such a machine."""
+    found = [each for each in combinations() if each["kind"] == kind]
+    return f"{kind}: tried on {max(each['date'] for each in found)}" if found else f"{kind}: not tried"
