@@ -52,7 +52,8 @@ def verify_run(run_folder: Path) -> Verification:
     understood.
     """
     if not (run_folder / MANIFEST).exists() and not (run_folder / "run.json").exists():
-        raise BadRun(f"{run_folder} has no run.json")
+        what = f"is an archive, not a folder; unpack it with tar xzf {run_folder}"
+        raise BadRun(f"{run_folder} {what if run_folder.is_file() else 'has no run.json'}")
     recorded = len(read_manifest(run_folder))
     found = Verification(sha256(run_folder / MANIFEST), recorded, None, changed_files(run_folder))
     if any(PurePosixPath(difference.path).name in _RECORDS for difference in found.differences):

@@ -281,6 +281,14 @@ def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) 
     assert lab.call("verify", str(measured)).stdout == as_measured(measured)
 
 
+def test_an_archive_must_be_unpacked_before_it_is_verified(lab: Lab, tmp_path: Path) -> None:
+    (archive := tmp_path / "run.tar.gz").touch()
+
+    done = lab.call("verify", str(archive))
+
+    assert f"unpack it with tar xzf {archive}" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["verify", "export"])
 @pytest.mark.parametrize(
     ("gone", "message"),
