@@ -115,10 +115,18 @@ def check_that_it_may_be_used() -> None:
 def check_limits(say: Say) -> None:
     """Say which limits of containers the engine does not enforce.
 
-    Raise LabError if it cannot limit their memory: a load could then harm the machine.
+    Raise LabError if it cannot limit their memory, because a load could then harm the machine, or if it is Podman.
     """
     facts = ask_engine()
-    if facts is None or not facts.unenforced:
+    if facts is None:
+        return
+    if facts.name == "Podman":
+        raise LabError(
+            f"The engine is Podman {facts.version}, which the lab does not support.",
+            hint="Through its Docker socket, Podman 4.3 started none of the lab's containers, because they have no "
+            "capabilities. Use Docker's engine: unset DOCKER_HOST, or choose another with docker context use.",
+        )
+    if not facts.unenforced:
         return
     if "memory" in facts.unenforced:
         raise LabError(

@@ -481,6 +481,17 @@ def test_an_engine_that_cannot_limit_memory_is_refused(
     assert way in caught.value.hint
 
 
+def test_podman_is_refused_before_anything_starts(path: Path, said: list[str]) -> None:
+    engine_says(path, components="Podman Engine", ServerVersion="4.3.1")
+
+    with pytest.raises(LabError) as caught:
+        doctor.make_ready(said.append)
+
+    assert "Podman 4.3.1" in caught.value.message
+    assert "Docker" in caught.value.hint
+    assert said == []
+
+
 def test_limits_that_the_engine_does_not_enforce_are_named(path: Path, said: list[str]) -> None:
     engine_says(path, MemoryLimit=True, CpuCfsQuota=False, CPUSet=False)
 
