@@ -6,7 +6,7 @@ Each step checks first. If there is something to do, the step says so; otherwise
 import platform
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from python_on_whales import DockerClient
@@ -64,13 +64,15 @@ def checks() -> list[Check]:
     if engine:
         found.append(Check("container engine", True, _described(engine)))
     else:
-        found.append(Check("container engine", False, "does not answer", _why_silent()))
+        found.append(Check("container engine", False, "does not answer",
+                           _refusal(check_that_it_may_be_used) or how_to_start()))  # fmt: skip
     compose = plugin_version("compose")
     found.append(Check("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
     found.append(Check("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
                          INSTALL_BY_HAND))  # fmt: skip
     if engine:
-        found.append(Check("limits", "memory" not in engine.unenforced, _enforced(engine), "docker info"))
+        refused = _refusal(lambda: check_limits(lambda _: None))
+        found.append(Check("limits", not refused, _enforced(engine), refused))
         found.append(Check("this combination", True, tried(engine.kind)))
         for name in BASE_IMAGES:
             there = client.image.exists(name)
@@ -89,9 +91,10 @@ def _enforced(engine: EngineFacts) -> str:
     return f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"
 
 
-def _why_silent() -> str:
+def _refusal(check: Callable[[], None]) -> str:
+    """Return what a check of the engine refuses, and the way out; empty if it refuses nothing."""
     try:
-        check_that_it_may_be_used()
+        check()
     except LabError as error:
         return f"{error.message} {error.hint}"
-    return how_to_start()
+    return ""
