@@ -65,10 +65,25 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
     if load.kind not in KINDS:
         raise NotModelled(f"loads of the kind {load.kind}")
+    if load.kind == "burst" and _overflows(variant, load):
+        raise NotModelled("a listen queue that is full")
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
+    if load.kind == "burst" and variant.queueing and variant.settings.get("balancer") == "none":
+        own = variant.queueing.model_copy(
+            update={"keeps_idle": False}
+        )  # each request of a burst has its own connection
+        variant = variant.model_copy(update={"queueing": own})
     one_device = bool((load.api or {}).get("one_device"))
     return system_for(variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES))
+
+
+def _overflows(variant: VariantRecord, load: LoadRecord) -> bool:
+    """Whether a burst has more requests than the workers accept at once and their listen queues hold."""
+    places = int(variant.settings.get("somaxconn", 0)) * int(variant.settings.get("replicas", 1))
+    waits = variant.queueing and not variant.queueing.has_inner_queue
+    at_work = variant.workers * (variant.threads or 1)
+    return bool(waits and places and load.burst and load.burst > places + at_work)
 
 
 def _share_cores(variant: VariantRecord, cores: int) -> bool:
@@ -138,12 +153,12 @@ def servers_of(variant: VariantRecord) -> Servers:
         raise NotModelled(f"the policy {balance}")
     per_worker = variant.accept == "per-worker"
     by_kernel = per_worker and not settings.get("map_socket")
+    if queueing.missing:
+        raise NotModelled(queueing.missing)
     if variant.accept is None and workers > 1:
         raise NotModelled("whether the workers share a socket, which older records do not say")
     if by_kernel and (replicas > 1 or settings.get("max_conns")):
         raise NotModelled("a balancer before sockets among which the kernel chooses")
-    if queueing.missing:
-        raise NotModelled(queueing.missing)
     race = RACE_ON_ONE_CORE if settings.get("cpuset", "").isdecimal() else RACE
     return Servers(
         sockets=workers * replicas if per_worker else replicas,

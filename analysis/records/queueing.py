@@ -59,14 +59,14 @@ def queueing_of_schema_1(settings: dict[str, Any]) -> Queueing | None:
             }
         case "gunicorn-sync":
             found = {"threads": 1, "max_connections": 1}
-        case "uwsgi":
+        case "uwsgi" if settings.get("router", "none") == "none":
             found = {"threads": threads, "max_connections": threads}
         case "gunicorn-gevent" | "gunicorn-eventlet" | "gunicorn-tornado":
             found = {"loop": True, "blocks_loop": server == "gunicorn-tornado", "race": EVEN}
         case "gunicorn-asgi" | "gunicorn-uvicorn" | "uvicorn" | "hypercorn" | "granian":
-            missing = "Django on an event loop" if settings.get("app") == "django" else None
+            missing = "Django on an event loop" if str(settings.get("app")).startswith("django") else None
             found = {"threads": threads, "loop": threads is None, "sweeps_backlog": server != "granian",
-                     "missing": missing}  # fmt: skip
+                     "keeps_idle": bool(settings.get("keepalive_s")), "missing": missing}  # fmt: skip
         case "python314-granian":
             found = {"threads": threads, "race": EVEN}
         case "flup-prefork" | "flup-threaded":

@@ -23,6 +23,11 @@ export function get(name, path, askedMs) {
   return exchange(name, 'GET', path, null, { asked_ms: String(askedMs) });
 }
 
+// Sends the same request as a POST without a body, which nobody may send again.
+export function post(name, path, askedMs) {
+  return exchange(name, 'POST', path, null, { asked_ms: String(askedMs) });
+}
+
 // Returns a function `send(name, method, path, body)` for the requests of one visit. Use each name once per visit. A
 // request fails if it takes longer than `timeoutS`. It asks for no service time, and does not follow redirects.
 export function visit(number, timeoutS) {

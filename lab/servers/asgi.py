@@ -13,11 +13,13 @@ _ASGI = {
     "fastapi-typed": "fastapi_app:typed",
     "fastapi-async": "fastapi_app:asynchronous",
     "django": "django_app:asgi",
+    "django-async": "django_app:asynchronous",
     "own": "own:asgi",
 }
 _WITHOUT_A_POOL = {
     "fastapi-async": "no threads",
     "django": "one thread for each request",
+    "django-async": "no threads",
     "own": "threads that nobody else knows",
 }
 
@@ -26,6 +28,8 @@ class AsgiApplication(Variant, ABC):
     """An application on an event loop. Endpoints run in a pool of threads (``def``) or on the loop (``async def``)."""
 
     loop: Literal["asyncio", "uvloop"] = Field("asyncio", description="The event loop.")
+
+    keepalive_s: int = 0
 
     modules: ClassVar[dict[str, str]] = _ASGI
     passed_on: ClassVar[tuple[str, ...]] = ("loop",)
@@ -37,7 +41,8 @@ class AsgiApplication(Variant, ABC):
             threads=self.threads,
             loop=self.threads is None,
             sweeps_backlog=self.server != "granian",  # all others are on asyncio
-            missing="Django on an event loop" if self.app == "django" else None,
+            keeps_idle=self.keepalive_s > 0,
+            missing="Django on an event loop" if self.app.startswith("django") else None,
         )
 
     @model_validator(mode="after")
@@ -56,15 +61,35 @@ class Asgi(AsgiApplication):
     """FastAPI or Django on a server that was made for ASGI."""
 
     server: _Program
-    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django"] = Field(
-        description="FastAPI with endpoints that are def, def with a response model, or async def; or Django."
+    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django", "django-async"] = Field(
+        description="FastAPI with endpoints that are def, def with a response model, or async def; or Django with "
+        "views that are def, or async def."
+    )
+    middleware: Literal["none", "sync", "async"] = Field(
+        "none", description="Three middlewares before Django's views, which are def (sync) or async def (async)."
+    )
+
+    keepalive_s: int = Field(
+        5, ge=1, le=3600, description="How long uvicorn keeps an idle connection open, in seconds."
     )
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
-    passed_on: ClassVar[tuple[str, ...]] = ("server",)
+    passed_on: ClassVar[tuple[str, ...]] = ("server", "middleware", "keepalive_s")
     listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
+
+    @model_validator(mode="after")
+    def _only_uvicorn_is_told(self) -> Self:
+        if self.server != "uvicorn" and "keepalive_s" in self.model_fields_set:
+            raise ValueError(f"keepalive_s: {self.server} keeps its own time here; choose server: uvicorn")
+        return self
+
+    @model_validator(mode="after")
+    def _middlewares_are_djangos(self) -> Self:
+        if self.middleware != "none" and not self.app.startswith("django"):
+            raise ValueError(f"middleware: app: {self.app} has none; leave middleware out, or choose app: django")
+        return self
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:

@@ -36,7 +36,9 @@ FIRST_PORT = 8001
 """Of the servers in a configuration to paste, the port of the first."""
 SOMAXCONN = 4096
 """The default of Linux since 5.4."""
-_OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
+_OF_A_BALANCER = {
+    "replicas", "balance", "upstream_keepalive", "resend", "max_conns", "queue_timeout_s", "map_socket", "protocol",
+}  # fmt: skip
 
 
 def check_lock_file(server: str, release: str, package: str = "") -> None:
@@ -68,6 +70,10 @@ class Variant(Model, ABC):
     upstream_keepalive: int = Field(
         0, ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none."
     )
+    resend: bool = Field(
+        False, description="true: the balancer sends a request again if a connection breaks before the answer and "
+        "sending it twice does no harm, as it does by default; false: it sends each request once."
+    )  # fmt: skip
     max_conns: int = Field(
         0,
         ge=0,
@@ -138,8 +144,8 @@ class Variant(Model, ABC):
         return self.ports[0] if self.balancer == "none" else BALANCER_PORT
 
     @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """Whether the workers of one container share a listening socket, or each have their own."""
+    def accept(self) -> Literal["shared", "per-worker"] | None:
+        """Whether the workers of one container share a listening socket, or each have their own; None: not known."""
         return "shared"
 
     @property
@@ -210,6 +216,7 @@ class Variant(Model, ABC):
             "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
+            "LAB_RESEND": setting_text(self.resend),
             "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
             **{
                 f"LAB_{name.upper()}": setting_text(getattr(self, name))

@@ -12,6 +12,12 @@ from lab.servers.base import Release, Variant, check_lock_file
 FIRST_WITH_REUSE_PORT = 24
 FIRST_THAT_STOPS_ACCEPTING = 24
 IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "idle_thread.IdleThreadWorker", 24
+KEEPALIVE_S: int = Field(
+    0,
+    ge=0,
+    le=3600,
+    description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
+)
 
 
 class Gunicorn(Variant, ABC):
@@ -80,12 +86,7 @@ class GunicornGthread(GunicornWsgi):
     worker_connections: int = Field(
         GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
     )
-    keepalive_s: int = Field(
-        0,
-        ge=0,
-        le=3600,
-        description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
-    )
+    keepalive_s: int = KEEPALIVE_S
 
     passed_on: ClassVar[tuple[str, ...]] = ("worker_class", "worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
@@ -179,7 +180,10 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         description="FastAPI with endpoints that are def, def with a response model, or async def."
     )
 
+    keepalive_s: int = KEEPALIVE_S
+
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
+    passed_on: ClassVar[tuple[str, ...]] = ("keepalive_s",)
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")

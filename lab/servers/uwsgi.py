@@ -21,11 +21,14 @@ class Uwsgi(Variant):
     )
     thunder_lock: bool = Field(False, description="true: only one process at a time waits for a connection.")
     map_socket: bool = Field(False, description="true: each process has its own port, and the balancer chooses a port.")
+    router: Literal["none", "tcp", "unix"] = Field(
+        "none", description="The kind of socket between uWSGI's own HTTP router and its processes; none: no router."
+    )
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "uwsgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
-    passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket")
+    passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket", "router")
     listens_with: ClassVar[str] = "--http-socket 127.0.0.1:"
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
     locked: ClassVar[bool] = True
@@ -41,11 +44,19 @@ class Uwsgi(Variant):
             raise ValueError(
                 f"map_socket: {self.workers} workers are more than the {len(APP_PORTS)} ports; reduce workers"
             )
+        if self.router != "none" and (self.map_socket or self.protocol != "http"):
+            wrong = "map_socket: true" if self.map_socket else f"protocol: {self.protocol}"
+            raise ValueError(f"router: uWSGI's router speaks HTTP on one port; leave out {wrong}")
         return self
 
     @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker with map_socket, which gives each process its own listening socket; otherwise shared."""
+    def accept(self) -> Literal["shared", "per-worker"] | None:
+        """per-worker with map_socket, which gives each process its own listening socket; otherwise shared.
+
+        None with a router, because the lab observes only the sockets to which balancers connect.
+        """
+        if self.router != "none":
+            return None
         return "per-worker" if self.map_socket else "shared"
 
     @property
@@ -56,7 +67,8 @@ class Uwsgi(Variant):
     @property
     def queueing(self) -> Queueing:
         """A thread accepts a connection when it is free."""
-        return Queueing(threads=self.threads, max_connections=self.threads)
+        missing = "uWSGI's router" if self.router != "none" else None
+        return Queueing(threads=self.threads, max_connections=self.threads, missing=missing)
 
     def configuration(self) -> list[str]:
         """Return uwsgi.ini, and nginx.conf if each process has a socket."""

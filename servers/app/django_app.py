@@ -1,4 +1,7 @@
-"""The workload and the guest book behind Django: ``app`` for WSGI, ``asgi`` for ASGI."""
+"""The workload and the guest book behind Django: ``app`` for WSGI, ``asgi`` and ``asynchronous`` for ASGI.
+
+The views of ``asynchronous`` are ``async def`` (guestbook/urls.py).
+"""
 
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -44,4 +47,4 @@ class Counted:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-asgi = Counted()
+asgi = asynchronous = Counted()

@@ -57,14 +57,17 @@ def _application() -> FastAPI:
 sync, typed, asynchronous = (_application() for _ in range(3))
 
 
-@sync.get("/{path:path}", response_model=None)
+METHODS = ["GET", "POST"]
+
+
+@sync.api_route("/{path:path}", methods=METHODS, response_model=None)
 @typed.get("/{path:path}")
 def work(path: str, request: Request) -> dict[str, Any]:
     """Do the work that the path asks for (see ``workload``), in a thread of the pool."""
     return workload.answer(f"/{path}", request.url.query, SERVER)
 
 
-@asynchronous.get("/{path:path}", response_model=None)
+@asynchronous.api_route("/{path:path}", methods=METHODS, response_model=None)
 async def work_on_the_loop(path: str, request: Request) -> dict[str, Any]:
     """Do the work that the path asks for (see ``workload``), on the event loop."""
     return await workload.answer_async(f"/{path}", request.url.query, SERVER)

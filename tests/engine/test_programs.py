@@ -26,7 +26,8 @@ def test_nginx_accepts_its_configuration(box_of: BoxOf) -> None:
     connections = ("", "close"), ("keepalive 4;", '""')
     environments = [
         {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
-         "LAB_UPSTREAM_CONNECTION": connection, "LAB_PROTOCOL": protocol, "LAB_SERVER_MAXCONN": "4"}
+         "LAB_UPSTREAM_CONNECTION": connection, "LAB_PROTOCOL": protocol, "LAB_SERVER_MAXCONN": "4",
+         "LAB_RESEND": "true" if keepalive else "false"}
         for protocol, balance, (keepalive, connection) in product(("http", "uwsgi", "fastcgi"), balances, connections)
     ]  # fmt: skip
     check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
@@ -38,7 +39,12 @@ def test_nginx_accepts_its_configuration(box_of: BoxOf) -> None:
 
 def test_haproxy_accepts_its_configuration(box_of: BoxOf) -> None:
     environments = [
-        {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive}
+        {
+            "LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001",
+            "LAB_BALANCE": balance,
+            "LAB_UPSTREAM_KEEPALIVE": keepalive,
+            "LAB_RESEND": "true" if keepalive == "4" else "false",
+        }
         for balance, keepalive in product(("roundrobin", "leastconn", "random(2)"), ("0", "4"))
     ]
     check = 'sed "s/exec haproxy/exec haproxy -c/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'

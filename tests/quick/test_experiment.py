@@ -76,9 +76,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("threads: 2\n", "threads: 2\n    spare: 1\n"), "mine.yaml:12: variants.shared-socket.spare: unknown key; "
                                                          "there are app, balance, balancer, cpus, cpuset, "
                                                          "keepalive_s, max_conns, memory_mib, queue_timeout_s, "
-                                                         "release, replicas, reuse_port, server, somaxconn, threads, "
-                                                         "upstream_keepalive, worker_class, worker_connections, "
-                                                         "workers"),
+                                                         "release, replicas, resend, reuse_port, server, somaxconn, "
+                                                         "threads, upstream_keepalive, worker_class, "
+                                                         "worker_connections, workers"),
         (("question: Why?\n", ""), "mine.yaml:1: question: missing key; it must be text, e.g. question: some words"),
         (("workers: 4", "workers: 0"),
          "mine.yaml:10: variants.shared-socket.workers: 0 must be a whole number, at least 1, e.g. workers: 1"),
@@ -180,6 +180,21 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("server: gunicorn-gthread\n    workers: 4",
           "server: uwsgi\n    map_socket: true\n    memory_mib: 1024\n    workers: 65"),
          "mine.yaml:8: variants.shared-socket: map_socket: 65 workers are more than the 64 ports; reduce workers"),
+        (("server: gunicorn-gthread\n    workers: 4\n    threads: 2\n",
+          "server: uvicorn\n    app: fastapi-async\n    workers: 4\n    middleware: sync\n"),
+         "mine.yaml:8: variants.shared-socket: middleware: app: fastapi-async has none; leave middleware out, or "
+         "choose app: django"),
+        (("server: gunicorn-gthread\n    workers: 4\n    threads: 2\n",
+          "server: granian\n    app: fastapi-async\n    workers: 4\n    keepalive_s: 65\n"),
+         "mine.yaml:8: variants.shared-socket: keepalive_s: granian keeps its own time here; choose server: uvicorn"),
+        (("server: gunicorn-gthread\n", "server: gunicorn-gthread\n    balancer: none\n    resend: true\n"),
+         "mine.yaml:8: variants.shared-socket: resend: balancer: none cannot do this; choose balancer: nginx"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    router: tcp\n    protocol: uwsgi\n"),
+         "mine.yaml:8: variants.shared-socket: router: uWSGI's router speaks HTTP on one port; leave out protocol: "
+         "uwsgi"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    router: unix\n    map_socket: true\n"),
+         "mine.yaml:8: variants.shared-socket: router: uWSGI's router speaks HTTP on one port; leave out map_socket: "
+         "true"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    lazy_app: true\n"),
          "mine.yaml:10: variants.shared-socket.lazy_app: unknown key; there are app, …"),
         ((SETTINGS, SETTINGS + "  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
@@ -304,9 +319,11 @@ def with_variant(settings: str) -> str:
         ("server: python314-granian, threads: 2, gil: false",
          ": workers: without the interpreter lock, granian's workers are threads; use 1"),
         ("server: python314-gunicorn, threads: 2", ".gil: missing key; it must be true or false"),
-        ("server: uvicorn", ".app: missing key; it must be one of django, fastapi-async, fastapi-sync, fastapi-typed"),
+        ("server: uvicorn", ".app: missing key; it must be one of django, django-async, fastapi-async, fastapi-sync, "
+         "fastapi-typed"),
         ("server: uvicorn, app: flask",
-         ".app: 'flask' must be one of django, fastapi-async, fastapi-sync, fastapi-typed"),
+         ".app: 'flask' must be one of django, django-async, fastapi-async, fastapi-sync, "
+         "fastapi-typed"),
         ("server: uvicorn, app: fastapi-async, loop: trio",
          ".loop: 'trio' must be one of asyncio, uvloop"),
         ("server: uvicorn, app: fastapi-async, reuse_port: true",
@@ -457,7 +474,10 @@ def variant(**settings: object) -> Variant:
          {"LAB_WORKER_CLASS": "event_loops.Uvicorn", "LAB_APP": "fastapi_app:sync", "LAB_THREADS": "40",
           "LAB_LOOP": "uvloop", "LAB_REUSE_PORT": "true"}),
         ({"server": "uvicorn", "app": "fastapi-typed", "threads": 4}, "asgi:trixie", "shared",
-         {"LAB_SERVER": "uvicorn", "LAB_APP": "fastapi_app:typed", "LAB_THREADS": "4", "LAB_LOOP": "asyncio"}),
+         {"LAB_SERVER": "uvicorn", "LAB_APP": "fastapi_app:typed", "LAB_THREADS": "4", "LAB_LOOP": "asyncio",
+          "LAB_KEEPALIVE_S": "5", "LAB_RESEND": "false"}),
+        ({"server": "gunicorn-uvicorn", "app": "fastapi-async", "keepalive_s": 65, "resend": True}, "gunicorn:27.0.1",
+         "shared", {"LAB_KEEPALIVE_S": "65", "LAB_RESEND": "true"}),
         ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
          {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
         ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
@@ -467,8 +487,11 @@ def variant(**settings: object) -> Variant:
         ({"server": "gunicorn-tornado", "app": "django"}, "gunicorn:27.0.1", "shared", {"LAB_APP": "django_app:app"}),
         ({"server": "uvicorn", "app": "django"}, "asgi:trixie", "shared",
          {"LAB_APP": "django_app:asgi", "LAB_THREADS": "", "LAB_MEMORY": "256m", "LAB_SOMAXCONN": "4096"}),
+        ({"server": "granian", "app": "django-async", "middleware": "sync"}, "asgi:trixie", "per-worker",
+         {"LAB_APP": "django_app:asynchronous", "LAB_MIDDLEWARE": "sync"}),
         ({"server": "uwsgi", "threads": 1, "app": "django", "protocol": "fastcgi"}, "uwsgi:2.0.31", "shared",
-         {"LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
+         {"LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi", "LAB_ROUTER": "none"}),
+        ({"server": "uwsgi", "threads": 1, "router": "unix"}, "uwsgi:2.0.31", None, {"LAB_ROUTER": "unix"}),
         ({"server": "python314-gunicorn", "threads": 2, "gil": True}, "python314:gil", "shared",
          {"LAB_SERVER": "gunicorn", "LAB_RELEASE": "gil", "LAB_THREADS": "2", "LAB_APP": "wsgi:app"}),
         ({"server": "python314-granian", "workers": 1, "threads": 8, "gil": False}, "python314:free", "per-worker",
@@ -486,7 +509,7 @@ def variant(**settings: object) -> Variant:
     ids=str,
 )  # fmt: skip
 def test_a_server_is_started_as_its_file_says(
-    settings: dict[str, object], image: str, accept: str, factors: dict[str, str]
+    settings: dict[str, object], image: str, accept: str | None, factors: dict[str, str]
 ) -> None:
     one = variant(**settings)
 

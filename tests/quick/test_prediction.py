@@ -114,9 +114,13 @@ def test_each_variant_of_each_experiment_has_a_prediction_or_a_reason(name: str)
 
 REASONS = {
     "",
+    "Django on an event loop",
+    "a listen queue that is full",
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",
+    "connections that the server closes while a request comes",
     "how long this machine computes",
+    "uWSGI's router",
     "visitors who give up, and the application's own work and database",
     "workers that are killed",
 }
@@ -137,7 +141,8 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
             assert system_of(one.record("one"), load()).servers.all_workers == one.workers
     for script in K6_SCRIPTS:
         with pytest.raises(
-            NotModelled, match=r"without the setting|machine computes|killed|give up|own application|the load"
+            NotModelled,
+            match=r"without the setting|machine computes|killed|give up|own application|the load|server closes",
         ):
             system_of(variant(), load(script, settings={}))
     with pytest.raises(NotModelled, match=r"the load mine\.js"):
@@ -177,6 +182,9 @@ def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
         (variant(keepalive_s=5, balancer="none"), load(), "connections that users keep"),
         (variant(), load(client=ClientRecord(script="silent.py", settings={})), "clients that keep"),
         (variant(server="uvicorn", app="django"), load(), "Django on an event loop"),
+        (variant(server="gunicorn-sync", threads=1, somaxconn=5),
+         load("burst.js", settings={"BURST": "10", "EVERY_S": "9", "DOES": "wait", "DELAY_S": "1"}),
+         "a listen queue that is full"),
         (variant(), load("arrivals.js", settings={"RATE_RPS": "900", "DELAY_S": "1"}),
          "the open loops keep 900.3 threads busy, and there are 8"),
     ],

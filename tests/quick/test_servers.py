@@ -119,7 +119,10 @@ def test_what_workers_have_counted_is_told_with_the_settings(told: Path, monkeyp
 @pytest.mark.parametrize(
     ("server", "options"),
     [
-        ("uvicorn", "--host 0.0.0.0 --port 8000 --http httptools --loop uvloop --no-access-log"),
+        (
+            "uvicorn",
+            "--host 0.0.0.0 --port 8000 --http httptools --loop uvloop --no-access-log --timeout-keep-alive 65",
+        ),
         ("granian", "--host 0.0.0.0 --port 8000 --interface asgi --loop uvloop"),
         ("hypercorn", "--bind 0.0.0.0:8000 --worker-class uvloop"),
     ],
@@ -130,6 +133,7 @@ def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
     done = shell(
         SERVERS / "asgi" / "start", told,
         LAB_SERVER=server, LAB_LOOP="uvloop", LAB_WORKERS="3", LAB_APP="fastapi_app:typed",
+        LAB_KEEPALIVE_S="65",
     )  # fmt: skip
 
     expected = f"{server} {options} --workers 3 --backlog 4096 fastapi_app:typed\n"
@@ -183,6 +187,21 @@ def test_uwsgi_is_started_with_the_longest_queue_that_the_kernel_allows_up_to_20
     written = (told / "uwsgi.ini").read_text().removeprefix((SERVERS / "uwsgi" / "uwsgi.ini").read_text())
     assert written.splitlines() == [
         "processes = 2", "threads = 3", *lines[:2], "module = application:app", *lines[2:]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("router", "to"), [("tcp", "127.0.0.1:7999"), ("unix", "{told}/processes.sock")])
+def test_uwsgi_is_started_with_a_router_before_its_processes(told: Path, router: str, to: str) -> None:
+    shell(
+        SERVERS / "uwsgi" / "start", told,
+        LAB_WORKERS="2", LAB_THREADS="1", LAB_SOMAXCONN="100", LAB_PROTOCOL="http", LAB_THUNDER_LOCK="false",
+        LAB_MAP_SOCKET="false", LAB_ROUTER=router,
+    )  # fmt: skip
+
+    written = (told / "uwsgi.ini").read_text().removeprefix((SERVERS / "uwsgi" / "uwsgi.ini").read_text())
+    assert written.splitlines() == [
+        "processes = 2", "threads = 1", "listen = 100", "module = application:app",
+        "http = 0.0.0.0:8000", f"http-to = {to.format(told=told)}", f"socket = {to.format(told=told)}",
     ]  # fmt: skip
 
 

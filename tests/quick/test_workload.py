@@ -328,10 +328,24 @@ def answers(app: Any, paths: list[str]) -> list[httpx.Response]:
     return asyncio.run(ask_all())
 
 
-@pytest.fixture(scope="module", params=["wsgi", "asgi"])
+ON_THE_LOOP = {"LAB_APP": "django_app:asynchronous"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("wsgi", {}),
+        ("asgi", {}),
+        ("asgi", {"LAB_MIDDLEWARE": "sync"}),
+        ("asgi", ON_THE_LOOP | {"LAB_MIDDLEWARE": "sync"}),
+        ("asgi", ON_THE_LOOP | {"LAB_MIDDLEWARE": "async"}),
+    ],
+    ids=str,
+)
 def django(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Django without a database."""
-    with Site(request.param, tmp_path_factory.mktemp("django"), LAB_DATABASE="") as site:
+    """Django without a database, with each kind of views and middlewares."""
+    kind, environment = request.param
+    with Site(kind, tmp_path_factory.mktemp("django"), LAB_DATABASE="", **environment) as site:
         yield site
 
 

@@ -186,6 +186,23 @@ K6_SCRIPTS = {
         users=("light_vus", "heavy_vus"),
         traffic=TRAFFIC["heavy-mix.js"],
     ),
+    "idle.js": LoadScript(
+        "GET and POST requests at about the same moment, again every `every_s`, whose connections are idle meanwhile; "
+        "and requests that compute, one at a time",
+        {
+            "gets": count(15),
+            "posts": count(15),
+            "every_s": Number(5, 1, HOUR_S),
+            "spread_s": Number(0.1, 0, 1),
+            "delay_s": delay_s(0.1),
+            "busy_ms": Number(20, 1, 1000),
+        },
+        users=("gets", "posts"),
+        missing=NOT_SIMULATED["idle.js"],
+        classes=("get", "post", "busy"),
+        rate_rps=lambda asked: (asked["gets"] + asked["posts"]) / asked["every_s"] + 500 / asked["busy_ms"],
+        last_sent_s=lambda asked, duration_s: max(duration_s, _last_burst_s(asked, duration_s) + asked["spread_s"]),
+    ),
     "replay.js": LoadScript(
         "the requests of an access log to [your own application]"
         "(../how-to/your-service.md#can-i-send-the-requests-of-a-log), at the times at which they came",

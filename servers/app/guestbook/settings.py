@@ -1,7 +1,7 @@
 """Django's settings: the defaults, except for what the guest book needs.
 
 ``LAB_DATABASE`` is the host of the database. If it is empty, there is no database, and only the paths of ``workload``
-work.
+work. ``LAB_MIDDLEWARE`` is the kind of three further middlewares (middleware.py): ``sync``, ``async`` or ``none``.
 """
 
 import os
@@ -16,7 +16,8 @@ SECRET_KEY = "the lab's own, it guards nothing"  # noqa: S105
 ALLOWED_HOSTS = ["*"]
 ROOT_URLCONF = "guestbook.urls"
 INSTALLED_APPS = ["guestbook"]
-MIDDLEWARE = ["django.middleware.csrf.CsrfViewMiddleware"]
+FURTHER = {"sync": ["guestbook.middleware.synchronous"], "async": ["guestbook.middleware.asynchronous"]}
+MIDDLEWARE = ["django.middleware.csrf.CsrfViewMiddleware", *3 * FURTHER.get(os.environ.get("LAB_MIDDLEWARE", ""), [])]
 TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
 DATABASES = {
     "default": {

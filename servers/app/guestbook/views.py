@@ -45,6 +45,15 @@ def work(request: HttpRequest, path: str) -> JsonResponse:
         return JsonResponse({"error": str(failure)}, status=failure.status)
 
 
+async def work_on_the_loop(request: HttpRequest, path: str) -> JsonResponse:
+    """Do the work that the path asks for (see ``workload``), on the event loop."""
+    try:
+        query = request.META.get("QUERY_STRING", "")
+        return JsonResponse(await workload.answer_async(f"/{path}", query, server(request)))
+    except workload.Failure as failure:
+        return JsonResponse({"error": str(failure)}, status=failure.status)
+
+
 @refused
 def ready(_: HttpRequest) -> JsonResponse:
     """Say that this worker has loaded the application, and that all migrations of the database are applied."""
