@@ -28,7 +28,7 @@ from lab.errors import WrongUse
 from lab.logs.bulk import SHORTEST_S, LoggedRequest, identified, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
 from lab.logs.formats import ADD, FORMATS, FREE, HAS_TIME, KNOWN, ORIGIN, TIMELESS, UNITS, Entry, Formats, parse_entry
-from lab.logs.identity import find_identity
+from lab.logs.identity import Identity, find_identity
 from lab.logs.w3c import w3c_format
 
 MOST_CLASSES = 20
@@ -38,6 +38,8 @@ DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
 SAMPLE = 10_000
 """From so many lines of a log, the lab finds out where the durations are."""
+PART = 1 << 25
+"""A larger file is read in parts of so many bytes."""
 
 _ANOTHER = 0.2
 """If more than this share of the lines have a format, they are no exceptions."""
@@ -308,14 +310,36 @@ def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedReques
         yield from (line for line in lines if isinstance(line, LoggedRequest))
 
 
+class Part(NamedTuple):
+    """The lines of a file that begin in its bytes from ``first`` on, before ``last``."""
+
+    first: int
+    last: int
+
+
+def parts_of(path: Path) -> list[Part | None]:
+    """Return parts of a file that can be read one without the other. None: the file must be read as a whole."""
+    if not path.is_file() or (size := path.stat().st_size) <= PART:
+        return [None]
+    with path.open("rb") as file:
+        if file.read(2).startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"[")):
+            return [None]
+    return [Part(first, min(first + PART, size)) for first in range(0, size, PART)]
+
+
 @contextmanager
 def opened_log(
-    path: Path, unit: str = "", formats: Formats = KNOWN
+    path: Path, unit: str = "", formats: Formats = KNOWN, part: Part | None = None
 ) -> Iterator[tuple[DurationSource, Iterator[LoggedRequest | str]]]:
     """Yield where a log has its durations, and what is taken from each line, with the ids of the requests.
 
     A line without a known format is yielded as it is. Raise WrongUse if the log cannot be read, or if no line has one.
     """
+    if part:
+        sample, identity = _sample_of(path, unit, formats)
+        with _reading(path), io.TextIOWrapper(io.BytesIO(_bytes_of(path, part)), "utf-8-sig", "replace") as texts:
+            yield sample.source, requests_in(texts, sample.source, sample.read, identity)
+        return
     with _opened(path) as texts:
         sample = _sample(texts, unit, "standard input" if str(path) == "-" else path.name, formats)
         identity = find_identity(sample.texts)
@@ -323,21 +347,44 @@ def opened_log(
         yield sample.source, chain(lines, requests_in(texts, sample.source, sample.read, identity))
 
 
+@lru_cache(maxsize=8)
+def _sample_of(path: Path, unit: str, formats: Formats) -> tuple[_Sample, Identity]:
+    with _opened(path) as texts:
+        sample = _sample(texts, unit, path.name, formats)
+        return sample, find_identity(sample.texts)
+
+
+def _bytes_of(path: Path, part: Part) -> bytes:
+    with path.open("rb") as file:
+        if part.first:
+            file.seek(part.first - 1)
+            file.readline()
+        text = file.read(max(0, part.last - file.tell()))
+        return text if text.endswith(b"\n") else text + file.readline()
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _reading(path: Path) -> Iterator[None]:
+    """Raise WrongUse if a file cannot be read."""
     try:
-        if str(path) == "-":
-            yield sys.stdin
-        else:
-            with path.open("rb") as file:
-                start = file.peek(2)[:2]
-            opened = gzip.open if start == b"\x1f\x8b" else open
-            encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-            with opened(path, "rt", encoding=encoding, errors="replace") as lines:
-                yield _objects(lines)
+        yield
     except (OSError, EOFError, zlib.error) as error:
         raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
                        hint="Name a log that you may read, e.g. /var/log/nginx/access.log") from None  # fmt: skip
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    if str(path) == "-":
+        yield sys.stdin
+        return
+    with _reading(path):
+        with path.open("rb") as file:
+            start = file.peek(2)[:2]
+        opened = gzip.open if start == b"\x1f\x8b" else open
+        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        with opened(path, "rt", encoding=encoding, errors="replace") as lines:
+            yield _objects(lines)
 
 
 def _objects(texts: IO[str]) -> IO[str]:

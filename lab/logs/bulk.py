@@ -63,11 +63,12 @@ _UNIDENTIFIED = Identity()
 
 
 def identified(request: LoggedRequest | str, text: str, identity: Identity) -> LoggedRequest | str:
-    """Return a request with its id and its time as precisely as its line has them."""
+    """Return a request with its id, its time as precisely as its line has it, and its worker."""
     if isinstance(request, str) or identity is _UNIDENTIFIED:
         return request
     at, method, target, status, took_s, worker, _ = request
-    return LoggedRequest(identity.moment_in(text, at), method, target, status, took_s, worker, identity.id_in(text))
+    return LoggedRequest(identity.moment_in(text, at), method, target, status, took_s,
+                         worker or worker_of(identity.worker_in(text) or ""), identity.id_in(text))  # fmt: skip
 
 
 class _Reader(NamedTuple):
@@ -89,7 +90,7 @@ def requests_in(
     """Yield what is taken from each line, in order; a line without a known format as it is.
 
     ``read_alone`` reads a line that has another shape than the first lines. ``identity`` says where lines have
-    the ids of requests and precise times, if they are wanted.
+    the ids of requests, precise times and workers, if they are wanted.
     """
     reader = None
     while chunk := texts.read(CHUNK):

@@ -1,4 +1,4 @@
-"""What tells a request of a log from all others: its id, and its time as precisely as its line has it."""
+"""What tells a request of a log from all others: its id, its time as precisely as its line has it, and its worker."""
 
 import re
 from collections import Counter
@@ -13,15 +13,23 @@ _NAME = re.compile(
 )
 _BARE = r"(?<![\w/-])([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/-])"
 """An id without a name, as nginx writes $request_id."""
-_MOMENT = re.compile(r"(?<![\d.])(\d{10}\.\d{3,6})(?![\d.])")
+_MOMENT = re.compile(r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])")
 """Seconds since 1970 with decimals, as nginx writes $msec."""
+_WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstream_addr)(?:=|: )"?(?=[\w./])""")
+"""What stands before a worker: gunicorn writes %(p)s as <7>."""
 
 
 class Identity(NamedTuple):
-    """Where the lines of a log have ids and precise times: a pattern with one group; None: they have none."""
+    """Where the lines of a log have ids, precise times and workers: a pattern with one group; None: they have none."""
 
     id: re.Pattern[str] | None = None
     moment: re.Pattern[str] | None = None
+    worker: re.Pattern[str] | None = None
+
+    def worker_in(self, text: str) -> str | None:
+        """Return the worker that a line names, if nothing else in its format does; None: it names none."""
+        found = self.worker.search(text) if self.worker else None
+        return found[1] if found else None
 
     def id_in(self, text: str) -> str | None:
         """Return the id that a line gives its request; None: it has none."""
@@ -35,12 +43,23 @@ class Identity(NamedTuple):
 
 
 def find_identity(texts: Sequence[str]) -> Identity:
-    """Return where lines such as these have ids and precise times."""
-    enough = _FEW * len(texts)
-    names = Counter(found[0] for text in texts if (found := _NAME.search(text)))
-    pattern = None
-    if names and names.most_common(1)[0][1] >= enough:
-        pattern = re.compile(rf"(?<![\w.-]){re.escape(names.most_common(1)[0][0])}([\w.:+=-]+)")
-    elif sum(bool(re.search(_BARE, text)) for text in texts) >= enough:
-        pattern = re.compile(_BARE)
-    return Identity(pattern, _MOMENT if sum(bool(_MOMENT.search(text)) for text in texts) >= enough else None)
+    """Return where lines such as these have ids, precise times and workers."""
+    name, worker = _usual(_NAME, texts), _usual(_WORKER, texts)
+    bare = re.compile(_BARE) if not name and _usual(re.compile(f"(?={_BARE})"), texts) is not None else None
+    return Identity(
+        _after(name, r"[\w.:+=-]+") if name else bare,
+        _MOMENT if _usual(re.compile(f"(?={_MOMENT.pattern})"), texts) is not None else None,
+        _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None,
+    )
+
+
+def _usual(pattern: re.Pattern[str], texts: Sequence[str]) -> str | None:
+    """Return the text that a pattern finds most often; None: it finds any one too rarely."""
+    found = Counter(match[0] for text in texts if (match := pattern.search(text)))
+    [(text, count)] = found.most_common(1) or [("", 0)]
+    return text if count and count >= _FEW * len(texts) else None
+
+
+def _after(name: str, value: str) -> re.Pattern[str]:
+    """Return a pattern of a value after its name. It begins with the name, because a text is found faster."""
+    return re.compile(rf"{re.escape(name)}(?<![\w.-]{re.escape(name)})({value})")

@@ -15,6 +15,7 @@ from analysis.metrics.waiting import Answered, avoidable_waits
 from analysis.predict.system import servers_of
 from analysis.records.queueing import Queueing
 from analysis.records.run import VariantRecord
+from lab.apps.diagnose import logs
 from lab.apps.diagnose.capacity import Capacity, capacity_of
 from lab.apps.diagnose.diagnosis import Asked
 from lab.apps.diagnose.findings import Findings, findings_of
@@ -24,6 +25,7 @@ from lab.apps.diagnose.page import diagnosis_page
 from lab.apps.diagnose.replayed import replay
 from lab.apps.diagnose.requests import Requests, requests_of
 from lab.errors import WrongUse
+from lab.logs import access_log
 from lab.logs.formats import KNOWN
 from lab.paths import ROOT
 from tests.conftest import Lab
@@ -68,10 +70,10 @@ def truth(served: Sequence[Served]) -> tuple[np.ndarray, float]:
 
 def diagnosed(paths: Sequence[Path], workers: int = 0, threads: int = 0) -> tuple[Requests, Capacity, Findings]:
     """Return what the lab says of logs."""
-    logs = read_logs(paths, KNOWN, {})
-    requests = requests_of(logs)
+    read = read_logs(paths, KNOWN, {})
+    requests = requests_of(read)
     capacity = capacity_of(requests, workers, threads)
-    return requests, capacity, findings_of(requests, capacity, logs.routes.names)
+    return requests, capacity, findings_of(requests, capacity, read.routes.names)
 
 
 @pytest.mark.parametrize("accepts_busy", [True, False], ids=["shared", "limit"])
@@ -134,6 +136,18 @@ def test_a_log_that_was_rotated_and_packed_counts_as_the_same_log(tmp_path: Path
     nginx.write_text("".join(lines[200:]))
     parts, _, _ = diagnosed([nginx, tmp_path / "nginx.log.1", older, gunicorn])
     assert np.array_equal(np.sort(whole.waited_s), np.sort(parts.waited_s))
+
+
+def test_large_logs_are_read_in_parts_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    whole, capacity, _ = diagnosed(paths)
+    monkeypatch.setattr(access_log, "PART", 10_000)
+    monkeypatch.setattr(logs, "FEW_BYTES", 0)
+    assert all(len(access_log.parts_of(path)) > 1 for path in paths)
+    parts, of_parts, _ = diagnosed(paths)
+    assert np.array_equal(whole.waited_s, parts.waited_s)
+    assert np.array_equal(whole.route, parts.route)
+    assert np.array_equal(capacity.place, of_parts.place)
 
 
 def test_a_worker_that_was_restarted_has_the_place_of_the_worker_before(tmp_path: Path) -> None:
@@ -327,10 +341,10 @@ def test_the_page_of_logs_without_workers_says_nothing_of_free_threads(tmp_path:
 
 
 def test_logs_in_which_no_request_has_both_durations_are_refused(tmp_path: Path) -> None:
-    logs = read_logs(write_logs(serve(accepts_busy=True), tmp_path, Writing()), KNOWN, {})
-    [server] = logs.servers
+    read = read_logs(write_logs(serve(accepts_busy=True), tmp_path, Writing()), KNOWN, {})
+    [server] = read.servers
     without = replace(server, took_s=np.full(len(server), np.nan))
     with pytest.raises(WrongUse) as raised:
-        requests_of(replace(logs, servers=[without]))
+        requests_of(replace(read, servers=[without]))
     assert "duration" in raised.value.message
     assert "--setup" in raised.value.hint

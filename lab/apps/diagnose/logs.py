@@ -4,10 +4,15 @@ Of a request's target, only its route stays readable; the whole path and the req
 the lines of two logs and are never shown.
 """
 
+import gc
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import blake2b
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.errors import WrongUse
-from lab.logs.access_log import opened_log, route_of
+from lab.logs.access_log import PART, Part, opened_log, parts_of, route_of
 from lab.logs.bulk import LoggedRequest
 from lab.logs.formats import Clock, Formats
 
@@ -26,6 +31,8 @@ COARSE_S = 0.1
 """From this resolution on, times do not say what was at work at a moment, or which of two requests ended first."""
 
 SETUP = "lab diagnose --setup prints the lines that make servers log what is needed."
+FEW_BYTES = 4 * PART
+"""If logs are smaller in all, one process reads them."""
 _BATCH = 50_000
 _ROTATED = re.compile(r"([.-](\d{1,3}|\d{8}|\d{4}-\d\d-\d\d))?(\.gz)?$")
 _UNKNOWN = -1
@@ -93,61 +100,110 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
         streams.setdefault(_ROTATED.sub("", str(path)), []).append(path)
     of_hosts = len({Path(stream).parent for stream in streams}) > 1
     logs = []
+    found = _read_parts([path for files in streams.values() for path in files], formats, unit)
     for stream, files in streams.items():
         name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
-        logs.append(_read(name, files, next((clocks[file] for file in files if file in clocks), None),
-                          Reader(formats, unit, routes, workers)))  # fmt: skip
+        clock = next((clocks[file] for file in files if file in clocks), None)
+        logs.append(_log(name, files, clock, [part for file in files for part in found[file]], (routes, workers)))
     balancers, servers = ([log for log in logs if log.clock == clock] for clock in ("balancer", "server"))
     return Logs(balancers, servers, routes, workers)
 
 
-class Reader(NamedTuple):
-    """How lines are read: their formats, the unit of whole numbers, and the names that all logs share."""
-
-    formats: Formats
-    unit: str
-    routes: Names
-    workers: Names
+Columns = tuple[Floats, Floats, Integers, Integers, Integers, Integers, Integers]
+"""When requests ended, how long they took, the hashes of their paths and ids, and the numbers of their routes and
+workers and their statuses."""
 
 
-def _read(name: str, files: Sequence[Path], clock: Clock | None, reader: Reader) -> Log:
+class LogPart(NamedTuple):
+    """What a part of a log says, with its own numbers for names."""
+
+    columns: Columns
+    routes: Sequence[str]
+    workers: Sequence[str]
+    unreadable: int
+    clock: Clock | None
+
+
+def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[Path, Sequence[LogPart]]:
+    """Read files part by part, large files in a process for each processor."""
+    parts = [(path, part) for path in paths for part in parts_of(path)]
+    read = partial(read_part, formats=formats, unit=unit)
+    if sum(path.stat().st_size for path in paths if path.is_file()) <= FEW_BYTES:
+        found = [read(path, part) for path, part in parts]
+    else:
+        with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as pool:
+            found = [*pool.map(read, *zip(*parts, strict=True))]
+    of_path: dict[Path, list[LogPart]] = {}
+    for (path, _), each in zip(parts, found, strict=True):
+        of_path.setdefault(path, []).append(each)
+    return of_path
+
+
+def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> LogPart:
+    """Read a part of a log; None: all of it. Raise WrongUse if it cannot be read, or has no durations."""
     batches: list[Columns] = []
-    unreadable = 0
-    for file in files:
-        with opened_log(file, reader.unit, reader.formats) as (source, lines):
-            clock = clock or source.clock
-            if not source.says:
-                missing = "no field is known to be a duration" if source.format else "there is no request in it"
-                raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
-            while batch := list(islice(lines, _BATCH)):
-                requests = [line for line in batch if isinstance(line, LoggedRequest)]
-                unreadable += sum(isinstance(line, str) and bool(line.strip()) for line in batch)
-                batches.append(_columns(requests, name, reader))
+    routes, workers, unreadable = Names(), Names(), 0
+    with opened_log(file, unit, formats, part) as (source, lines):
+        if not source.says:
+            missing = "no field is known to be a duration" if source.format else "there is no request in it"
+            raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
+        while batch := list(islice(lines, _BATCH)):
+            requests = [line for line in batch if isinstance(line, LoggedRequest)]
+            unreadable += sum(isinstance(line, str) and bool(line.strip()) for line in batch)
+            batches.append(_columns(requests, routes, workers))
+    return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock)
+
+
+def _concatenated(parts: Sequence[Columns]) -> Columns:
+    ends_s, took_s, path, id_, route, worker, status = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return ends_s, took_s, path, id_, route, worker, status
+
+
+def _log(
+    name: str, files: Sequence[Path], clock: Clock | None, parts: Sequence[LogPart], names: tuple[Names, Names]
+) -> Log:
+    """Return the log that has these parts, with the numbers for names that all logs share."""
+    clock = clock or next((part.clock for part in parts if part.clock), None)
     if clock is None:
         raise WrongUse(f"{name}: nothing says whether this is the log of a balancer or of a server.",
                        hint=f"--balancer {files[0]}, or --server {files[0]}")  # fmt: skip
-    ends_s, took_s, *others = (np.concatenate(column) for column in zip(*batches, strict=True))
+    columns = []
+    for part in parts:
+        ends_s, took_s, path, id_, route, worker, status = part.columns
+        routes = np.array([*map(names[0].number, part.routes), _UNKNOWN])
+        workers = np.array([*(names[1].number(f"{name} {each}") for each in part.workers), _UNKNOWN])
+        columns.append((ends_s, took_s, path, id_, routes[route], workers[worker], status))
+    ends_s, took_s, *others = _concatenated(columns)
     order = np.argsort(ends_s, kind="stable")
-    path, id_, route, worker, status = (column.astype(np.int64)[order] for column in others)
+    path, id_, route, worker, status = (column[order] for column in others)
     tick_s = max(tick_of(ends_s), tick_of(ends_s - np.nan_to_num(took_s)))
-    return Log(name, clock, tick_s, ends_s[order], took_s[order], path, id_, route, worker, status, unreadable)
+    return Log(name, clock, tick_s, ends_s[order], took_s[order], path, id_, route, worker, status,
+               sum(part.unreadable for part in parts))  # fmt: skip
 
 
-Columns = tuple[Floats, Floats, Integers, Integers, Integers, Integers, Integers]
-
-
-def _columns(requests: Sequence[LoggedRequest], host: str, reader: Reader) -> Columns:
-    """Return lines as the columns of a log: when they ended, how long they took, and five numbers."""
-    number, worker_number = reader.routes.number, reader.workers.number
+def _columns(requests: Sequence[LoggedRequest], routes: Names, workers: Names) -> Columns:
+    """Return lines as the columns of a log."""
+    paths = [_path(line.method, line.target.partition("?")[0]) for line in requests]
     return (
         np.array([line.at for line in requests], dtype=np.float64),
         np.array([np.nan if line.took_s is None else line.took_s for line in requests], dtype=np.float64),
-        np.array([hash((line.method, line.target.partition("?")[0])) for line in requests], dtype=np.int64),
-        np.array([hash(line.id) if line.id else 0 for line in requests], dtype=np.int64),
-        np.array([number(f"{line.method} {route_of(line.target)}") for line in requests], dtype=np.int64),
-        np.array([worker_number(line.worker and f"{host} {line.worker}") for line in requests], dtype=np.int64),
+        np.array([hashed for hashed, _ in paths], dtype=np.int64),
+        np.array([hash_of(line.id) if line.id else 0 for line in requests], dtype=np.int64),
+        np.array([routes.number(route) for _, route in paths], dtype=np.int64),
+        np.array([workers.number(line.worker) for line in requests], dtype=np.int64),
         np.array([line.status for line in requests], dtype=np.int64),
     )
+
+
+def hash_of(text: str) -> int:
+    """Return a number for a text, the same in every process."""
+    return int.from_bytes(blake2b(text.encode(errors="replace"), digest_size=8).digest(), "little", signed=True)
+
+
+@lru_cache(maxsize=1 << 16)
+def _path(method: str, path: str) -> tuple[int, str]:
+    """Return the hash and the route of a path."""
+    return hash_of(f"{method} {path}"), f"{method} {route_of(path)}"
 
 
 def tick_of(times_s: Floats) -> float:
