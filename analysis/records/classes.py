@@ -93,6 +93,7 @@ def fill(said: str, secrets: Mapping[str, str]) -> str:
 
 HEADER_PATTERN = r"^[A-Za-z0-9-]{1,100}$"
 METHOD_PATTERN = r"^[A-Z]{3,10}$"
+KEYS_PATTERN = r"^[\w.-]*$"
 HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN)]
 
 
@@ -132,7 +133,7 @@ class Login(OwnRequest):
         {}, description="Fields of the page's form, which is sent with these values and with its hidden fields."
     )
     token: str = Field(
-        "", pattern=r"^[\w.-]*$", description="The key in the JSON answer whose value each request has as its bearer "
+        "", pattern=KEYS_PATTERN, description="The key in the JSON answer whose value each request has as its bearer "
         "token; a dot leads to an inner key.",
     )  # fmt: skip
 

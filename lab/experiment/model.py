@@ -37,6 +37,7 @@ Duration = Annotated[
     AfterValidator(_short_enough),
     Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
 ]
+ADDRESS_PATTERN = r"^https?://"
 SETTING_NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 SettingName = Annotated[str, Field(pattern=SETTING_NAME_PATTERN)]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -59,7 +60,7 @@ class Source(Model):
     title: str = Field(description="The title of the article.")
     publisher: str = Field(description="Who published it.")
     year: int | None = Field(None, description="When.")
-    address: str | None = Field(None, pattern=r"^https?://", description="Where the article can be read.")
+    address: str | None = Field(None, pattern=ADDRESS_PATTERN, description="Where the article can be read.")
     unknown: list[str] = Field([], description="What the article does not say of its set-up.")
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
+from inline_snapshot import snapshot
 from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 
@@ -25,6 +26,7 @@ from lab.paths import COMPOSE_FILE
 from lab.plan import PlannedTrial, lay_out
 from lab.plan.placement import MemoryBudgets, assign
 from lab.trial.compose import on_machine, split_over_machines
+from tests.wrong import listed
 
 THREE = """\
 machines:
@@ -56,28 +58,34 @@ def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
 HINT = "A complete machine: bench-1: {context: bench-1, role: servers}"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("machines: {}", "machines.yaml:1: machines: {} must be a mapping that is not empty, e.g. machines: "
-         "{bench-1: {context: bench-1, role: servers}}"),
-        ("machines:\n  a: {role: load}",
-         "machines.yaml:2: machines.a.context: missing key; it must be text that is not empty, e.g. context: bench-1"),
-        ("machines:\n  a: {context: b, role: loads}",
-         "machines.yaml:2: machines.a.role: 'loads' must be one of load, both, servers"),
-        ("machines:\n  a: {context: b}\nencrypted: perhaps",
-         "machines.yaml:3: encrypted: 'perhaps' must be true or false"),
-        ("machines:\n  a: {context: b, role: load}",
-         "machines.yaml: no machine is for servers; give a machine role: servers, or leave its role out"),
-        ("machines:\n  a: {context: same}\n  b: {context: same}",
-         "machines.yaml: a and b have the same context same"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_the_file_of_machines_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(WrongUse) as error:
-        read_machines(written(tmp_path, text))
+def refused(folder: Path, text: str) -> str:
+    """Return the message with which a file of machines is refused."""
+    with pytest.raises(WrongUse) as caught:
+        read_machines(written(folder, text))
+    assert caught.value.hint == HINT
+    return caught.value.message
 
-    assert (error.value.message, error.value.hint) == (message, HINT)
+
+MISTAKES = [
+    "machines: {}",
+    "machines:\n  a: {role: load}",
+    "machines:\n  a: {context: b, role: loads}",
+    "machines:\n  a: {context: b}\nencrypted: perhaps",
+    "machines:\n  a: {context: b, role: load}",
+    "machines:\n  a: {context: same}\n  b: {context: same}",
+]  # fmt: skip
+
+
+def test_each_rule_of_the_file_of_machines_has_its_message(tmp_path: Path) -> None:
+    assert listed(refused(tmp_path, one) for one in MISTAKES) == snapshot("""\
+machines.yaml:1: machines: {} must be a mapping that is not empty, e.g. machines: {bench-1: {context: bench-1,
+    role: servers}}
+machines.yaml:2: machines.a.context: missing key; it must be text that is not empty, e.g. context: bench-1
+machines.yaml:2: machines.a.role: 'loads' must be one of load, both, servers
+machines.yaml:3: encrypted: 'perhaps' must be true or false
+machines.yaml: no machine is for servers; give a machine role: servers, or leave its role out
+machines.yaml: a and b have the same context same
+""")
 
 
 def test_a_file_of_machines_that_is_missing_is_a_message(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from inline_snapshot import snapshot
 
 from lab import limits
 from lab.engine.cluster.machines import default_machine
@@ -15,11 +16,13 @@ from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names, read_experiment
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.loads.script import RATE_MAX_RPS
+from lab.experiment.loads.script import RATE_MAX_RPS, WrongSetting
+from lab.experiment.loads.settings import Word
 from lab.limits import MemoryBudget
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from lab.plan import lay_out
 from lab.plan.placement import MemoryBudgets
+from tests.wrong import listed, shown, wrong_values
 
 TIMES = 10**6
 
@@ -146,80 +149,92 @@ USERS = "users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0"
 BURST = "burst: 10, every_s: 2"
 ROUNDS = "users: 4, rounds: 5, wait_ms: 10, cpu_ms: 10"
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
-SHARED = "reduce them, or increase generators (the k6 containers)"
 
 
-@pytest.mark.parametrize(
-    ("script", "settings", "change", "message"),
-    [
-        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: 100000000"),
-         "mine.yaml:6: load.settings.light_vus: 100,000,002 virtual users are more than the 16,000 that one k6 "
-         f"container has files for; {SHARED}"),
-        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: -5"),
-         "mine.yaml:6: load.settings.light_vus: -5 must be a whole number, at least 1"),
-        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: 2.5"),
-         "mine.yaml:6: load.settings.light_vus: 2.5 must be a whole number, at least 1"),
-        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: five"),
-         "mine.yaml:6: load.settings.light_vus: 'five' must be a whole number, at least 1"),
-        ("heavy-mix.js", MIX, ("light_vus: 5", "lite_vus: 5"),
-         "mine.yaml:6: load.settings.lite_vus: heavy-mix.js has no setting lite_vus; it has light_vus, heavy_delay_s, "
-         "heavy_vus, light_delay_max_s"),
-        ("heavy-mix.js", MIX, ("light_vus: 5, light_delay_max_s: 1, ", ""),
-         "mine.yaml:6: load.settings: heavy-mix.js also needs light_delay_max_s, light_vus"),
-        ("heavy-mix.js", MIX, ("heavy_delay_s: 10", "heavy_delay_s: 61"),
-         "mine.yaml:6: load.settings.heavy_delay_s: 61 must be a number from 0 to 60: k6 gives up a request "
-         "after 60 s"),
-        ("users.js", USERS, ("delay_min_s: 0.05", "delay_min_s: 0.5"),
-         "mine.yaml:6: load.settings.delay_max_s: 0.15 must be at least delay_min_s, which is 0.5"),
-        ("users.js", USERS, ("pause_s: 0", "pause_s: 4000"),
-         "mine.yaml:6: load.settings.pause_s: 4,000 must be a number from 0 to 3,600"),
-        ("arrivals.js", RATE, ("rate_rps: 40", "rate_rps: 1000000"),
-         "mine.yaml:6: load.settings.rate_rps: 1,000,000 requests a second are more than the 20,000 that one k6 "
-         f"container can send; {SHARED}"),
-        ("burst.js", BURST + ", does: wait, delay_s: 1", ("burst: 10", "burst: 1000000"),
-         "mine.yaml:6: load.settings.burst: 1,000,000 virtual users are more than the 16,000 that one k6 container has "
-         f"files for; {SHARED}"),
-        ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: sleep"),
-         "mine.yaml:6: load.settings.does: 'sleep' must be one of call, compute, wait"),
-        ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: compute"),
-         "mine.yaml:6: load.settings.delay_s: burst.js has no setting delay_s with does: compute; it has burst, "
-         "cpu_ms, does, every_s, rounds, wait_ms"),
-        ("burst.js", BURST + ", does: compute", ("", ""),
-         "mine.yaml:6: load.settings: burst.js also needs cpu_ms, rounds, wait_ms with does: compute"),
-        ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000"),
-         "mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, but k6 gives up a request "
-         "after 60 s"),
-        ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20"),
-         "mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after "
-         "60 s"),
-        ("visits.js", VISITS, ("last_per_s: 80", "last_per_s: 10000"),
-         "mine.yaml:6: load.settings.last_per_s: 30,000 requests a second are more than the 20,000 that one k6 "
-         f"container can send; {SHARED}"),
-        ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000"),
-         "mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, "
-         "but memory_mib is 256; at most 30 fit"),
-        ("heavy-mix.js", MIX, ("threads: 2", "threads: 100000, memory_mib: 100000"),
-         "mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a "
-         "container may have"),
-        ("heavy-mix.js", MIX, ("short: 60s", "short: 60"),
-         "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
-        ("heavy-mix.js", MIX, ("short: 60s", "short: 1h"),
-         "mine.yaml:5: load.duration.short: '1h' must be whole seconds or minutes, such as 90s or 5m"),
-        ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m"),
-         "mine.yaml:5: load.duration.full: 5000000m must be at most a day (24 hours)"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_asked_for_is_named_with_its_place(
-    tmp_path: Path, script: str, settings: str, change: tuple[str, str], message: str
-) -> None:
+@pytest.mark.parametrize(("folder", "name"), SCRIPTS)
+def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(folder: Path, name: str) -> None:
+    """Each setting of each script, with values of other types and beyond each bound."""
+    script = (K6_SCRIPTS if folder == K6 else CLIENT_SCRIPTS)[name]
+    for setting, declared in script.declared(script.example).items():
+        for wrong in wrong_values({"type": "number"} | declared.schema):
+            if isinstance(wrong, int | float | str):
+                with pytest.raises(WrongSetting) as caught:
+                    script.check(name, script.example | {setting: wrong}, generators=1)
+                assert caught.value.place == ("settings", setting)
+                said = str(caught.value)
+                assert said.startswith(f"{shown(wrong)} must be ")
+                assert all(word in said for word in re.findall(r"[\w.]+", declared.allowed))
+        if not isinstance(declared, Word):  # without a word, settings that the word needs are unknown
+            others = {key: value for key, value in script.example.items() if key != setting}
+            with pytest.raises(WrongSetting, match=f"{name} also needs {setting}"):
+                script.check(name, others, generators=1)
+
+
+MISTAKES = [
+    ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: 100000000")),
+    ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: -5")),
+    ("heavy-mix.js", MIX, ("light_vus: 5", "lite_vus: 5")),
+    ("heavy-mix.js", MIX, ("light_vus: 5, light_delay_max_s: 1, ", "")),
+    ("heavy-mix.js", MIX, ("heavy_delay_s: 10", "heavy_delay_s: 61")),
+    ("users.js", USERS, ("delay_min_s: 0.05", "delay_min_s: 0.5")),
+    ("arrivals.js", RATE, ("rate_rps: 40", "rate_rps: 1000000")),
+    ("burst.js", BURST + ", does: wait, delay_s: 1", ("burst: 10", "burst: 1000000")),
+    ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: sleep")),
+    ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: compute")),
+    ("burst.js", BURST + ", does: compute", ("", "")),
+    ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000")),
+    ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20")),
+    ("visits.js", VISITS, ("last_per_s: 80", "last_per_s: 10000")),
+    ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000")),
+    ("heavy-mix.js", MIX, ("threads: 2", "threads: 100000, memory_mib: 100000")),
+    ("heavy-mix.js", MIX, ("short: 60s", "short: 60")),
+    ("heavy-mix.js", MIX, ("short: 60s", "short: 1h")),
+    ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m")),
+]  # fmt: skip
+
+
+def refused(folder: Path, script: str, settings: str, change: tuple[str, str]) -> str:
+    """Return the message with which an experiment is refused after a change."""
     text = GOOD.replace("SCRIPT", script).replace("SETTINGS", settings)
     assert change[0] in text
-    (tmp_path / "mine.yaml").write_text(text.replace(*change))
-
+    (folder / "mine.yaml").write_text(text.replace(*change))
     with pytest.raises(WrongUse) as caught:
-        read_experiment(tmp_path / "mine.yaml")
+        read_experiment(folder / "mine.yaml")
+    return caught.value.message
 
-    assert caught.value.message == message
+
+def test_each_rule_of_a_load_has_its_message(tmp_path: Path) -> None:
+    assert listed(refused(tmp_path, *one) for one in MISTAKES) == snapshot("""\
+mine.yaml:6: load.settings.light_vus: 100,000,002 virtual users are more than the 16,000 that one k6 container
+    has files for; reduce them, or increase generators (the k6 containers)
+mine.yaml:6: load.settings.light_vus: -5 must be a whole number, at least 1
+mine.yaml:6: load.settings.lite_vus: heavy-mix.js has no setting lite_vus; it has light_vus, heavy_delay_s,
+    heavy_vus, light_delay_max_s
+mine.yaml:6: load.settings: heavy-mix.js also needs light_delay_max_s, light_vus
+mine.yaml:6: load.settings.heavy_delay_s: 61 must be a number from 0 to 60: k6 gives up a request after 60 s
+mine.yaml:6: load.settings.delay_max_s: 0.15 must be at least delay_min_s, which is 0.5
+mine.yaml:6: load.settings.rate_rps: 1,000,000 requests a second are more than the 20,000 that one k6
+    container can send; reduce them, or increase generators (the k6 containers)
+mine.yaml:6: load.settings.burst: 1,000,000 virtual users are more than the 16,000 that one k6 container has
+    files for; reduce them, or increase generators (the k6 containers)
+mine.yaml:6: load.settings.does: 'sleep' must be one of call, compute, wait
+mine.yaml:6: load.settings.delay_s: burst.js has no setting delay_s with does: compute; it has burst, cpu_ms,
+    does, …
+mine.yaml:6: load.settings: burst.js also needs cpu_ms, rounds, wait_ms with does: compute
+mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, but k6 gives up a request
+    after 60 s
+mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after 60
+    s
+mine.yaml:6: load.settings.last_per_s: 30,000 requests a second are more than the 20,000 that one k6 container
+    can send; reduce them, or increase generators (the k6 containers)
+mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, but
+    memory_mib is 256; at most 30 fit
+mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a
+    container may have
+mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s
+mine.yaml:5: load.duration.short: '1h' must be whole seconds or minutes, such as 90s or 5m
+mine.yaml:5: load.duration.full: 5000000m must be at most a day (24 hours)
+""")
 
 
 def test_an_experiment_with_the_old_name_of_a_script_is_read(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ from lab.terminal import INTERRUPTED
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.synthetic import Request, lines, make_run
+from tests.wrong import listed
 
 SHOP = """\
 import os
@@ -144,85 +145,119 @@ def service(tmp_path: Path) -> Path:
     return tmp_path / "my-service.yaml"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("folder: shop", "folder: nowhere", r"my-service.yaml:2: application.folder: there is no folder .*/nowhere"),
-        ("requirements.txt", "more.txt", r":4: application.requirements: there is no file .*shop/more.txt"),
-        ("app:app", "app.py", r"my-service.yaml:3: application.callable: 'app.py' must name a module and a callable, "
-                              r"such as app:app or shop.wsgi:application"),
-        ("callable: app:app", "calable: app:app", r":3: application.calable: unknown key; there are callable, "),
-        ("workers: 2,", "workers: 2, worker: 3,", r":6: served.worker: unknown key; there are workers, "),
-        ("path: /,", "path: /, user: 3,", r":8: requests.home.user: unknown key; there are users, "),
-        ("path: /,", "path: '/?q=\"x\"',", r"home.path: '/\?q=\"x\"' must be the path of a request"),
-        ("path: /,", "path: home,", r"home.path: 'home' must be the path of a request, e.g. \w+: /items\?page=2"),
-        ("workers: 2", "workers: 0", r"served.workers: 0 must be a whole number from 1 to 64"),
-        ("users: 4", "users: 4, per_second: 2", r"requests.home: give either users or per_second"),
-        ("threads: 2", "threads: 2, worker_class: sync", r"served: workers of the class sync have no threads"),
-        ("requests:", "asks: {}\nrequests:", r"my-service.yaml:7: asks: unknown key; there are "),
-        ("workers: 2,", "workers: 2, uvicorn: 0.38.0,", r"served: give one server, not gunicorn and uvicorn"),
-        ("gunicorn: 27.0.1,", "uwsgi: 2.0.31, worker_class: sync,",
-         r"served: worker_class is a setting of gunicorn; leave it out for uwsgi"),
-        ("gunicorn: 27.0.1,", "uvicorn: 0.38.0,", r"served: uvicorn has no threads; leave threads out"),
-        ("threads: 2", "threads: 2, worker_class: gevent", r"served: workers of the class gevent have no threads; "
-                                                           r"choose worker_class: gthread, or threads: 1"),
-        ("threads: 2", "threads: 1, worker_class: eventlet", r":6: served: gunicorn 27.0.1 has no class eventlet; "
-                                                             r"choose a release up to 25, or another class"),
-        ("gunicorn: 27.0.1, workers: 2, threads: 2", "gunicorn: 23.0.0, workers: 2, worker_class: asgi",
-         r"served: gunicorn 23.0.0 has no class asgi; choose a release from 24 on"),
-        ("threads: 2", "threads: 2, worker_class: asgi", r"of the class asgi have no threads; leave threads out"),
-        ("threads: 2", "threads: 2, worker_class: tornado", r":6: served.worker_class: 'tornado' must be one of "),
-        ("gunicorn: 27.0.1, workers: 2, threads: 2", "uvicorn: 0.38.0, workers: 2, settings: x.py",
-         r"uvicorn has no settings file that the lab reads; leave settings out"),
-        ("gunicorn: 27.0.1,", "granian: 2.8.7,", r"my-service.yaml:6: served: granian needs interface: wsgi or "
-                                                 r"interface: asgi"),
-        ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: rsgi,", r"interface: 'rsgi' must be one of wsgi, asgi"),
-        ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: asgi,",
-         r"served: granian has no threads with interface: asgi; choose interface: wsgi, or leave threads out"),
-        ("gunicorn: 27.0.1,", "granian: 1.7.6, interface: wsgi,",
-         r"served: granian 1.7.6 is too old; choose a release from 2 on"),
-        ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: wsgi, backpressure: 0,",
-         r"served.backpressure: 0 must be a whole number from 1 to 65,535"),
-        ("threads: 2", "threads: 2, backpressure: 64",
-         r"served: backpressure is a setting of granian; leave it out for gunicorn"),
-        ("gunicorn: 27.0.1, workers: 2, threads: 2", "hypercorn: 0.18.0, workers: 2, interface: asgi",
-         r"served: interface is a setting of granian; leave it out for hypercorn"),
-        ("gunicorn: 27.0.1,", "hypercorn: 0.18.0,", r"served: hypercorn has no threads; leave threads out"),
-        ("gunicorn: 27.0.1, workers: 2, threads: 2", "daphne: 4.2.3, workers: 2",
-         r"served: daphne has one process, not 2 workers; write replicas: 2"),
-        ("workers: 2,", "workers: 2, daphne: 4.2.3,", r"served: give one server, not gunicorn and daphne"),
-        ("callable: app:app", "callable: app:app\n  system_packages: [libpq5, --purge]",
-         r":4: application.system_packages.1: '--purge' must be the name of a package of Debian, e.g. "
-         r"libpq5"),
-        ("callable: app:app", "callable: app:app\n  hosts: [localhost]",
-         r":4: application.hosts.0: 'localhost' must be the name of a host outside"),
-        ("callable: app:app", "callable: app:app\n  hosts: ['10.0.0.5:80']",
-         r":4: application.hosts.0: '10.0.0.5:80' must be the name of a host outside"),
-        ("callable: app:app", "callable: app:app\n  hosts: ['a.example.com:99999']",
-         r":4: application.hosts: the port of a.example.com:99999 must be from 1 to 65535"),
-        ("callable: app:app", "callable: app:app\n  ready: health",
-         r":4: application.ready: 'health' must be the path of a request, e.g. \w+: /items\?page=2"),
-        ("gunicorn: 27.0.1", "gunicorn: new", r":6: served.gunicorn: 'new' must be a release, e.g. gunicorn: 27.0.1"),
-        ("threads: 2", "threads: 2, settings: conf.py", r":6: served.settings: there is no file .*shop/conf.py"),
-        ("path: /,", 'path: "/?t=${TOKEN}",', r"my-service.yaml:8: requests.home: \$\{TOKEN\} is no variable of "
-                                              r"env_file; there are none"),
-        ("requests:", "login: {path: /login, form: {user: ada}, body: user=ada}\nrequests:",
-         r"my-service.yaml:7: login: form sends the fields as the page's form says; leave body and method out"),
-        ("requests:", "login: {path: /login, form: {user: ada, password: '${PASSWORD}'}}\nrequests:",
-         r"my-service.yaml:7: login: \$\{PASSWORD\} is no variable of env_file; there are none"),
-        ("requests:", "login: {path: /login, field: {user: ada}}\nrequests:",
-         r":7: login.field: unknown key; there are "),
-        ("path: /,", "path: '/?t=${cookie.csrf}',", r"home: \$\{cookie.csrf\} is no variable of env_file; there are "),
-        ("path: /,", "path: /, headers: {X Y: 1},", r"headers.X Y.*: 'X Y' must be the name of a header, e.g. X"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_the_file_is_named_with_its_place(service: Path, old: str, new: str, says: str) -> None:
-    assert FILE.count(old) >= 1
-    service.write_text(FILE.replace(old, new, 1))
-
-    with pytest.raises(WrongUse, match=says) as error:
+def refused(service: Path, text: str) -> str:
+    """Return the message with which a file is refused."""
+    service.write_text(text)
+    with pytest.raises(WrongUse) as caught:
         read_user_service(service)
-    assert error.value.hint == "docs/how-to/your-service.md has an example of such a file."
+    assert caught.value.hint == "docs/how-to/your-service.md has an example of such a file."
+    return caught.value.message.replace(str(service.parent), "…")
+
+
+MISTAKES = [
+    ("folder: shop", "folder: nowhere"),
+    ("  folder: shop\n", ""),
+    ("folder: shop", "folder: shop\n  image: shop"),
+    ("folder: shop", "image: shop"),
+    ("folder: shop\n  callable: app:app\n  requirements: requirements.txt",
+     "image: shop\n  callable: app:app\n  system_packages: [gcc]"),
+    ("gunicorn: 27.0.1, workers: 2, threads: 2", "uwsgi: 2.0.24, workers: 2"),
+    ("requirements.txt", "more.txt"),
+    ("app:app", "app.py"),
+    ("callable: app:app", "calable: app:app"),
+    ("path: /,", "path: '/?q=\"x\"',"),
+    ("path: /,", "path: home,"),
+    ("workers: 2", "workers: 0"),
+    ("users: 4", "users: 4, per_second: 2"),
+    ("threads: 2", "threads: 2, worker_class: sync"),
+    ("workers: 2,", "workers: 2, uvicorn: 0.38.0,"),
+    ("gunicorn: 27.0.1,", "uwsgi: 2.0.31, worker_class: sync,"),
+    ("gunicorn: 27.0.1,", "uvicorn: 0.38.0,"),
+    ("threads: 2", "threads: 2, worker_class: gevent"),
+    ("threads: 2", "threads: 1, worker_class: eventlet"),
+    ("gunicorn: 27.0.1, workers: 2, threads: 2", "gunicorn: 23.0.0, workers: 2, worker_class: asgi"),
+    ("threads: 2", "threads: 2, worker_class: asgi"),
+    ("threads: 2", "threads: 2, worker_class: tornado"),
+    ("gunicorn: 27.0.1, workers: 2, threads: 2", "uvicorn: 0.38.0, workers: 2, settings: x.py"),
+    ("gunicorn: 27.0.1,", "granian: 2.8.7,"),
+    ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: asgi,"),
+    ("gunicorn: 27.0.1,", "granian: 1.7.6, interface: wsgi,"),
+    ("threads: 2", "threads: 2, backpressure: 64"),
+    ("gunicorn: 27.0.1, workers: 2, threads: 2", "hypercorn: 0.18.0, workers: 2, interface: asgi"),
+    ("gunicorn: 27.0.1,", "hypercorn: 0.18.0,"),
+    ("gunicorn: 27.0.1, workers: 2, threads: 2", "daphne: 4.2.3, workers: 2"),
+    ("workers: 2,", "workers: 2, daphne: 4.2.3,"),
+    ("callable: app:app", "callable: app:app\n  system_packages: [libpq5, --purge]"),
+    ("callable: app:app", "callable: app:app\n  hosts: [localhost]"),
+    ("callable: app:app", "callable: app:app\n  hosts: ['10.0.0.5:80']"),
+    ("callable: app:app", "callable: app:app\n  hosts: ['a.example.com:99999']"),
+    ("callable: app:app", "callable: app:app\n  ready: health"),
+    ("gunicorn: 27.0.1", "gunicorn: new"),
+    ("threads: 2", "threads: 2, settings: conf.py"),
+    ("path: /,", 'path: "/?t=${TOKEN}",'),
+    ("requests:", "login: {path: /login, form: {user: ada}, body: user=ada}\nrequests:"),
+    ("requests:", "login: {path: /login, form: {user: ada, password: '${PASSWORD}'}}\nrequests:"),
+    ("path: /,", "path: '/?t=${cookie.csrf}',"),
+    ("path: /,", "path: /, headers: {X Y: 1},"),
+]  # fmt: skip
+
+
+def test_each_rule_of_the_file_has_its_message(service: Path) -> None:
+    assert listed(refused(service, FILE.replace(*one, 1)) for one in MISTAKES) == snapshot("""\
+my-service.yaml:2: application.folder: there is no folder …/nowhere
+my-service.yaml:1: application: give either folder or image: where the application is
+my-service.yaml:1: application: give either folder or image: where the application is
+my-service.yaml:1: application: requirements are for a folder; an image has all that the application requires
+my-service.yaml:1: application: system_packages are for a folder; an image has all that the application
+    requires
+my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; write 2.0.31, or give an image
+    that has 2.0.24
+my-service.yaml:4: application.requirements: there is no file …/shop/more.txt
+my-service.yaml:3: application.callable: 'app.py' must name a module and a callable, such as app:app or
+    shop.wsgi:application
+my-service.yaml:3: application.calable: unknown key; there are callable, before, env_file, …
+my-service.yaml:8: requests.home.path: '/?q="x"' must be the path of a request, e.g. path: /items?page=2
+my-service.yaml:8: requests.home.path: 'home' must be the path of a request, e.g. path: /items?page=2
+my-service.yaml:6: served.workers: 0 must be a whole number from 1 to 64, e.g. workers: 1
+my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
+    per second
+my-service.yaml:6: served: workers of the class sync have no threads; choose worker_class: gthread, or
+    threads: 1
+my-service.yaml:6: served: give one server, not gunicorn and uvicorn
+my-service.yaml:6: served: worker_class is a setting of gunicorn; leave it out for uwsgi
+my-service.yaml:6: served: uvicorn has no threads; leave threads out
+my-service.yaml:6: served: workers of the class gevent have no threads; choose worker_class: gthread, or
+    threads: 1
+my-service.yaml:6: served: gunicorn 27.0.1 has no class eventlet; choose a release up to 25, or another class
+my-service.yaml:6: served: gunicorn 23.0.0 has no class asgi; choose a release from 24 on
+my-service.yaml:6: served: workers of the class asgi have no threads; leave threads out
+my-service.yaml:6: served.worker_class: 'tornado' must be one of asgi, eventlet, gevent, …
+my-service.yaml:6: served: uvicorn has no settings file that the lab reads; leave settings out
+my-service.yaml:6: served: granian needs interface: wsgi or interface: asgi
+my-service.yaml:6: served: granian has no threads with interface: asgi; choose interface: wsgi, or leave
+    threads out
+my-service.yaml:6: served: granian 1.7.6 is too old; choose a release from 2 on
+my-service.yaml:6: served: backpressure is a setting of granian; leave it out for gunicorn
+my-service.yaml:6: served: interface is a setting of granian; leave it out for hypercorn
+my-service.yaml:6: served: hypercorn has no threads; leave threads out
+my-service.yaml:6: served: daphne has one process, not 2 workers; write replicas: 2
+my-service.yaml:6: served: give one server, not gunicorn and daphne
+my-service.yaml:4: application.system_packages.1: '--purge' must be the name of a package of Debian, e.g.
+    libpq5
+my-service.yaml:4: application.hosts.0: 'localhost' must be the name of a host outside, perhaps with a port,
+    e.g. db.example.com:5432
+my-service.yaml:4: application.hosts.0: '10.0.0.5:80' must be the name of a host outside, perhaps with a port,
+    e.g. db.example.com:5432
+my-service.yaml:4: application.hosts: the port of a.example.com:99999 must be from 1 to 65535
+my-service.yaml:4: application.ready: 'health' must be the path of a request, e.g. ready: /items?page=2
+my-service.yaml:6: served.gunicorn: 'new' must be a release, e.g. gunicorn: 27.0.1
+my-service.yaml:6: served.settings: there is no file …/shop/conf.py
+my-service.yaml:8: requests.home: ${TOKEN} is no variable of env_file; there are none
+my-service.yaml:7: login: form sends the fields as the page's form says; leave body and method out
+my-service.yaml:7: login: ${PASSWORD} is no variable of env_file; there are none
+my-service.yaml:8: requests.home: ${cookie.csrf} is no variable of env_file; there are none
+my-service.yaml:8: requests.home.headers.X Y: 'X Y' must be the name of a header, e.g. X-Api-Key
+""")
 
 
 def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_path: Path) -> None:
@@ -2052,32 +2087,6 @@ def test_uwsgis_settings_in_force_name_what_is_left_out(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "harakiri = 30" in said
     assert not [line for line in said if "pidfile" in line or line.startswith(("max", "cheaper"))]
-
-
-@pytest.mark.parametrize(
-    ("application", "says"),
-    [
-        ("{callable: 'app:app'}", "give either folder or image: where the application is"),
-        ("{image: shop, folder: shop, callable: 'app:app'}", "give either folder or image"),
-        (
-            "{image: shop, callable: 'app:app', requirements: requirements.txt}",
-            "requirements are for a folder; an image",
-        ),
-        ("{image: shop, callable: 'app:app', system_packages: [gcc]}", "system_packages are for a folder; an image"),
-    ],
-)
-def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: str) -> None:
-    served = "served: {workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
-    (tmp_path / "my.yaml").write_text(f"application: {application}\n{served}")
-    with pytest.raises(WrongUse, match=says):
-        read_user_service(tmp_path / "my.yaml")
-    (tmp_path / "my.yaml").write_text(
-        "application: {folder: ., callable: 'app:app'}\n" + served.replace("workers", "uwsgi: 2.0.24, workers")
-    )
-    with pytest.raises(WrongUse) as caught:
-        read_user_service(tmp_path / "my.yaml")
-    for named in ("served.uwsgi", "2.0.24", "write 2.0.31", "an image that has 2.0.24"):
-        assert named in caught.value.message
 
 
 def test_packages_of_debian_are_part_of_a_layer(service: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from inline_snapshot import snapshot
 from rich.console import Console
 
 from analysis.metrics import Statistic
@@ -36,6 +37,7 @@ from lab.serving.ranking import best_of, headroom, predict_today, rank
 from tests.conftest import Lab
 from tests.real_runs import unpack
 from tests.synthetic import NOWHERE, Request, make_run
+from tests.wrong import listed
 from theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
@@ -144,39 +146,44 @@ def test_the_example_of_a_service(tmp_path: Path) -> None:
     assert rank(asked)[0].option.workers <= service.cores
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, users: 2, takes_s: 1}",
-         "mine.yaml:4: classes.page: give either users or per_second"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {takes_s: 1}",
-         "mine.yaml:4: classes.page: give either users or per_second"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, pause_s: 1, takes_s: 1}",
-         "mine.yaml:4: classes.page: pause_s is for users"),
-        ("cores: 0\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
-         "mine.yaml:1: cores: 0 must be a whole number from 1 to 1,024"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes: 1}",
-         "mine.yaml:4: classes.page.takes: unknown key; there are takes_s"),
-        ("cores: 2\nmemory: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
-         "mine.yaml:2: memory: unknown key; there are memory_mib"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5}",
-         "mine.yaml:4: classes.page.takes_s: missing key"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {least: 2, most: 1}}",
-         "mine.yaml:4: classes.page.takes_s: least, 2 s, is more than most, 1 s"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {mean: 2, most: 1}}",
-         "mine.yaml:4: classes.page.takes_s.most: unknown key; there are mean"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: soon}",
-         "mine.yaml:4: classes.page.takes_s: 'soon' must be a number above 0, up to 3,600 or"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: [1]}",
-         "mine.yaml:4: classes.page.takes_s: [1] must be a number above 0, up to 3,600 or"),
-        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: .nan, takes_s: 1}", "classes.page.per_second: nan"),
-        ("cores: [", "mine.yaml:1: not valid YAML"),
-    ],
-)  # fmt: skip
-def test_a_wrong_description_says_where(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(WrongUse) as refused:
-        read_service(described(tmp_path, text))
-    assert says in refused.value.message
+def refused(folder: Path, text: str) -> str:
+    """Return the message with which a description is refused."""
+    with pytest.raises(WrongUse) as caught:
+        read_service(described(folder, text))
+    return caught.value.message
+
+
+MISTAKES = [
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, users: 2, takes_s: 1}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {takes_s: 1}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, pause_s: 1, takes_s: 1}",
+    "cores: 0\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes: 1}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {least: 2, most: 1}}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: soon}",
+    "cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: .nan, takes_s: 1}",
+    "cores: [",
+]  # fmt: skip
+
+
+def test_each_rule_of_a_description_has_its_message(tmp_path: Path) -> None:
+    assert listed(refused(tmp_path, one) for one in MISTAKES) == snapshot("""\
+mine.yaml:4: classes.page: give either users or per_second: who sends these requests, or how many come per
+    second
+mine.yaml:4: classes.page: give either users or per_second: who sends these requests, or how many come per
+    second
+mine.yaml:4: classes.page: pause_s is for users; requests per second come however long the last one takes
+mine.yaml:1: cores: 0 must be a whole number from 1 to 1,024, e.g. cores: 1
+mine.yaml:4: classes.page.takes: unknown key; there are takes_s, computes, pause_s, …
+mine.yaml:4: classes.page.takes_s: missing key; it must be a number above 0, up to 3,600 or a mapping or a
+    list of at least 2 entries
+mine.yaml:4: classes.page.takes_s: least, 2 s, is more than most, 1 s
+mine.yaml:4: classes.page.takes_s: 'soon' must be a number above 0, up to 3,600 or a mapping or a list of at
+    least 2 entries
+mine.yaml:4: classes.page.per_second: nan must be a finite number above 0, up to 1,000,000, e.g. per_second: 1
+mine.yaml:1: not valid YAML: expected the node content, but found '<stream end>'
+""")
 
 
 def test_a_load_above_capacity_is_refused() -> None:

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from analysis.predict.options import MOST_REPLICAS
 from analysis.records.classes import (
     HEADER_PATTERN,
+    KEYS_PATTERN,
     METHOD_PATTERN,
     PATH_PATTERN,
     Login,
@@ -73,7 +74,7 @@ class Application(Model):
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
         "`env_file`.",
     )  # fmt: skip
-    env_file: Annotated[list[Path], BeforeValidator(_listed)] = Field(
+    env_file: Annotated[list[Path], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
         [], max_length=8, description="A file with further variables, such as secrets, or a list of files, of which "
         "the last counts most. A relative path starts at the folder of this file.",
     )  # fmt: skip
@@ -437,6 +438,7 @@ WORDING = Wording(
         HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
         HEADER_PATTERN: ("the name of a header", "X-Api-Key"),
         METHOD_PATTERN: ("a method", "POST"),
+        KEYS_PATTERN: ("a key, or keys with dots between them", "session.token"),
     },
     hint="docs/how-to/your-service.md has an example of such a file.",
 )
