@@ -45,8 +45,13 @@ class SimulatedTrial:
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Which requests were answered."""
-        return self.worker >= 0
+        """Which requests were answered before their senders gave up."""
+        asked = self.load.traffic.classes if self.load.traffic else {}
+        in_time = self.worker >= 0
+        for place, name in enumerate(self.classes):
+            if name in asked and (patience_s := asked[name].patience_s) is not None:
+                in_time &= (self.request_class != place) | (self.ended_s - self.sent_s <= patience_s)
+        return in_time
 
     def each_class(self) -> list[tuple[str | None, npt.NDArray[np.bool_]]]:
         """Return each class, and None for all classes, with which requests are of the class."""

@@ -132,9 +132,10 @@ def system_for(
         steps = [occupies, *class_.steps]
         if app == "fastapi-typed":  # the pool also checks the answer
             steps.append(WorkStep(Constant(0.0), queues=True))
-        elif blocks_loop:  # the loop sends an answer only after all handlers that wait meanwhile
+        elif blocks_loop:  # Tornado's loop sends an answer only after all handlers that wait meanwhile
             steps = [step if step.does == "occupy" else replace(step, does="call") for step in steps]
-            steps.append(WorkStep(Constant(0.0), "call"))
+            if not app.startswith("fastapi"):
+                steps.append(WorkStep(Constant(0.0), "call"))
         classes.append(replace(class_, steps=steps))
     try:
         return QueueingSystem(servers_of(variant), classes, one_device, TRANSIT_S)

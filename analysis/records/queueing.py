@@ -38,12 +38,17 @@ class Queueing(Record):
         return self.threads is None or self.max_connections is None or self.max_connections > self.threads
 
 
+_LATER_APPS = ("fastapi-blocking", "fastapi-to-thread")
+
+
 def queueing_of_schema_1(settings: dict[str, Any]) -> Queueing | None:
     """Return how the servers of schema 1 queue, whose records do not say it; None: it is not known.
 
     ``settings`` are those of the variant. A server that is not here has always recorded its queueing.
     """
     server, threads = settings.get("server"), settings.get("threads")
+    if settings.get("app") in _LATER_APPS or settings.get("health", "endpoint") != "endpoint":
+        return None
     found: dict[str, Any]
     match server:
         case "gunicorn-gthread" | "python314-gunicorn":

@@ -43,12 +43,14 @@ class TrafficClass(Record):
     """One class of requests, which repeat their ``work`` as often as ``rounds`` says.
 
     The requests come from ``users`` who wait for each answer and then pause, at a rate, or ``burst`` requests at once
-    ``every_s`` seconds.
+    ``every_s`` seconds. A request that is not answered within ``patience_s`` fails; None: it waits for as long as it
+    takes.
     """
 
     users: int | None = None
     pause_s: float = 0.0
     per_second: float | None = None
+    patience_s: float | None = None
     burst: int | None = None
     every_s: float = 0.0
     work: list[Work]
@@ -106,6 +108,10 @@ TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
     "heavy-mix.js": lambda asked: {
         "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
         "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
+    },
+    "probe.js": lambda asked: {
+        "user": _waiting_class(Range(least=asked["delay_min_s"], most=asked["delay_max_s"]), users=asked["users"]),
+        "probe": _waiting_class(0.0, per_second=1 / asked["probe_every_s"], patience_s=asked["probe_timeout_s"]),
     },
     "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
     "users.js": lambda asked: {

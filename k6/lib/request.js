@@ -7,7 +7,7 @@
 import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
-import { LAB_URL } from './settings.js';
+import { HEALTH_URL, LAB_URL } from './settings.js';
 
 const requestSent = new Counter('request_sent');
 const requestAnswered = new Trend('request_answered', true);
@@ -28,6 +28,13 @@ export function post(name, path, askedMs) {
   return exchange(name, 'POST', path, null, { asked_ms: String(askedMs) });
 }
 
+// Sends a probe of a service's health as a request of class `name`. It asks for no service time, opens a connection of
+// its own, and fails if it is not answered within `timeoutS`.
+export function probe(name, path, timeoutS) {
+  const params = { timeout: `${timeoutS}s`, headers: { Connection: 'close' } };
+  return exchange(name, 'GET', path, null, { asked_ms: '0' }, params, served, 0, HEALTH_URL);
+}
+
 // Returns a function `send(name, method, path, body)` for the requests of one visit. Use each name once per visit. A
 // request fails if it takes longer than `timeoutS`. It asks for no service time, and does not follow redirects.
 export function visit(number, timeoutS) {
@@ -43,17 +50,17 @@ export function ask(name, method, path, headers, body, expected = 0) {
   return exchange(name, method, path, body, {}, { redirects: 0, headers }, failed, expected);
 }
 
-function exchange(name, method, path, body, known, params = {}, told = served, expected = 0) {
+function exchange(name, method, path, body, known, params = {}, told = served, expected = 0, url = LAB_URL) {
   sequence += 1;
   vu = vu || exec.vu;
   const { tags, metadata } = vu.metrics;
   const id = `${vu.idInTest}-${sequence}`;
-  const headers = told === failed ? { ...params.headers, 'Lab-Id': id } : {};
+  const headers = { ...params.headers, ...(told === failed ? { 'Lab-Id': id } : {}) };
   tags.request = name;
   Object.assign(metadata, { id, ...known });
   requestSent.add(1);
 
-  const response = http.request(method, LAB_URL + path, body, { ...params, headers });
+  const response = http.request(method, url + path, body, { ...params, headers });
 
   const { duration, blocked, connecting } = response.timings;
   Object.assign(metadata, {

@@ -38,6 +38,9 @@ export const GRACE = `${number('GRACE_S')}s`;
 // The address that every request goes to: the balancer or, without a balancer, the server.
 export const LAB_URL = text('LAB_URL');
 
+// The address that a health probe goes to, which may be a port of its own.
+export const HEALTH_URL = __ENV.LAB_HEALTH_URL || LAB_URL;
+
 // When the load starts, in milliseconds since 1970; 0 means at once. The lab chooses a moment at which every generator
 // of a batch has started up. k6/run sets the variable.
 export const START_AT_MS = number('START_AT_MS');

@@ -12,12 +12,15 @@ _ASGI = {
     "fastapi-sync": "fastapi_app:sync",
     "fastapi-typed": "fastapi_app:typed",
     "fastapi-async": "fastapi_app:asynchronous",
+    "fastapi-blocking": "fastapi_app:blocking",
+    "fastapi-to-thread": "fastapi_app:in_threads",
     "django": "django_app:asgi",
     "django-async": "django_app:asynchronous",
     "own": "own:asgi",
 }
 _WITHOUT_A_POOL = {
     "fastapi-async": "no threads",
+    "fastapi-blocking": "no threads",
     "django": "one thread for each request",
     "django-async": "no threads",
     "own": "threads that nobody else knows",
@@ -40,6 +43,7 @@ class AsgiApplication(Variant, ABC):
         return Queueing(
             threads=self.threads,
             loop=self.threads is None,
+            blocks_loop=self.app == "fastapi-blocking",
             sweeps_backlog=self.server != "granian",  # all others are on asyncio
             keeps_idle=self.keepalive_s > 0,
             missing="Django on an event loop" if self.app.startswith("django") else None,
@@ -54,6 +58,9 @@ class AsgiApplication(Variant, ABC):
         return self
 
 
+HEALTH_URL = "http://app:9000"
+"""The port of its own on which servers/app/fastapi_app.py answers ``/health``."""
+_OTHER_WAY = "probes that need no thread, beside requests that do"
 _Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
@@ -61,21 +68,33 @@ class Asgi(AsgiApplication):
     """FastAPI or Django on a server that was made for ASGI."""
 
     server: _Program
-    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django", "django-async"] = Field(
-        description="FastAPI with endpoints that are def, def with a response model, or async def; or Django with "
-        "views that are def, or async def."
+    app: Literal[
+        "fastapi-sync",
+        "fastapi-typed",
+        "fastapi-async",
+        "fastapi-blocking",
+        "fastapi-to-thread",
+        "django",
+        "django-async",
+    ] = Field(
+        description="FastAPI with endpoints that are def, def with a response model, async def, async def that sleeps "
+        "without await, or async def that calls to_thread; or Django with views that are def, or async def."
     )
     middleware: Literal["none", "sync", "async"] = Field(
         "none", description="Three middlewares before Django's views, which are def (sync) or async def (async)."
     )
-
+    health: Literal["endpoint", "loop", "port"] = Field(
+        "endpoint",
+        description="Who answers /health: an endpoint like the others (with to_thread, one on the loop), an async def "
+        "on the loop, or a thread that listens on a port of its own.",
+    )
     keepalive_s: int = Field(
         5, ge=1, le=3600, description="How long uvicorn keeps an idle connection open, in seconds."
     )
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
-    passed_on: ClassVar[tuple[str, ...]] = ("server", "middleware", "keepalive_s")
+    passed_on: ClassVar[tuple[str, ...]] = ("server", "middleware", "keepalive_s", "health")
     listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
@@ -90,6 +109,25 @@ class Asgi(AsgiApplication):
         if self.middleware != "none" and not self.app.startswith("django"):
             raise ValueError(f"middleware: app: {self.app} has none; leave middleware out, or choose app: django")
         return self
+
+    @model_validator(mode="after")
+    def _somebody_answers_health(self) -> Self:
+        if self.health == "loop" and self.app not in ("fastapi-sync", "fastapi-typed"):
+            raise ValueError(f"health: app: {self.app} has no endpoints in a pool of threads; leave health out")
+        if self.health == "port" and (self.app.startswith("django") or self.workers > 1 or self.balancer != "none"):
+            raise ValueError("health: port needs app: fastapi-…, workers: 1 and balancer: none")
+        return self
+
+    @property
+    def queueing(self) -> Queueing:
+        """As of every application on an event loop; theory lacks probes that need no thread."""
+        beside = self.health != "endpoint" or self.app == "fastapi-to-thread"
+        known = super().queueing
+        return known.model_copy(update={"missing": _OTHER_WAY}) if beside else known
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().factors() | {"LAB_HEALTH_URL": HEALTH_URL if self.health == "port" else ""}
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:

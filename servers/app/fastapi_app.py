@@ -1,13 +1,20 @@
 """The workload behind FastAPI: ``sync`` in a pool of threads, ``asynchronous`` on the event loop.
 
 ``typed`` is ``sync`` with a response model. FastAPI checks the answer in the same pool, so each request uses the pool
-twice. ``LAB_THREADS`` is the size of the pool (default: 40, from AnyIO). ``LAB_SERVER`` names the server.
+twice. ``blocking`` is a mistake: its ``async def`` sleeps without ``await``. ``in_threads`` mends it with asyncio's own
+pool. ``LAB_THREADS`` is the size of the pool (default: 40, from AnyIO). ``LAB_SERVER`` names the server, and
+``LAB_HEALTH`` says whether ``/health`` is an endpoint like the others, ``async def``, or on a port of its own.
 """
 
+import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
+from threading import Thread
 from typing import Any
 
 import anyio.to_thread
@@ -19,6 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _NAME = os.environ["LAB_SERVER"]
 SERVER = f"{_NAME}/{version(_NAME)}"
+HEALTH_PORT = 9000
+_HEALTH = os.environ.get("LAB_HEALTH", "endpoint")
 
 
 class Counted:
@@ -37,8 +46,41 @@ class Counted:
 async def _worker(app: FastAPI) -> AsyncIterator[None]:
     if threads := os.environ.get("LAB_THREADS"):
         anyio.to_thread.current_default_thread_limiter().total_tokens = int(threads)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(int(threads)))
     app.state.counters = Counters("served")
+    health = _answer_on_a_port(app.state.counters) if _HEALTH == "port" else None
     yield
+    if health:
+        health.shutdown()
+
+
+def _answer_on_a_port(counters: Counters) -> ThreadingHTTPServer:
+    """Answer every GET to HEALTH_PORT from threads that neither the pool nor the event loop can hold up."""
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            payload = json.dumps(_healthy()).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+            counters.add("served")
+
+        def log_message(self, *_: object) -> None:
+            """Write no log."""
+
+    server = ThreadingHTTPServer(("", HEALTH_PORT), Health)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _healthy() -> dict[str, Any]:
+    return workload.answer("/health", "", SERVER)
+
+
+async def _healthy_on_the_loop() -> dict[str, Any]:
+    return _healthy()
 
 
 def _failed(_: Request, failure: Exception) -> JSONResponse:
@@ -46,15 +88,18 @@ def _failed(_: Request, failure: Exception) -> JSONResponse:
     return JSONResponse({"error": str(failure)}, failure.status)
 
 
-def _application() -> FastAPI:
+def _application(*, health_on_the_loop: bool = False) -> FastAPI:
     app = FastAPI(lifespan=_worker, openapi_url=None)
     app.add_middleware(Counted)
     app.add_exception_handler(workload.Failure, _failed)
     app.add_api_route("/-/ready", lambda: {"ready": True})
+    if health_on_the_loop or _HEALTH == "loop":
+        app.add_api_route("/health", _healthy_on_the_loop, response_model=None)
     return app
 
 
-sync, typed, asynchronous = (_application() for _ in range(3))
+sync, typed, asynchronous, blocking = (_application() for _ in range(4))
+in_threads = _application(health_on_the_loop=True)
 
 
 METHODS = ["GET", "POST"]
@@ -71,3 +116,15 @@ def work(path: str, request: Request) -> dict[str, Any]:
 async def work_on_the_loop(path: str, request: Request) -> dict[str, Any]:
     """Do the work that the path asks for (see ``workload``), on the event loop."""
     return await workload.answer_async(f"/{path}", request.url.query, SERVER)
+
+
+@blocking.get("/{path:path}", response_model=None)
+async def work_without_await(path: str, request: Request) -> dict[str, Any]:
+    """Do the work that the path asks for (see ``workload``), and hold up the event loop meanwhile."""
+    return workload.answer(f"/{path}", request.url.query, SERVER)
+
+
+@in_threads.get("/{path:path}", response_model=None)
+async def work_in_a_thread(path: str, request: Request) -> dict[str, Any]:
+    """Do the work that the path asks for (see ``workload``), in a thread of asyncio's pool."""
+    return await asyncio.to_thread(workload.answer, f"/{path}", request.url.query, SERVER)

@@ -4,7 +4,7 @@ A request names its work by its path and query string: ``/?delay=S`` sleeps S se
 ``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
 ``/fibonacci?n=N`` computes the Nth Fibonacci number by recursion, a fixed amount of work in pure Python;
 ``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
-``/crash`` kills the process.
+``/crash`` kills the process; ``/health`` asks for no work.
 The answer says which process and thread did the work, and when.
 """
 
@@ -145,6 +145,7 @@ def call(delay_s: float) -> None:
 def _planned_work(path: str, query: str) -> Work:
     plans: dict[str, Callable[[dict[str, str]], Work]] = {
         "/": _waiting, "/work": _rounds, "/fibonacci": _fibonacci, "/call": _calling, "/crash": _crashing,
+        "/health": lambda _: _without_waiting(lambda: None),
     }  # fmt: skip
     if path not in plans:
         raise NoSuchPath(f"no such path: {path}")

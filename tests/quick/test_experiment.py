@@ -225,6 +225,10 @@ MISTAKES_OF_VARIANTS = [
     "server: uvicorn, app: fastapi-sync",
     "server: granian, app: fastapi-typed",
     "server: python314-granian, threads: 2, gil: false",
+    "server: uvicorn, app: fastapi-blocking, threads: 2",
+    "server: uvicorn, app: fastapi-async, health: loop",
+    "server: uvicorn, app: django, health: loop",
+    "server: uvicorn, app: fastapi-async, health: port",
 ]  # fmt: skip
 
 
@@ -402,6 +406,12 @@ def variant(**settings: object) -> Variant:
           "LAB_KEEPALIVE_S": "5", "LAB_RESEND": "false"}),
         ({"server": "gunicorn-uvicorn", "app": "fastapi-async", "keepalive_s": 65, "resend": True}, "gunicorn:27.0.1",
          "shared", {"LAB_KEEPALIVE_S": "65", "LAB_RESEND": "true"}),
+        ({"server": "uvicorn", "app": "fastapi-sync", "threads": 4, "health": "loop"}, "asgi:trixie", "shared",
+         {"LAB_APP": "fastapi_app:sync", "LAB_HEALTH": "loop", "LAB_HEALTH_URL": ""}),
+        ({"server": "uvicorn", "app": "fastapi-blocking", "workers": 1, "balancer": "none", "health": "port"},
+         "asgi:trixie", "shared", {"LAB_APP": "fastapi_app:blocking", "LAB_HEALTH_URL": "http://app:9000"}),
+        ({"server": "uvicorn", "app": "fastapi-to-thread", "threads": 4}, "asgi:trixie", "shared",
+         {"LAB_APP": "fastapi_app:in_threads", "LAB_THREADS": "4", "LAB_HEALTH": "endpoint"}),
         ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
          {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
         ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),

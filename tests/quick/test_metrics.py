@@ -4,13 +4,16 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, unit
+from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, failures, statistics_of, unit
 from analysis.metrics.metric import TIMES, Metric
+from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive_summary
 from analysis.records.run import Image, LoadRecord, VariantRecord
+from analysis.records.traffic import Traffic, TrafficClass
 from analysis.report.wording import metric_phrase, whole_number
 from lab.experiment.entries import MeasureEntry, PublishedEntry
 from lab.experiment.file import editor_schema
@@ -89,6 +92,37 @@ def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
     assert [str(whole_number(unit, 3.0)) for unit in ("requests", "rows", "connections", "ms", "share")] == [
         "3", "3", "3", "3.0", "3.0",
     ]  # fmt: skip
+
+
+def test_failures_in_a_row_are_of_one_class_in_the_order_of_sending(tmp_path: Path) -> None:
+    """Probes fail, succeed, fail, fail, succeed; a failure of another class between two failures does not count."""
+    failed = [True, False, True, True, False]
+    probes = [
+        Request(error="timeout" if bad else None, request_class="probe", sent_s=n) for n, bad in enumerate(failed)
+    ]
+    others = [Request(error="status 502", request_class="user", sent_s=2.5), Request(request_class="user", sent_s=9)]
+    summary = derive_summary(make_run(tmp_path, {"one": [*probes, *others]}))
+
+    found = {
+        row.request_class: row.measured for row in summary.rows if (row.metric, row.stat) == ("failures", "in_a_row")
+    }
+    assert found == {"probe": 2, "user": 1, None: 3}
+
+
+def test_a_simulated_request_fails_if_its_sender_gives_up_before() -> None:
+    asks = {"user": TrafficClass(users=1, work=[]), "probe": TrafficClass(per_second=1, patience_s=1, work=[])}
+    load = LoadRecord(name="mix", script="probe.js", duration="9s", settings={}, traffic=Traffic(classes=asks))
+    sent, ended = np.array([0.0, 0, 1, 2, 3]), np.array([5.0, 0.5, 2.5, 3.5, 3.1])
+    of_class, zeros = np.array([0, 1, 1, 1, 1]), np.zeros(5)
+    variant = VariantRecord(name="one", workers=1, settings={})
+    rows = (of_class, of_class, of_class * 0, sent, sent, ended, zeros)
+    trial = SimulatedTrial(variant, load, ["user", "probe"], *rows)
+
+    found = {values.request_class: values.stats for values in failures.FAMILY.measure_simulated(trial)}
+
+    assert trial.answered.tolist() == [True, True, False, False, True]
+    assert found["probe"] == {("failures", "share"): 0.5, ("failures", "count"): 2, ("failures", "in_a_row"): 2}
+    assert found["user"]["failures", "count"] == 0
 
 
 def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> None:

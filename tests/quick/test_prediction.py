@@ -120,6 +120,7 @@ REASONS = {
     "clients that keep their connections open",
     "connections that the server closes while a request comes",
     "how long this machine computes",
+    "probes that need no thread, beside requests that do",
     "uWSGI's router",
     "visitors who give up, and the application's own work and database",
     "workers that are killed",

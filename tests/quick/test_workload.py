@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from importlib.metadata import version
@@ -291,7 +292,7 @@ def test_a_crash_kills_the_process(answered: str) -> None:
 
 Ask = Callable[[str, str], tuple[int, str, dict[str, Any]]]
 """Asks an application for a path and a query, and returns status, content type and answer."""
-FASTAPI = ("sync", "typed", "asynchronous")
+FASTAPI = ("sync", "typed", "asynchronous", "blocking", "in_threads")
 
 
 @pytest.fixture(scope="module")
@@ -390,6 +391,7 @@ REQUESTS = pytest.mark.parametrize(
         ("/work", "rounds=2&wait_ms=1&cpu_ms=1&cpu=hold&call_us=900"),
         ("/work", "cpu_ms=1"),
         ("/fibonacci", "n=5"),
+        ("/health", ""),
         ("/nope", ""),
         ("/work/", ""),
         ("/", "delay="),
@@ -456,11 +458,13 @@ def at_once(app: Any, number: int) -> int:
 
 
 @pytest.mark.usefixtures("workers")
-@pytest.mark.parametrize(("name", "most"), [("sync", 2), ("typed", 2), ("asynchronous", 6)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("sync", 2), ("typed", 2), ("asynchronous", 6), ("blocking", 1), ("in_threads", 2)]
+)
 def test_the_pool_of_threads_is_as_large_as_it_is_told_to_be(
     fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:
-    """Six at once, two threads; what runs on the event loop needs none."""
+    """Six at once, two threads; what runs on the event loop needs none, and may hold up all others."""
     monkeypatch.setenv("LAB_THREADS", "2")
 
     assert at_once(getattr(fastapi_app, name), 6) == most
@@ -473,3 +477,45 @@ def test_the_pool_has_its_own_size_when_nothing_is_said(
     monkeypatch.setenv("LAB_THREADS", "")
 
     assert at_once(fastapi_app.sync, 6) == 6
+
+
+@contextmanager
+def fastapi_with(health: str) -> Iterator[ModuleType]:
+    """Load the applications of FastAPI with another answer to /health."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"LAB_SERVER": "httpx", "LAB_HEALTH": health, "LAB_THREADS": "2"}.items():
+            patch.setenv(name, value)
+        patch.delitem(sys.modules, "fastapi_app", raising=False)
+        yield importlib.import_module("fastapi_app")
+
+
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(
+    ("health", "name", "waits"),
+    [("endpoint", "sync", True), ("loop", "sync", False), ("loop", "typed", False), ("endpoint", "in_threads", False),
+     ("endpoint", "asynchronous", False), ("endpoint", "blocking", True)],
+)  # fmt: skip
+def test_a_probe_waits_for_a_thread_unless_it_is_answered_on_a_free_loop(health: str, name: str, waits: bool) -> None:
+    """Two requests keep both threads, or the loop."""
+    with fastapi_with(health) as module:
+        *users, probe = [
+            one.json() for one in answers(getattr(module, name), ["/?delay=0.2", "/?delay=0.2", "/health"])
+        ]
+
+    assert (probe["began"] >= min(user["ended"] for user in users)) == waits
+
+
+def test_a_port_of_its_own_answers_while_the_loop_is_blocked(workers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free, fastapi_with("port") as module:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(module, "HEALTH_PORT", free.getsockname()[1])
+        free.close()
+
+        async def probe() -> tuple[httpx.Response, int]:
+            async with module.blocking.router.lifespan_context(module.blocking):
+                asked = asyncio.to_thread(httpx.get, f"http://127.0.0.1:{module.HEALTH_PORT}/health")
+                return await asked, served(workers)
+
+        answer, count = asyncio.run(probe())
+
+    assert (answer.status_code, answer.json()["worker"], count) == (200, os.getpid(), 1)

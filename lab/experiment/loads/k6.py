@@ -1,6 +1,7 @@
 """The scripts of k6/, with one declaration for each."""
 
 import json
+from math import ceil
 
 from analysis.metrics.visits import rates_per_s
 from analysis.records.duration import in_seconds
@@ -87,6 +88,11 @@ def _sessions(settings: Settings) -> dict[str, str]:
     """Return how many users log in before the load; k6/lib/sessions.js shares these sessions among all users."""
     users = sum(numbers_of(settings).get(name, 0) for name in ("users_max", "classes"))
     return {"SESSIONS": f"{min(users, MOST_SESSIONS):g}"} if "login" in settings else {}
+
+
+def _probes_at_once(asked: Numbers) -> int:
+    """Return how many probes are under way at most, and one for a probe that begins as another gives up."""
+    return ceil(asked["probe_timeout_s"] / asked["probe_every_s"]) + 1
 
 
 def _last_burst_s(asked: Numbers, duration_s: float) -> float:
@@ -202,6 +208,20 @@ K6_SCRIPTS = {
         classes=("get", "post", "busy"),
         rate_rps=lambda asked: (asked["gets"] + asked["posts"]) / asked["every_s"] + 500 / asked["busy_ms"],
         last_sent_s=lambda asked, duration_s: max(duration_s, _last_burst_s(asked, duration_s) + asked["spread_s"]),
+    ),
+    "probe.js": LoadScript(
+        "requests of users who wait for each answer, and a health probe that gives up after a while",
+        {
+            "users": count(30),
+            "delay_min_s": delay_s(0),
+            "delay_max_s": delay_s(1),
+            "probe_every_s": Number(1, 0.1, HOUR_S),
+            "probe_timeout_s": Number(1, 0.1, ANSWER_WITHIN_S, GIVES_UP),
+        },
+        users=("users",),
+        traffic=TRAFFIC["probe.js"],
+        fits=_delays_are_in_order,
+        variables=lambda asked, _: {"PROBES_MAX": str(_probes_at_once(numbers_of(asked)))},
     ),
     "replay.js": LoadScript(
         "the requests of an access log to [your own application]"
