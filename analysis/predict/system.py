@@ -185,6 +185,8 @@ def _idle_kept(queueing: Queueing, settings: Settings) -> int:
     if not queueing.keeps_idle:
         return 0
     if settings.get("balancer") == "none":
+        if int(settings["workers"]) == 1:  # whoever keeps a connection, the same worker serves
+            return 0
         raise NotModelled("connections that users keep")
     kept = int(settings.get("upstream_keepalive", 0))
     if kept and (settings.get("balancer", "nginx") != "nginx" or int(settings.get("replicas", 1)) > 1):
