@@ -264,6 +264,12 @@ mine.yaml:8: variants.shared-socket: app: fastapi-typed runs in threads; give th
     (FastAPI's default: 40)
 mine.yaml:8: variants.shared-socket: workers: without the interpreter lock, granian's workers are threads; use
     1
+mine.yaml:8: variants.shared-socket: threads: app: fastapi-blocking has no threads; leave threads out
+mine.yaml:8: variants.shared-socket: health: app: fastapi-async has no endpoints in a pool of threads; leave
+    health out
+mine.yaml:8: variants.shared-socket: health: app: django has no endpoints in a pool of threads; leave health
+    out
+mine.yaml:8: variants.shared-socket: health: port needs app: fastapi-…, workers: 1 and balancer: none
 """)
 
 
