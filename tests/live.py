@@ -1,7 +1,6 @@
 """A page that watches a run, without a browser."""
 
 import json
-import socket
 import time
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
@@ -9,13 +8,6 @@ from typing import Any
 from tests.conftest import PATIENCE_S
 
 FIELDS = ("trial", "number", "request", "sent", "began", "ended", "answered", "worker", "thread", "error")
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def ask(port: int, path: str, host: str | None = None) -> tuple[HTTPResponse, bytes]:

@@ -34,11 +34,10 @@ from lab.engine.images import K6
 from lab.limits import REQUEST_MIB, USER_MIB
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT, SERVERS
-from tests.classes import make_class
-from tests.live import free_port
-from tests.pages import chromium
 from theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
 from theory.simulate import simulate_in_chunks
+from tools.browser import chromium, free_port
+from tools.classes import make_class
 
 REPEATS = 5
 POINTS_BYTES = 800 * 10**6

@@ -18,7 +18,7 @@ from analysis.records.folder import read_run, read_trial, trial_folders
 from lab.experiment.file import load_experiment
 from tests.archives import telling
 from tests.conftest import Lab, copy_lab, lab_objects, on_host
-from tests.pages import chromium
+from tools.browser import chromium
 
 Measured = tuple[Lab, "subprocess.CompletedProcess[str]"]
 VARIANTS = sorted(load_experiment("heavy-mix").variants)

@@ -9,8 +9,9 @@ from analysis.records.folder import trial_folder
 from lab.servers import KINDS
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
-from tests.live import free_port, watch_all
+from tests.live import watch_all
 from tests.measuring import add_experiment, completion_times, measure, only_load, shorter
+from tools.browser import free_port
 
 
 def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:

@@ -35,10 +35,10 @@ from lab.serving.offered import OfferedLoad
 from lab.serving.options import ServingOption, serving_options
 from lab.serving.ranking import best_of, headroom, predict_today, rank
 from tests.conftest import Lab
-from tests.real_runs import unpack
 from tests.synthetic import NOWHERE, Request, make_run
 from tests.wrong import listed
 from theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
+from tools.real_runs import unpack
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
 MIX = [

@@ -24,9 +24,9 @@ from analysis.records.run import MachineRecord, VariantRecord
 from analysis.records.summary import Row, Summary
 from lab.apps.service.diagnosis.held import Held, read_held
 from tests.apart import Machine, set_apart
-from tests.real_runs import unpack
 from tests.synthetic import BEGAN, Request, make_run, observation
 from tests.whole.test_derivation import open_loop_with_an_api_and_a_client
+from tools.real_runs import unpack
 
 START, LASTS_S = 1.7e9, 60.0
 K6, WEB = Machine(generators=["points"], ahead_s=-2.5, drift=2e-5), Machine(hosts=["box"], ahead_s=1234.5, drift=-8e-5)

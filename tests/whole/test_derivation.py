@@ -23,8 +23,8 @@ from analysis.records.folder import read_summary
 from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
 from analysis.verification import verify_run
 from lab.paths import ROOT
-from tests.real_runs import NAMES, unpack
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
+from tools.real_runs import NAMES, unpack
 
 Circumstance = tuple[int, int]
 """A seed of hashes and a number of threads."""

@@ -17,8 +17,8 @@ from lab.errors import LabError
 from lab.loopback import MOST_POSTED, serving
 from tests.conftest import Lab, finish, wait_for_line
 from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
-from tests.live import ask, free_port
-from tests.pages import chromium
+from tests.live import ask
+from tools.browser import chromium, free_port
 
 __all__ = ["measuring", "student"]
 PREDICTED = notes.StudentPrediction(values=[1, 1], at="")

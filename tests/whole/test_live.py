@@ -20,10 +20,10 @@ from lab.apps.watch.live import LiveFeed, live_page
 from lab.errors import LabError
 from lab.trial.files import compress_points
 from tests.conftest import Lab, wait_until
-from tests.live import ask, free_port
-from tests.pages import chromium
-from tests.real_runs import unpack
+from tests.live import ask
 from tests.synthetic import make_run
+from tools.browser import chromium, free_port
+from tools.real_runs import unpack
 
 
 def point(metric: str, at: str, request_id: str, **metadata: str) -> str:

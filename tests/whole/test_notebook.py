@@ -11,8 +11,8 @@ from jupyter_client.manager import start_new_kernel
 from analysis.pipeline import derive_summary
 from analysis.records.claims import Claim, Quantity
 from lab.paths import ROOT
-from tests.real_runs import NAMES, unpack
 from tests.synthetic import Request, make_run
+from tools.real_runs import NAMES, unpack
 
 NOTEBOOK = ROOT / "lab" / "apps" / "notebook" / "explore.ipynb"
 TAIL = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")

@@ -20,9 +20,9 @@ from analysis.records.run import VariantRecord
 from analysis.records.summary import Summary
 from lab.apps.advise.what_if import lanes as replayed_lanes
 from lab.apps.advise.what_if import recorded
-from tests.pages import chromium
-from tests.real_runs import unpack
 from tests.synthetic import Request, make_run
+from tools.browser import chromium
+from tools.real_runs import unpack
 
 
 class Measured:

@@ -12,8 +12,8 @@ from analysis.records.folder import read_summary
 from analysis.records.run import LoadRecord
 from tests.conftest import Lab
 from tests.quick.test_records import HUNDRED, KNOWN, P50, changed, future, today
-from tests.real_runs import unpack
 from tests.synthetic import make_run
+from tools.real_runs import unpack
 
 
 @pytest.mark.parametrize("generation", ["older", "today", "future"])

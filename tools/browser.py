@@ -1,7 +1,8 @@
-"""A real browser for pages."""
+"""A real browser, and a port for what it asks."""
 
 import os
 import shutil
+import socket
 
 from playwright.sync_api import Browser, Playwright
 
@@ -13,3 +14,10 @@ def chromium(playwright: Playwright) -> Browser:
     program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     return playwright.chromium.launch(executable_path=program, args=arguments)
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -12,10 +12,9 @@ from analysis.pipeline import derive_summary
 from analysis.predict.stored import predictions_of
 from analysis.records.checksums import MANIFEST, seal
 from lab.export import pack
-from tests.real_runs import unpack
+from tools.real_runs import unpack
 
 PEOPLE = ("ana", "boris", "chloe", "dolores", "emil", "fatima", "goran", "hana", "igor", "jana", "karl", "lucia")
-OTHER_KERNEL, OTHER_PROGRAM = "Linux 5.15.0-91-dolores", "26.2.0"
 Change = Callable[[int, dict[str, Any], dict[str, Any]], None]
 """Changes the run.json and the summary.json of the laptop with this place in the class."""
 
@@ -61,15 +60,3 @@ def hand_in(measured: Path, run: Path, place: int, change: Change | None = None)
     (run / MANIFEST).unlink()
     seal(run)
     return run
-
-
-def two_cores_fail(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
-    """Let a claim fail on the laptops with two cores, and on one with another kernel and another gunicorn."""
-    if place < 4 or place == 7:
-        claim = summary["claims"][0]
-        claim |= {"verdict": "not reproduced", "measured": 3.0 + place / 10, "low": 2.0, "high": 5.0}
-    if place == 7:
-        record["host"]["kernel"] = OTHER_KERNEL
-        for image in record["images"]:
-            if "python/gunicorn" in image["packages"]:
-                image["packages"]["python/gunicorn"] = OTHER_PROGRAM
