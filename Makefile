@@ -37,7 +37,7 @@ down: .venv/core  ## remove the containers and networks of killed runs, and clos
 check: .venv/core .venv/tests  ## run the linter, the type checker, and the check of imports between floors
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy && PYTHONPATH=. .venv/bin/lint-imports --no-logo --no-cache
 
-SIDE_BY_SIDE = .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder  # compile each module once
 quick: .venv/core .venv/tests  ## run the short tests that need no container
 	@$(SIDE_BY_SIDE) -n 3 tests/quick
 

@@ -175,8 +175,8 @@ def write_requests(
     target = trial_folder / "requests.parquet"
     part = trial_folder / ".requests.parquet.part"
     dropped = 0.0
-    with _spill() as spill, duckdb.connect() as database:
-        database.execute(f"SET memory_limit = '{MEMORY}'; SET threads = {THREADS}")
+    with _spill() as spill, _used_again(_POINTS, THREADS) as database:
+        database.execute(f"SET memory_limit = '{MEMORY}'")
         database.execute(f"SET temp_directory = '{_quoted(spill)}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
@@ -204,6 +204,7 @@ def write_requests(
             raise OSError(number, _first_line(error)) from None
         finally:
             part.unlink(missing_ok=True)
+        database.execute("DROP TABLE requests; DROP TABLE points; DROP TABLE IF EXISTS served")
     return Rebuilt(round(dropped), clocks)
 
 
@@ -220,19 +221,42 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
     files = [path for folder in trial_folders if (path := folder / "requests.parquet").exists()]
     # Several threads would add numbers in a different order each time, and rounding would differ. One thread adds them
     # in the order of the rows. It takes little longer: most of the time goes into reading points and drawing.
-    with duckdb.connect(config={"threads": 1}) as database:
+    kind = "VIEW" if sum(path.stat().st_size for path in files) >= IN_MEMORY else "TABLE"
+    with _used_again(_ROWS, threads=1) as database:
         if files:
             rows = database.read_parquet([*map(str, files)])
             columns = [f"{name} AS {KEYS_OF_SCHEMA_1.get(name, name)}" for name in rows.columns]
             rows = rows.project(", ".join(columns))
-            if sum(path.stat().st_size for path in files) < IN_MEMORY:
-                rows.create("requests")
-            else:
-                rows.create_view("requests")
+            (rows.create if kind == "TABLE" else rows.create_view)("requests")
         else:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
         database.execute(_CLASSES.format(kind="VIEW"))
         yield database
+        database.execute(f"DROP VIEW classes; DROP {kind} requests")
+
+
+_ROWS: list[duckdb.DuckDBPyConnection] = []
+_POINTS: list[duckdb.DuckDBPyConnection] = []
+
+
+@contextmanager
+def _used_again(idle: list[duckdb.DuckDBPyConnection], threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Take an idle database, or make one, which takes as long as five queries. Whoever takes it leaves it empty."""
+    try:
+        database = idle.pop()
+    except IndexError:
+        database = duckdb.connect(config={"threads": threads})
+    try:
+        yield database
+    except BaseException:
+        database.close()
+        raise
+    try:
+        database.execute("RESET temp_directory")
+    except duckdb.NotImplementedException:  # it wrote there, and cannot use another folder any more
+        database.close()
+    else:
+        idle.append(database)
 
 
 @contextmanager

@@ -13,6 +13,13 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its stubs do not name it
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.resolver import Resolver
+from yaml.scanner import Scanner
 
 from analysis.records.model import NAME_PATTERN
 from analysis.records.nearest import nearest_first
@@ -53,9 +60,7 @@ class YamlFile:
         self.path = path
         self.wording = wording
         try:
-            loader = _Loader(path.read_text(encoding="utf-8"))
-            self._root: yaml.Node | None = loader.get_single_node()
-            self.values: Any = None if self._root is None else loader.construct_document(self._root)
+            self._root, self.values = _parsed(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"{path} cannot be read: {error}") from None
         except yaml.MarkedYAMLError as error:
@@ -98,8 +103,29 @@ def read_yaml(path: Path, model: type[AnyModel], wording: Wording = PLAIN) -> An
     return YamlFile(path, wording).read_as(model)
 
 
-class _Loader(yaml.SafeLoader):
-    """A safe loader that names the line of each value that cannot be read, or that could not be written again."""
+def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return the root of a text, and its values. LibYAML is ten times as fast, but PyYAML explains mistakes better."""
+    try:
+        return _QuickLoader(text).parse()
+    except yaml.YAMLError:
+        return _ExplainingLoader(text).parse()
+
+
+class _Loader(Composer, SafeConstructor, Resolver):
+    """A safe loader that names the line of each value that cannot be read, or that could not be written again.
+
+    It composes nodes in Python, where a text that is nested too deeply ends in a RecursionError.
+    """
+
+    def __init__(self) -> None:
+        Composer.__init__(self)
+        SafeConstructor.__init__(self)
+        Resolver.__init__(self)
+
+    def parse(self) -> tuple[yaml.Node | None, Any]:
+        """Return the root of the text, and its values."""
+        root = self.get_single_node()
+        return root, None if root is None else self.construct_document(root)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401  # its stubs are wrong
         """Refuse a key that appears twice: PyYAML would silently keep only the last value."""
@@ -123,6 +149,24 @@ class _Loader(yaml.SafeLoader):
         if isinstance(value, str) and (unprintable := _UNPRINTABLE.search(value)):
             raise _refused(f"the text must not contain {unprintable[0]!r}", node)
         return value
+
+
+class _QuickLoader(_Loader, CParser):
+    """The loader with the parser of LibYAML."""
+
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
+        _Loader.__init__(self)
+
+
+class _ExplainingLoader(_Loader, Reader, Scanner, Parser):
+    """The loader with the parser of PyYAML."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        _Loader.__init__(self)
 
 
 BITS = 63
