@@ -32,8 +32,6 @@ class AsgiApplication(Variant, ABC):
 
     loop: Literal["asyncio", "uvloop"] = Field("asyncio", description="The event loop.")
 
-    keepalive_s: int = 0
-
     modules: ClassVar[dict[str, str]] = _ASGI
     passed_on: ClassVar[tuple[str, ...]] = ("loop",)
 
@@ -45,7 +43,7 @@ class AsgiApplication(Variant, ABC):
             loop=self.threads is None,
             blocks_loop=self.app == "fastapi-blocking",
             sweeps_backlog=self.server != "granian",  # all others are on asyncio
-            keeps_idle=self.keepalive_s > 0,
+            keeps_idle=getattr(self, "keepalive_s", 0) > 0,
             missing="Django on an event loop" if self.app.startswith("django") else None,
         )
 
