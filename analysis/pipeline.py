@@ -9,7 +9,7 @@ again: it writes the same files.
 import json
 from pathlib import Path
 
-from analysis.metrics import bursts, failures, servers, spread, visits
+from analysis.metrics import bursts, failures, rates, servers, spread, visits
 from analysis.metrics.simulated import NOTHING, Predictions
 from analysis.metrics.unknown import known_claim, known_entries, unknown
 from analysis.predict.prediction import not_predicted
@@ -55,7 +55,8 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
         doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
         claims, entries = [known_claim(run, claim) for claim in run.claims], known_entries(run)
         workers, waves = spread.worker_rows(rows, classes), list(bursts.wave_rows(rows, run, trusted))
-        rate_steps, errors = list(visits.rate_step_rows(rows, trusted)), list(failures.error_rows(rows, classes))
+        rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
+        errors = list(failures.error_rows(rows, classes))
         cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)
         pools = pool_cells(rows, trusted, cells)
     results = results_of(run, cells, claims, entries, predictions, pools, times, seconds_of_round(trials))

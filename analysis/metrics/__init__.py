@@ -9,12 +9,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from analysis.metrics import avoidable_wait, bursts, failures, servers, spread, throughput, times, visits
+from analysis.metrics import avoidable_wait, bursts, failures, rates, servers, spread, throughput, times, visits
 from analysis.records.nearest import nearest_first
 
 FAMILIES = (
     times.FAMILY,
     throughput.FAMILY,
+    rates.FAMILY,
     spread.FAMILY,
     servers.FAMILY,
     failures.FAMILY,

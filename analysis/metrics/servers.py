@@ -37,6 +37,14 @@ PROCESSOR = Metric(
     "observing the containers before and after the load adds about 30 ms to the processor time",
     of_all=True,
 )
+THROTTLED = Metric(
+    "throttled",
+    {"share": "share"},
+    "how long their limit of processor time (`cpus`) kept the servers' containers from computing, divided by the "
+    "duration of the load; a container that is stopped on several cores counts for each",
+    of_all=True,
+    sample=None,
+)
 MEMORY = Metric(
     "memory",
     {"total": "MiB"},
@@ -73,6 +81,10 @@ def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
               if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
     if used_s and served:
         stats[PROCESSOR.name, "per_request"] = 1000 * sum(used_s) / served
+    throttled_s = [after.throttled_s - before.throttled_s for before, after in servers
+                   if before.throttled_s is not None and after.throttled_s is not None]  # fmt: skip
+    if throttled_s and (lasted_s := trial.record.seconds.load):
+        stats[THROTTLED.name, "share"] = sum(throttled_s) / lasted_s
     memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
     if memory_mib:
         stats[MEMORY.name, "total"] = sum(memory_mib)
@@ -265,4 +277,4 @@ def _named(workers: set[int]) -> str:
     return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
 
 
-FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, MEMORY, QUEUED, OUTPUT), _measure, _issues)
+FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT), _measure, _issues)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.records.classes import Between, Mean
+from analysis.records.duration import in_seconds
 from analysis.records.queueing import EVEN, Queueing
 from analysis.records.run import KINDS, LoadRecord, VariantRecord
 from analysis.records.traffic import Range, TrafficClass, Work, traffic_of_older_records
@@ -23,6 +24,7 @@ from theory.model import (
     Given,
     Open,
     QueueingSystem,
+    Recorded,
     Servers,
     Stalls,
     Uniform,
@@ -60,7 +62,9 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
     theory lacks.
     """
-    if load.settings.get("CPU") == "burn" and _share_cores(variant, cores):
+    share_cores = load.settings.get("CPU") == "burn" and _share_cores(variant, cores)
+    one_core = share_cores and variant.settings.get("cpus") == 1 and variant.settings.get("replicas", 1) == 1
+    if share_cores and not one_core:
         raise NotModelled("workers that compute and share cores")
     sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
     if load.kind not in KINDS:
@@ -75,7 +79,16 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
         )  # each request of a burst has its own connection
         variant = variant.model_copy(update={"queueing": own})
     one_device = bool((load.api or {}).get("one_device"))
-    return system_for(variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES))
+    if one_core and one_device:
+        raise NotModelled("workers that compute and share a core, and call a device")
+    classes = [_on_one_core(class_) for class_ in classes_of(load)] if one_core else classes_of(load)
+    return system_for(variant, classes, one_device or one_core, side_by_side * OF_CORES / (cores or OF_CORES))
+
+
+def _on_one_core(class_: Class) -> Class:
+    """Return a class of requests that compute on the only core: a device that gives each request a slice in turn."""
+    steps = [replace(step, does="call") if step.does == "compute" else step for step in class_.steps]
+    return replace(class_, steps=steps)
 
 
 def _overflows(variant: VariantRecord, load: LoadRecord) -> bool:
@@ -105,7 +118,8 @@ def classes_of(load: LoadRecord) -> list[Class]:
         traffic = load.traffic or traffic_of_older_records(load.script, load.settings)
         if not traffic or traffic.missing:
             raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
-        return [_simulated(name, asked, stalls) for name, asked in traffic.classes.items()]
+        lasts_s = in_seconds(load.duration)
+        return [_simulated(name, asked, stalls, lasts_s) for name, asked in traffic.classes.items()]
     except KeyError as name:  # an older script had other settings
         raise NotModelled(f"the load {load.script} without the setting {name}") from None
     except WrongModel as problem:
@@ -152,7 +166,7 @@ def servers_of(variant: VariantRecord) -> Servers:
     balance = settings.get("balance", "round_robin")
     if balance not in _BALANCE:
         raise NotModelled(f"the policy {balance}")
-    per_worker = variant.accept == "per-worker"
+    per_worker = variant.accept == "per-worker" and workers > 1
     by_kernel = per_worker and not settings.get("map_socket")
     if queueing.missing:
         raise NotModelled(queueing.missing)
@@ -195,19 +209,27 @@ def _idle_kept(queueing: Queueing, settings: Settings) -> int:
     return kept if queueing.closes_idle_when_full or queueing.has_inner_queue else 0
 
 
-def _simulated(name: str, asked: TrafficClass, stalls: Stalls | None) -> Class:
+def _simulated(name: str, asked: TrafficClass, stalls: Stalls | None, lasts_s: float) -> Class:
     """Return a class of a load's traffic for the simulator. Raise NotModelled for work that theory does not know."""
     computes = any(work.does == "compute" for work in asked.work)
     steps = [_step(work, stalls, late_s=LATE_S if computes and work.does == "wait" else 0.0) for work in asked.work]
-    return Class(name, _arrivals(asked), steps * asked.rounds)
+    return Class(name, _arrivals(asked, lasts_s), steps * asked.rounds)
 
 
-def _arrivals(asked: TrafficClass) -> Arrivals:
+def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
     if asked.users:
         return Closed(asked.users, Constant(asked.pause_s))
     if asked.burst:
         return Bursts(asked.burst, asked.every_s, BURST_APART_S)
+    if asked.rates_rps:
+        return Recorded(_climbing_s(asked.rates_rps, lasts_s / len(asked.rates_rps)))
     return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
+
+
+def _climbing_s(rates_rps: Sequence[int], step_s: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return when the requests of a rate that climbs in steps come, in seconds."""
+    steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(rates_rps)]
+    return np.concatenate(steps)
 
 
 def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:

@@ -288,7 +288,8 @@ class WaveRow(TrialPart):
 class RateStepRow(TrialPart):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
-    If the rate does not climb, the trial has one such row.
+    If the rate does not climb, the trial has one such row. If the load has a bound of lateness (``rate_within``), the
+    rows count requests instead of visits, and ``failed`` counts those that were late.
     """
 
     per_s: int
@@ -355,9 +356,9 @@ class Summary(Record):
     """All results of one run. Keys with a default may be missing in older results.
 
     ``differences`` has rows only if a variant was measured against itself, ``completion_times`` and ``waves`` only if
-    requests came in bursts, ``rate_steps`` only if visits came. ``errors`` says why requests of trusted trials failed,
-    the most frequent error first. ``round_s`` is about how many seconds it took to measure every variant once under
-    every load. ``clocks`` has rows only for trials whose containers ran on several machines.
+    requests came in bursts, ``rate_steps`` only if visits came or a rate climbed. ``errors`` says why requests of
+    trusted trials failed, the most frequent error first. ``round_s`` is about how many seconds it took to measure every
+    variant once under every load. ``clocks`` has rows only for trials whose containers ran on several machines.
     ``article`` is the verdict on the article; None: it published no figures, or an older version wrote the summary.
     """
 

@@ -1,5 +1,6 @@
 """The requests of a load as theory simulates them: how they come, and what each of them does at the server."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,15 +43,16 @@ class Work(Record):
 class TrafficClass(Record):
     """One class of requests, which repeat their ``work`` as often as ``rounds`` says.
 
-    The requests come from ``users`` who wait for each answer and then pause, at a rate, or ``burst`` requests at once
-    ``every_s`` seconds. A request that is not answered within ``patience_s`` fails; None: it waits for as long as it
-    takes.
+    The requests come from ``users`` who wait for each answer and then pause, at a rate, at ``rates_rps`` one after the
+    other, which share the duration equally, or ``burst`` requests at once ``every_s`` seconds. A request that is not
+    answered within ``patience_s`` fails; None: it waits for as long as it takes.
     """
 
     users: int | None = None
     pause_s: float = 0.0
     per_second: float | None = None
     patience_s: float | None = None
+    rates_rps: list[int] = Field([], exclude_if=lambda value: not value)
     burst: int | None = None
     every_s: float = 0.0
     work: list[Work]
@@ -86,6 +88,19 @@ def _burst(asked: Asked) -> dict[str, TrafficClass]:
     return {"burst": _waiting_class(asked["delay_s"], does, **arrivals)}
 
 
+def climbing_rates_rps(asked: Asked) -> list[int]:
+    """Return the rates of a load that climbs from ``first_rps`` to ``last_rps`` in ``steps``, by equal factors."""
+    first, last, steps = asked["first_rps"], asked["last_rps"], int(asked["steps"])
+    return [math.floor(first * (last / first) ** (step / max(1, steps - 1)) + 0.5) for step in range(steps)]
+
+
+def _climbing(asked: Asked) -> dict[str, TrafficClass]:
+    rates = climbing_rates_rps(asked)
+    if asked["does"] == "compute":
+        return {"arrival": _computing_class(asked, rates_rps=rates)}
+    return {"arrival": _waiting_class(asked["delay_s"], rates_rps=rates)}
+
+
 def _described(asked: Asked) -> dict[str, TrafficClass]:
     def takes(described: RequestClass) -> object:
         ends = described.takes_s
@@ -114,6 +129,7 @@ TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
         "probe": _waiting_class(0.0, per_second=1 / asked["probe_every_s"], patience_s=asked["probe_timeout_s"]),
     },
     "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
+    "steps.js": _climbing,
     "users.js": lambda asked: {
         "user": _waiting_class(
             Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),

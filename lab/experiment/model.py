@@ -293,6 +293,10 @@ class Experiment(Model):
     load: Load | None = Field(None, description="The load, if the experiment has only one load.")
     loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")
     parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
+    burns: bool = Field(
+        False,
+        description="true: requests that compute use a core, also on a machine with few cores; CPU=hold changes it.",
+    )
     trials: int = Field(5, ge=1, le=1000, description="How often each variant is measured by default.")
     variants: dict[Name, Server] = Field(min_length=1)
     published: list[PublishedEntry] = Field([])

@@ -16,10 +16,10 @@ def computing(
 ) -> Experiment:
     """Return an experiment whose requests compute as ``cpu`` says: hold or burn. Without such requests change nothing.
 
-    If ``cpu`` is empty, choose burn if there are enough ``cores`` (default: those of this machine): one for each worker
-    of the largest of ``variants`` (default: all), and OTHERS_CORES for the rest of the lab; otherwise choose hold.
-    Trials whose requests burn are never measured side by side. Raise WrongUse for any other word, and for hold or burn
-    if no request of the experiment computes.
+    If ``cpu`` is empty, choose burn if the experiment says so, or if there are enough ``cores`` (default: those of this
+    machine): one for each worker of the largest of ``variants`` (default: all), and OTHERS_CORES for the rest of the
+    lab; otherwise choose hold. Trials whose requests burn are never measured side by side. Raise WrongUse for any other
+    word, and for hold or burn if no request of the experiment computes.
     """
     if cpu not in ("", *get_args(Cpu)):
         raise WrongUse(f"There is no CPU={cpu!r}.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
@@ -32,7 +32,7 @@ def computing(
     enough = (cores or psutil.cpu_count() or 1) >= max(
         (variant.workers * variant.replicas for variant in chosen), default=0
     ) + OTHERS_CORES
-    kind = cpu or ("burn" if enough else "hold")
+    kind = cpu or ("burn" if experiment.burns or enough else "hold")
 
     def set_to(load: Load) -> Load:
         return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load

@@ -10,12 +10,13 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.flup import Flup
+from lab.servers.granian import GranianWsgi
 from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from lab.servers.python314 import Python314
 from lab.servers.uwsgi import Uwsgi
 
 SERVERS: tuple[type[Variant], ...] = (
-    GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, Uwsgi, Flup, Python314,
+    GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, GranianWsgi, Uwsgi, Flup, Python314,
 )  # fmt: skip
 """The servers that an experiment file can name, in the order of the documentation."""
 

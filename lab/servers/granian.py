@@ -1,11 +1,12 @@
 """granian: an application on its event loop, or a WSGI application in its blocking threads.
 
-The lab's own workload is served by granian, too, as lab/servers/asgi.py and lab/servers/python314.py say.
+lab/servers/asgi.py serves the lab's ASGI workload with granian, and lab/servers/python314.py the WSGI workload on
+Python 3.14.
 """
 
 import re
 from abc import ABC
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,10 +19,11 @@ FIRST_WITH_SOCKETS = (2, 8)
 
 
 class Granian(Variant, ABC):
-    """granian, which accepts up to ``backpressure`` requests in each worker, although the worker is busy."""
+    """granian, which accepts up to ``backpressure`` connections in each worker, although the worker is busy."""
 
-    release: Release
-    backpressure: int = Field(ge=1, le=65535, description="The most requests that one worker takes.")
+    backpressure: int = Field(
+        ge=1, le=65535, description="The most connections that one worker holds, those without a request included."
+    )
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = ("python/granian",)
@@ -31,9 +33,8 @@ class Granian(Variant, ABC):
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker from granian 2.8 on, which gives each worker its own listening socket; otherwise shared."""
-        numbers = tuple(int(number) for number in re.findall(r"\d+", self.release)[:3])
-        return "per-worker" if numbers >= FIRST_WITH_SOCKETS else "shared"
+        """per-worker: each worker has its own listening socket."""
+        return "per-worker"
 
     def configuration(self) -> list[str]:
         """Return the command of granian."""
@@ -42,18 +43,33 @@ class Granian(Variant, ABC):
                 f"--backpressure {self.backpressure}"]  # fmt: skip
 
 
-class GranianWsgi(Granian, ABC):
-    """A WSGI application in granian's blocking threads, which take requests from their worker's queue."""
+class GranianOfRelease(Granian, ABC):
+    """granian of a release that the lab's own image may not have."""
+
+    release: Release
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """per-worker from granian 2.8 on, which gives each worker its own listening socket; otherwise shared."""
+        numbers = tuple(int(number) for number in re.findall(r"\d+", self.release)[:3])
+        return "per-worker" if numbers >= FIRST_WITH_SOCKETS else "shared"
+
+
+class GranianWsgi(Granian):
+    """granian with a WSGI application, whose blocking threads take requests from their worker's queue."""
 
     server: Literal["granian-wsgi"]
     threads: int = Field(ge=1, description="Blocking threads in each process.")
+    app: Literal["wsgi"] = "wsgi"
 
+    modules: ClassVar[dict[str, str]] = {"wsgi": "counted:app", "own": "own:app"}
     interface: ClassVar[Literal["wsgi", "asgi"]] = "wsgi"
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2, "backpressure": 256}
 
     @property
     def queueing(self) -> Queueing:
-        """A worker accepts up to ``backpressure`` requests, and its blocking threads serve them."""
-        return Queueing(threads=self.threads, max_connections=self.backpressure, race=EVEN)
+        """A worker accepts up to ``backpressure`` connections, and its blocking threads serve their requests."""
+        return Queueing(threads=self.threads, max_connections=self.backpressure, race=EVEN, keeps_idle=True)
 
 
 class GranianAsgi(Granian, AsgiApplication, ABC):

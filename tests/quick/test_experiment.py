@@ -421,6 +421,8 @@ def variant(**settings: object) -> Variant:
         ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
          {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
         ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
+        ({"server": "granian-wsgi", "threads": 3, "backpressure": 16}, "asgi:trixie", "per-worker",
+         {"LAB_SERVER": "granian-wsgi", "LAB_APP": "counted:app", "LAB_THREADS": "3", "LAB_BACKPRESSURE": "16"}),
         ({"server": "gunicorn-gthread", "threads": 3, "app": "django", "memory_mib": 2048, "somaxconn": 16},
          "gunicorn:27.0.1", "shared",
          {"LAB_APP": "django_app:app", "LAB_MEMORY": "2048m", "LAB_SOMAXCONN": "16"}),
@@ -597,7 +599,7 @@ def test_a_key_that_is_not_text_is_told(tmp_path: Path) -> None:
     with pytest.raises(WrongUse) as caught:
         read_experiment(tmp_path / "mine.yaml")
 
-    assert caught.value.message.startswith("mine.yaml: the key None is not text; there are because, claims, ")
+    assert caught.value.message.startswith("mine.yaml: the key None is not text; there are because, burns, ")
 
 
 @pytest.mark.parametrize("which", range(len(GARBLED)))
@@ -686,6 +688,8 @@ def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(
     assert asked(3, variants=["1x4"]) == ("burn", False)
     assert asked(2, "burn") == ("burn", False)
     assert asked(64, "hold") == ("hold", True)
+    experiment = experiment.model_copy(update={"burns": True})
+    assert (asked(2), asked(2, "hold")) == (("burn", False), ("hold", True))
     assert "cpu" not in next(iter(experiment.all_loads.values())).settings
 
 

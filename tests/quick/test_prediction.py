@@ -275,6 +275,9 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
     assert set(predict_run(run).missing.values()) == {"time for a load of more than 200,000 requests"}
 
 
+BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9", "CPU": "burn"})
+
+
 @pytest.mark.parametrize(
     ("of", "under", "missing"),
     [
@@ -282,8 +285,9 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
          "a load in which class user neither works nor pauses"),
         (variant(accept=None), load(), "whether the workers share a socket, which older records do not say"),
         (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
-        (variant(cpus=1), load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9",
-                                                      "CPU": "burn"}), "workers that compute and share cores"),
+        (variant(cpus=2), BURNING, "workers that compute and share cores"),
+        (variant(cpus=1), BURNING.model_copy(update={"api": {"one_device": True}}),
+         "workers that compute and share a core, and call a device"),
     ],
 )  # fmt: skip
 def test_what_a_record_can_say_and_theory_cannot(of: VariantRecord, under: LoadRecord, missing: str) -> None:

@@ -18,7 +18,7 @@ from analysis.report.figures.curves import load_curve, setting_curve
 from analysis.report.figures.drawing import svg
 from analysis.report.figures.shares import share_and_tail, worker_shares
 from analysis.report.figures.times import worst_and_best
-from analysis.report.figures.visits import failing_visits, visit_times
+from analysis.report.figures.visits import failures_by_rate, visit_times
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
@@ -290,7 +290,7 @@ def visited(run: Path, picture: str) -> dict[str, Any] | None:
         chart = (
             visit_times(database, read_run(run), summary, "mix")
             if picture == "times"
-            else failing_visits(read_run(run), summary, "mix")
+            else failures_by_rate(read_run(run), summary, "mix")
         )
     if chart is None:
         return None
@@ -392,6 +392,23 @@ def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
     assert values_of(drawn, drawn, 0) == [{"failed": 0.01}]
     assert drawn["title"]["text"] == "one keeps up with 100 visits/s, two not even with the first step"
     assert drawn["title"]["subtitle"] == "median of 2 trials; up to the capacity, fewer than 1% fail (dashed line)"
+
+
+def test_late_requests_are_drawn_over_the_rate_that_climbs(tmp_path: Path) -> None:
+    """Two requests in the first second, four in the second, of which one is late by 101 ms."""
+    settings = {"FIRST_RPS": "2", "LAST_RPS": "4", "STEPS": "2", "LATE_MS": "100", "LATE_SHARE": "0.05"}
+    load = LoadRecord(name="mix", script="steps.js", loop="open", duration="2s", settings=settings)
+    sent = [Request(sent_s=at_s, overhead_ms=101 * (at_s == 1.5)) for at_s in (0, 0.5, 1, 1.25, 1.5, 1.75)]
+
+    drawn = visited(make_run(tmp_path, {"one": sent}, loads=[load]), "failing")
+
+    assert drawn is not None
+    assert [(value["per_s"], value["failed"]) for value in values_of(drawn, drawn, 2)] == [(2, 0), (4, 0.25)]
+    assert values_of(drawn, drawn, 0) == [{"failed": 0.05}]
+    assert drawn["title"]["text"] == "one keeps up with 2.0 requests/s"
+    assert drawn["title"]["subtitle"] == (
+        "median of 1 trial; up to the rate within, fewer than 5% are late by more than 100 ms (dashed line)"
+    )
 
 
 @pytest.mark.parametrize(

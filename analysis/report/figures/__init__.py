@@ -18,7 +18,7 @@ from analysis.report.figures.marks import mark_tables
 from analysis.report.figures.published import published_chart
 from analysis.report.figures.shares import connections, races, share_and_tail, shares_by_age, worker_shares
 from analysis.report.figures.times import overhead, request_classes
-from analysis.report.figures.visits import failing_visits, visit_times
+from analysis.report.figures.visits import failures_by_rate, visit_times
 from analysis.report.tables import Table
 
 
@@ -59,7 +59,7 @@ def _charts(
         classes = request_classes(database, name)
         yield staircase(database, run, summary, name), {*times, "burst", "failures"}, name
         yield wave_cells(run, summary, name), {*times, "burst"}, name
-        yield failing_visits(run, summary, name), {"visits_failed", "capacity"}, name
+        yield failures_by_rate(run, summary, name), {"visits_failed", "capacity", "rate_within"}, name
         yield visit_times(database, run, summary, name), {"visit"}, name
         yield setting_curve(run, summary, name), set(METRICS), name
         yield races(run, summary, name), {"accept_attempts", "accept_failures"}, name

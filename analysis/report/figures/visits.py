@@ -2,14 +2,16 @@
 
 from collections import Counter
 from statistics import median
+from typing import NamedTuple
 
 import altair as alt
 import duckdb
 
 from analysis.metrics import visits
+from analysis.metrics.rates import climb_of
 from analysis.records.claims import Measure
 from analysis.records.plural import plural
-from analysis.records.run import Run
+from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
     FLOOR_MS,
@@ -103,11 +105,31 @@ def _failing(run: Run, summary: Summary, load: str) -> str:
     return f"{percent(shares[worst])} of the visits failed with {worst}, {others} with {best}{load_suffix(run, load)}"
 
 
-def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw the share of the visits that failed over the rate of visits, a line for each variant.
+class _Limit(NamedTuple):
+    """What limits a rate that climbs: the share of the visits that fail, or of the requests that are late."""
 
-    The dashed line is FAILED_ALLOWED, which defines the capacity. None: the rate of visits does not climb.
+    metric: str
+    allowed: float
+    what: str
+    happens: str
+    happened: str
+    up_to: str
+
+
+def _limit(load: LoadRecord) -> _Limit:
+    climb = climb_of(load)
+    if climb is None:
+        return _Limit("capacity", visits.FAILED_ALLOWED, "visits", "fail", "failed", "the capacity")
+    late = f"late by more than {climb.late_ms:g} ms"
+    return _Limit("rate_within", climb.late_share, "requests", f"are {late}", f"were {late}", "the rate within")
+
+
+def failures_by_rate(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw the share of the visits that failed, or of the requests that were late, over the rate, a line per variant.
+
+    The dashed line is the share that defines the capacity, or the rate within. None: the rate does not climb.
     """
+    limit = _limit(run.load(load))
     by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
     for row in summary.rate_steps:
         if row.load == load:
@@ -123,34 +145,34 @@ def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin |
         return None
     order = [name for name in variant_names(run) if any(value["variant"] == name for value in values)]
     rates = sorted({value["per_s"] for value in values})
-    x = alt.X("per_s:Q", title="visits/s", axis=alt.Axis(values=rates, format="d", labelOverlap=True))
+    x = alt.X("per_s:Q", title=f"{limit.what}/s", axis=alt.Axis(values=rates, format="d", labelOverlap=True))
     x = x.scale(type="log", nice=False, padding=12)
-    y = alt.Y("failed:Q", title="share of the visits that failed")
-    y = y.axis(format="~%", values=_SHARES).scale(type="symlog", constant=visits.FAILED_ALLOWED, domain=[0, 1])
+    y = alt.Y("failed:Q", title=f"share of the {limit.what} that {limit.happened}")
+    y = y.axis(format="~%", values=_SHARES).scale(type="symlog", constant=limit.allowed, domain=[0, 1])
     chart = alt.Chart(inline_data(values)).encode(x=x, y=y, color=alt.Color("variant:N", title=None, sort=order))
-    rule = alt.Chart(inline_data([{"failed": visits.FAILED_ALLOWED}])).mark_rule(color="black", strokeDash=[4, 3])
+    rule = alt.Chart(inline_data([{"failed": limit.allowed}])).mark_rule(color="black", strokeDash=[4, 3])
     layers = [
         rule.encode(y="failed:Q"),
         chart.mark_line(opacity=0.5),
         chart.mark_point(filled=True, size=45),
     ]
-    allowed = f"up to the capacity, fewer than {visits.FAILED_ALLOWED:.0%} fail (dashed line)"
+    allowed = f"up to {limit.up_to}, fewer than {100 * limit.allowed:g}% {limit.happens} (dashed line)"
     which = f"median of {plural(run.trials, 'trial')}; {allowed}"
-    return style_chart(alt.layer(*layers), _keeping_up(run, summary, load), which, 280)
+    return style_chart(alt.layer(*layers), _keeping_up(run, summary, load, limit), which, 280)
 
 
 _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
 
 
-def _keeping_up(run: Run, summary: Summary, load: str) -> str:
-    """Return a sentence about the visits per second with which the best and the worst variant keep up."""
-    rates = measured_values(summary, load, Measure(metric="capacity", stat="per_second"))
+def _keeping_up(run: Run, summary: Summary, load: str, limit: _Limit) -> str:
+    """Return a sentence about the visits or requests per second with which the best and worst variant keep up."""
+    rates = measured_values(summary, load, Measure(metric=limit.metric, stat="per_second"))
     tried = {row.variant for row in summary.rate_steps if row.load == load}
     tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
     if not tireless and not any(rates.values()):
-        return f"No variant keeps up with the visits{load_suffix(run, load)}"
+        return f"No variant keeps up with the {limit.what}{load_suffix(run, load)}"
     best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
-    says = f"{best} keeps up with {number(rates[best])} visits/s" if not tireless else (
+    says = f"{best} keeps up with {number(rates[best])} {limit.what}/s" if not tireless else (
         f"{tireless[0]} keeps up with every rate that was tried"
     )  # fmt: skip
     if rates and (tireless or rates[worst] < rates[best]):

@@ -28,7 +28,7 @@ from lab.limits import SERVER_MIB
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.daphne import Daphne
-from lab.servers.granian import GranianAsgi, GranianWsgi
+from lab.servers.granian import GranianAsgi, GranianOfRelease, GranianWsgi
 from lab.servers.gunicorn import (
     FIRST_WITH_IDLE_THREAD,
     FIRST_WITH_REUSE_PORT,
@@ -169,13 +169,13 @@ class UserDaphne(_UserApplication, Daphne):
     release: str
 
 
-class UserGranian(_UserApplication, GranianAsgi):
+class UserGranian(_UserApplication, GranianOfRelease, GranianAsgi):
     """An ASGI application on granian."""
 
     loop: Literal["auto"] = "auto"  # type: ignore[assignment]
 
 
-class UserGranianWsgi(_UserApplication, GranianWsgi):
+class UserGranianWsgi(_UserApplication, GranianOfRelease, GranianWsgi):
     """A WSGI application on granian's blocking threads."""
 
     threads: int = Field(ge=1)

@@ -5,7 +5,7 @@ from math import ceil
 
 from analysis.metrics.visits import rates_per_s
 from analysis.records.duration import in_seconds
-from analysis.records.traffic import NOT_SIMULATED, TRAFFIC
+from analysis.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps
 from lab.experiment.loads.script import (
     LoadScript,
     Numbers,
@@ -46,6 +46,25 @@ def _work_ends(asked: Numbers) -> None:
     if "rounds" in asked and (takes_s := service_time_ms(asked) / 1000) > ANSWER_WITHIN_S:
         sum_ = f"{asked['rounds']:g} x ({asked['wait_ms']:g} + {asked['cpu_ms']:g}) ms"
         raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s, but {GIVES_UP}", "rounds")
+
+
+def _climbs(asked: Numbers) -> None:
+    first, last = asked["first_rps"], asked["last_rps"]
+    if first >= last:
+        raise WrongSetting(f"{last:g} must be above first_rps, which is {first:g}", "last_rps")
+    _work_ends(asked)
+    takes_s = (service_time_ms(asked) + asked["late_ms"]) / 1000
+    if asked["users_max"] < (needed := ceil(last * takes_s)):
+        said = f"{asked['users_max']:g} users cannot show that requests are late at {last:g} requests/s"
+        raise WrongSetting(f"{said}; it takes {last:g} x {takes_s:g} s = {needed}", "users_max")
+
+
+def _rate_steps(settings: Settings, duration: str) -> dict[str, str]:
+    rates = climbing_rates_rps(settings)
+    # what requests that compute ask for, each trial finds out (lab/trial/calibration.py)
+    asks = {} if "cpu_ms" in settings else request_environment(settings)
+    lasts_s = in_seconds(duration) / len(rates)
+    return {"RATES_RPS": ",".join(map(str, rates)), "STEP_LASTS_S": f"{lasts_s:.10g}", **asks}
 
 
 def _delays_are_in_order(asked: Numbers) -> None:
@@ -246,6 +265,25 @@ K6_SCRIPTS = {
         users=("users",),
         traffic=TRAFFIC["rounds.js"],
         fits=_work_ends,
+    ),
+    "steps.js": LoadScript(
+        "requests at a rate that climbs in `steps` by the same factor each, whether or not earlier requests were "
+        "answered; they wait or compute, and `late_ms` and `late_share` say "
+        "[what rate to look for](../explain/measures.md#the-highest-rate)",
+        {
+            "first_rps": count(10),
+            "last_rps": count(40),
+            "steps": Number(5, 2, 100, whole=True),
+            "users_max": count(100),
+            "late_ms": Number(100, 1, ANSWER_WITHIN_S * 1000, GIVES_UP),
+            "late_share": Number(0.01, 0.0001, 1),
+            "does": Word("wait", {"wait": {"delay_s": delay_s(0.1)}, "compute": rounds(1, wait_ms=20, cpu_ms=5)}),
+        },
+        users=("users_max",),
+        traffic=TRAFFIC["steps.js"],
+        open_loop=True,
+        fits=_climbs,
+        variables=_rate_steps,
     ),
     "user-service.js": LoadScript(
         "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "

@@ -221,7 +221,7 @@ def _most_per_second(asked: TrafficClass) -> float:
     """Return how many requests of a class come per second if every answer comes as soon as possible."""
     if asked.users:
         return closed_loop_rps(asked.users, asked.rounds * sum(work.mean_s for work in asked.work) + asked.pause_s)
-    return asked.burst / asked.every_s if asked.burst else asked.per_second or 0.0
+    return asked.burst / asked.every_s if asked.burst else asked.per_second or max(asked.rates_rps, default=0.0)
 
 
 _ONE_HAS_FILES = "that one k6 container has files for; reduce them, or increase generators (the k6 containers)"

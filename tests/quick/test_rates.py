@@ -1,0 +1,161 @@
+"""analysis.metrics.rates: up to which rate hardly any request is late, when the rate climbs in steps."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from analysis.metrics.rates import Climb, climb_of
+from analysis.pipeline import derive_summary
+from analysis.predict.system import system_of
+from analysis.records.run import LoadRecord, Seconds, VariantRecord
+from analysis.records.summary import RateStepRow, Summary
+from analysis.records.traffic import TRAFFIC, Traffic, climbing_rates_rps
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.loads.script import WrongSetting
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
+from theory.model import Recorded
+
+ASKED = {"first_rps": 10, "last_rps": 40, "steps": 3, "users_max": 12, "late_ms": 100, "late_share": 0.1}
+"""10, 20 and 40 requests/s; a step fails if a tenth of its requests is late."""
+CLIMBING = LoadRecord(
+    name="mix",
+    script="steps.js",
+    loop="open",
+    duration="3s",
+    settings={name.upper(): str(value) for name, value in ASKED.items()} | {"DOES": "wait", "DELAY_S": "0.1"},
+)
+
+
+def climbing(*late: int, error: str | None = None) -> list[Request]:
+    """Return the requests of steps of a second, of which the first so many are late, by overhead or with an error."""
+    return [
+        Request(overhead_ms=100, sent_s=sent_s)
+        if number >= count
+        else Request(overhead_ms=5 if error else 101, error=error, sent_s=sent_s)
+        for step, (rate, count) in enumerate(zip((10, 20, 40), late, strict=True))
+        for number in range(rate)
+        for sent_s in [step + number / rate]
+    ]
+
+
+def summary(folder: Path, requests: list[Request], load: LoadRecord = CLIMBING) -> Summary:
+    make_run(folder, {"one": requests}, loads=[load])
+    return derive_summary(folder)
+
+
+def rate_within(found: Summary) -> float | None:
+    row = found.row("one", "mix", None, "rate_within", "per_second")
+    return row.median if row else None
+
+
+@pytest.mark.parametrize(
+    ("late", "rate"),
+    [
+        ((0, 0, 0), None),  # more than was tried
+        ((0, 1, 4), 20),
+        ((0, 2, 0), 10),  # a later step that is good again does not count
+        ((1, 0, 0), 0),
+        ((0, 1, 3), None),
+    ],
+)
+def test_the_rate_is_that_of_the_last_step_before_too_many_requests_were_late(
+    tmp_path: Path, late: tuple[int, int, int], rate: float | None
+) -> None:
+    assert rate_within(summary(tmp_path, climbing(*late))) == rate
+
+
+def test_a_request_that_failed_is_late(tmp_path: Path) -> None:
+    assert rate_within(summary(tmp_path, climbing(0, 2, 4, error="status 502"))) == 10
+
+
+def test_the_steps_are_told_with_how_many_requests_were_late(tmp_path: Path) -> None:
+    assert summary(tmp_path, climbing(0, 1, 4)).rate_steps == [
+        RateStepRow(variant="one", load="mix", trial=1, per_s=per_s, visits=per_s, failed=late)
+        for per_s, late in ((10, 0), (20, 1), (40, 4))
+    ]
+
+
+def test_a_load_without_a_bound_of_lateness_has_no_rate(tmp_path: Path) -> None:
+    steady = CLIMBING.model_copy(update={"script": "arrivals.js", "settings": {"RATE_RPS": "10"}})
+
+    assert climb_of(steady) is None
+    assert rate_within(summary(tmp_path, climbing(0, 2, 4), steady)) is None
+
+
+def test_a_step_in_which_nothing_was_sent_shows_no_rate() -> None:
+    climb = Climb([10, 20], step_s=1, late_ms=100, late_share=0.1)
+
+    assert climb.rate_within([(0.0, False), (1.5, True)]) == 10
+    assert climb.rate_within([(0.0, False)]) is None
+
+
+def test_what_k6_drops_beyond_the_rate_is_a_note(tmp_path: Path) -> None:
+    """All of its users wait only if requests are late already."""
+    points = make_run(tmp_path, {"one": climbing(0, 2, 40)}, loads=[CLIMBING]) / "one" / "mix" / "1" / "points.json.gz"
+    dropped = json.dumps(point("dropped_iterations", BEGAN, 9, "light", {}))
+    points.write_bytes(gzip.compress(gzip.decompress(points.read_bytes()) + f"{dropped}\n".encode()))
+
+    [trial] = derive_summary(tmp_path).trials
+
+    assert "the load generator dropped 9 iterations, 11.4% of what it should have sent" in trial.notes
+    assert rate_within(derive_summary(tmp_path)) == 10
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"last_rps": 10}, snapshot("10 must be above first_rps, which is 10")),
+        (
+            {"users_max": 7},
+            snapshot("7 users cannot show that requests are late at 40 requests/s; it takes 40 x 0.2 s = 8"),
+        ),
+    ],
+)
+def test_settings_that_cannot_show_a_rate_are_refused(changed: dict[str, float], message: str) -> None:
+    with pytest.raises(WrongSetting) as caught:
+        K6_SCRIPTS["steps.js"].check(
+            "steps.js", {**ASKED, "does": "wait", "delay_s": 0.1, **changed}, generators=1
+        )  # fmt: skip
+
+    assert str(caught.value) == message
+
+
+def test_k6_gets_the_rates_of_the_steps_which_share_the_duration() -> None:
+    steps = K6_SCRIPTS["steps.js"]
+
+    assert steps.derived_environment({**ASKED, "does": "wait", "delay_s": 0.1}, "9s") == {
+        "GRACE_S": "60", "RATES_RPS": "10,20,40", "STEP_LASTS_S": "3", "ASKS": "/?delay=0.1", "ASKED_MS": "100",
+    }  # fmt: skip
+    assert "ASKS" not in steps.derived_environment(
+        {**ASKED, "does": "compute", "rounds": 1, "wait_ms": 1, "cpu_ms": 1}, "9s"
+    )  # what a request that computes asks for, the calibration finds out
+    assert climbing_rates_rps({"first_rps": 10, "last_rps": 11, "steps": 2}) == [10, 11]
+
+
+def test_theory_sends_the_requests_of_each_step_evenly() -> None:
+    """10, 20 and 40 requests in the first, second and third second."""
+    traffic = Traffic(classes=TRAFFIC["steps.js"]({**ASKED, "does": "wait", "delay_s": 0.1}))
+    settings = {"server": "gunicorn-gthread", "workers": 4, "threads": 2}
+    variant = VariantRecord(name="one", workers=4, accept="shared", settings=settings)
+
+    [one] = system_of(variant, CLIMBING.model_copy(update={"traffic": traffic})).classes
+
+    assert isinstance(one.arrivals, Recorded)
+    assert [int(((one.arrivals.sent >= at) & (one.arrivals.sent < at + 1)).sum()) for at in range(3)] == [10, 20, 40]
+
+
+def test_how_long_a_limit_stopped_the_servers_is_a_share_of_the_load(tmp_path: Path) -> None:
+    """Three of thirty seconds."""
+    requests = [Request(sent_s=place) for place in range(10)]
+    run = make_run(tmp_path, {"one": requests})
+    folder = make_trial(run, "one", 1, requests, seconds=Seconds(load=30))
+    (folder / "server-1.before.txt").write_text(observation(served={7: 0, 8: 0}, throttled_s=2))
+    (folder / "server-1.after.txt").write_text(observation(served={7: 10, 8: 0}, throttled_s=5))
+
+    found = derive_summary(run).row("one", "mix", None, "throttled", "share")
+
+    assert found is not None
+    assert found.median == 0.1
