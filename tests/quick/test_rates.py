@@ -110,7 +110,7 @@ def test_what_k6_drops_beyond_the_rate_is_a_note(tmp_path: Path) -> None:
         ({"last_rps": 10}, snapshot("10 must be above first_rps, which is 10")),
         (
             {"users_max": 7},
-            snapshot("7 users cannot show that requests are late at 40 requests/s; it takes 40 x 0.2 s = 8"),
+            snapshot("7 users cannot show that requests are late at last_rps, 40 requests/s; it takes 40 x 0.2 s = 8"),
         ),
     ],
 )

@@ -55,7 +55,7 @@ def _climbs(asked: Numbers) -> None:
     _work_ends(asked)
     takes_s = (service_time_ms(asked) + asked["late_ms"]) / 1000
     if asked["users_max"] < (needed := ceil(last * takes_s)):
-        said = f"{asked['users_max']:g} users cannot show that requests are late at {last:g} requests/s"
+        said = f"{asked['users_max']:g} users cannot show that requests are late at last_rps, {last:g} requests/s"
         raise WrongSetting(f"{said}; it takes {last:g} x {takes_s:g} s = {needed}", "users_max")
 
 
