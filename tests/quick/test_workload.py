@@ -318,18 +318,26 @@ def served(workers: Path) -> int:
     return int(count)
 
 
-def answers(app: Any, paths: list[str]) -> list[httpx.Response]:
+def answers(app: Any, paths: list[str], method: str = "GET") -> list[httpx.Response]:
     """Start an application of FastAPI, ask it for some paths at the same moment, and end it."""
 
     async def ask_all() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app)
         async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as client:
-            return await asyncio.gather(*(client.get(f"http://app{path}") for path in paths))
+            return await asyncio.gather(*(client.request(method, f"http://app{path}") for path in paths))
 
     return asyncio.run(ask_all())
 
 
 ON_THE_LOOP = {"LAB_APP": "django_app:asynchronous"}
+
+
+@pytest.mark.parametrize("name", ["sync", "asynchronous"])
+@pytest.mark.usefixtures("workers")
+def test_fastapi_does_for_a_post_what_it_does_for_a_get(fastapi_app: ModuleType, name: str) -> None:
+    [answer] = answers(getattr(fastapi_app, name), ["/?delay=0"], "POST")
+
+    assert (answer.status_code, answer.json()["worker"]) == (200, os.getpid())
 
 
 @pytest.fixture(
