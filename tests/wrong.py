@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from lab.experiment.yaml_file import TYPES
+
 Place = tuple[Any, ...]
 Schema = dict[str, Any]
-TYPES = {
-    "array": "list", "boolean": "true or false", "integer": "whole number", "number": "number", "object": "mapping",
-    "string": "text", "null": "left out",
-}  # fmt: skip
 UNKNOWN = "no such word!"
 FURTHER: tuple[Any, ...] = (True, 10**9, float("inf"), "10", "a b", ["x"], [None], {}, {"x": 1}, {1: 1})
 """Values that belong into few places; whether they are wrong depends on the place."""
@@ -142,7 +140,7 @@ def allowed(whole: Schema, schema: Schema) -> list[str]:
     if "pattern" in schema:
         return []
     bounds = [f"{schema[one]:,.10g}" for one in ("minimum", "exclusiveMinimum", "maximum") if one in schema]
-    return [TYPES[schema.get("type", "object")], *bounds]
+    return [TYPES[schema.get("type", "object")].removeprefix("a "), *bounds]
 
 
 def changed(values: Any, path: Place, remove: bool = False) -> Any:

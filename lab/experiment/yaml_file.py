@@ -250,7 +250,7 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else _SHORT.repr(value)
 
 
-_TYPES = {
+TYPES = {
     "array": "a list",
     "boolean": "true or false",
     "integer": "a whole number",
@@ -259,6 +259,7 @@ _TYPES = {
     "object": "a mapping",
     "string": "text",
 }
+"""The words for the types of a JSON schema."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,7 @@ class _Schemas:
             return f"one of {nearest_first(given if isinstance(given, str) else '', schema['enum'])}"
         if "pattern" in schema:
             return self._pattern(schema)[0] or f"text like {schema['pattern']}"
-        return _TYPES[schema.get("type", "object")] + _bounds(schema) + _size(schema)
+        return TYPES[schema.get("type", "object")] + _bounds(schema) + _size(schema)
 
     def _example(self, schema: Schema, given: object = None) -> str:
         """Return an example of what a schema allows, as a file writes it; empty if the words are enough."""

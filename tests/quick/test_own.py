@@ -164,10 +164,8 @@ MISTAKES = [
     ("gunicorn: 27.0.1, workers: 2, threads: 2", "uwsgi: 2.0.24, workers: 2"),
     ("requirements.txt", "more.txt"),
     ("app:app", "app.py"),
-    ("callable: app:app", "calable: app:app"),
     ("path: /,", "path: '/?q=\"x\"',"),
     ("path: /,", "path: home,"),
-    ("workers: 2", "workers: 0"),
     ("users: 4", "users: 4, per_second: 2"),
     ("threads: 2", "threads: 2, worker_class: sync"),
     ("workers: 2,", "workers: 2, uvicorn: 0.38.0,"),
@@ -177,7 +175,6 @@ MISTAKES = [
     ("threads: 2", "threads: 1, worker_class: eventlet"),
     ("gunicorn: 27.0.1, workers: 2, threads: 2", "gunicorn: 23.0.0, workers: 2, worker_class: asgi"),
     ("threads: 2", "threads: 2, worker_class: asgi"),
-    ("threads: 2", "threads: 2, worker_class: tornado"),
     ("gunicorn: 27.0.1, workers: 2, threads: 2", "uvicorn: 0.38.0, workers: 2, settings: x.py"),
     ("gunicorn: 27.0.1,", "granian: 2.8.7,"),
     ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: asgi,"),
@@ -215,10 +212,8 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
 my-service.yaml:4: application.requirements: there is no file …/shop/more.txt
 my-service.yaml:3: application.callable: 'app.py' must name a module and a callable, such as app:app or
     shop.wsgi:application
-my-service.yaml:3: application.calable: unknown key; there are callable, before, env_file, …
 my-service.yaml:8: requests.home.path: '/?q="x"' must be the path of a request, e.g. path: /items?page=2
 my-service.yaml:8: requests.home.path: 'home' must be the path of a request, e.g. path: /items?page=2
-my-service.yaml:6: served.workers: 0 must be a whole number from 1 to 64, e.g. workers: 1
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
 my-service.yaml:6: served: workers of the class sync have no threads; choose worker_class: gthread, or
@@ -231,7 +226,6 @@ my-service.yaml:6: served: workers of the class gevent have no threads; choose w
 my-service.yaml:6: served: gunicorn 27.0.1 has no class eventlet; choose a release up to 25, or another class
 my-service.yaml:6: served: gunicorn 23.0.0 has no class asgi; choose a release from 24 on
 my-service.yaml:6: served: workers of the class asgi have no threads; leave threads out
-my-service.yaml:6: served.worker_class: 'tornado' must be one of asgi, eventlet, gevent, …
 my-service.yaml:6: served: uvicorn has no settings file that the lab reads; leave settings out
 my-service.yaml:6: served: granian needs interface: wsgi or interface: asgi
 my-service.yaml:6: served: granian has no threads with interface: asgi; choose interface: wsgi, or leave
