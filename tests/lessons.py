@@ -1,19 +1,22 @@
 """A lesson without containers: what a step would measure is made up from the variants' settings."""
 
 import re
+import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from analysis.pipeline import derive_summary
 from analysis.predict.stored import predictions_of
-from analysis.records.folder import read_run
+from analysis.records.folder import read_run, read_summary
 from analysis.records.run import LoadRecord
 from analysis.records.summary import Summary
 from lab.apps.lesson import notes, teaching
 from lab.apps.lesson.model import read_lesson
 from lab.apps.lesson.teaching import Student
+from lab.experiment.model import Experiment
 from lab.options import RunRequest
 from lab.servers.base import Variant
 from tests.synthetic import Request, make_run, write_points
@@ -47,9 +50,13 @@ def requests_of(variant: Variant) -> list[Request]:
 
 
 class Measuring:
-    """Takes the place of measuring. ``started`` holds the names and commands of the runs in ``folders``."""
+    """Takes the place of measuring. ``started`` holds the names and commands of the runs in ``folders``.
 
-    def __init__(self) -> None:
+    A run that was made up before, for any test, is copied from ``store``.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
         self.started: list[tuple[str, str]] = []
         self.folders: list[Path] = []
         self.before: Callable[[], object] = lambda: None
@@ -59,15 +66,21 @@ class Measuring:
     def __call__(self, request: RunRequest, _: object = None) -> tuple[Path, Summary]:
         """Make up a run, and return its folder and summary as measuring would."""
         self.before()
-        name, experiment = request.name, request.experiment
-        self.started.append((name, request.command))
+        self.started.append((request.name, request.command))
         assert request.options.jobs == 3
-        requests = {name: requests_of(variant) for name, variant in experiment.variants.items()}
-        folder = request.results / name / f"20260102T0304{len(self.started):02}Z"
+        folder = request.results / request.name / f"20260102T0304{len(self.started):02}Z"
         self.folders.append(folder)
+        what = request.name, request.experiment.model_dump_json(), self.invalid, self.busy
+        stored = self.store / sha256(repr(what).encode()).hexdigest()
+        if not stored.exists():
+            self._make_up(stored, request.name, request.experiment)
+        shutil.copytree(stored, folder)
+        return folder, read_summary(folder)
+
+    def _make_up(self, folder: Path, name: str, experiment: Experiment) -> None:
         make_run(
             folder,
-            requests,
+            {name: requests_of(variant) for name, variant in experiment.variants.items()},
             claims=experiment.claims,
             times=experiment.trials,
             experiment=name,
@@ -79,13 +92,13 @@ class Measuring:
         if self.busy:
             for record in folder.glob("*/*/*/trial.json"):
                 record.write_text(re.sub(r'("busy_before": ?)[\d.]+', r"\g<1>0.9", record.read_text()))
-        return folder, derive_summary(folder, predictions_of(folder))
+        derive_summary(folder, predictions_of(folder))
 
 
 @pytest.fixture
-def measuring(monkeypatch: pytest.MonkeyPatch) -> Measuring:
+def measuring(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Measuring:
     """Let made-up runs take the place of containers."""
-    one = Measuring()
+    one = Measuring(tmp_path_factory.getbasetemp() / "lessons")
     monkeypatch.setattr(teaching, "measure_quietly", one)
     return one
 

@@ -1,5 +1,6 @@
 """Turn k6's points into one row per request."""
 
+import atexit
 import errno
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -237,6 +238,8 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
 
 _ROWS: list[duckdb.DuckDBPyConnection] = []
 _POINTS: list[duckdb.DuckDBPyConnection] = []
+for _idle in (_ROWS, _POINTS):
+    atexit.register(_idle.clear)  # DuckDB would say on stderr that somebody still holds a database
 
 
 @contextmanager
