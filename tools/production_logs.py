@@ -21,7 +21,10 @@ from analysis.metrics.waiting import FROM_S, Answered, avoidable_waits
 from analysis.records.folder import read_run, trial_folder
 from lab.apps.diagnose.diagnosis import Asked, diagnose_logs
 from lab.apps.diagnose.findings import NOTICED
+from lab.apps.diagnose.ranges import WAITS
 
+POINTS = 2.0
+"""A share is close to the truth if it differs at most by so many percentage points."""
 NGINX = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
 GUNICORN = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
 
@@ -100,12 +103,15 @@ class Errors(NamedTuple):
     """How far a diagnosis is from the truth.
 
     ``close`` says for p50, p90 and p99 of the queueing delay whether they are within 5 % or 5 ms, of which some is the
-    network. ``points`` is the error of the share of avoidable waits, in percentage points.
+    network. ``points`` is the error of the share of avoidable waits, in percentage points, and ``inside`` says whether
+    the range of this share and those of the percentiles contain the truth, within 2 points, 5 % or 5 ms. ``cause`` is
+    right, wrong, or open if the diagnosis says that it cannot tell.
     """
 
     close: list[bool]
     points: float
-    cause: bool
+    cause: str
+    inside: bool
 
 
 def errors(served: Sequence[Served], workers: int, threads: int, writing: Writing) -> Errors:
@@ -118,13 +124,18 @@ def errors(served: Sequence[Served], workers: int, threads: int, writing: Writin
     avoidable_s, waited_s = avoidable_waits(answered, workers, threads).beside_s, began_s - sent_s
     with TemporaryDirectory() as folder:
         found = diagnose_logs(Asked(write_logs(served, Path(folder), writing), {}, workers=workers, threads=threads))
-    true, measured = (np.quantile(each, (0.5, 0.9, 0.99)) for each in (waited_s, found.requests.waited_s))
+    true, measured = (np.quantile(each, WAITS) for each in (waited_s, found.requests.waited_s[found.requests.joined]))
+    close_s = np.maximum(0.05 * true, 0.005)
     avoidable = (waited_s > FROM_S).mean() > NOTICED and avoidable_s.sum() >= waited_s.sum() / 2
-    return Errors(
-        (np.abs(measured - true) <= np.maximum(0.05 * true, 0.005)).tolist(),
-        100 * abs(float(found.findings.waited_avoidably - (avoidable_s > FROM_S).mean())),
-        (found.findings.cause == "avoidable") == avoidable,
-    )
+    share, ranges, cause = float((avoidable_s > FROM_S).mean()), found.findings.ranges, found.findings.cause
+    points = 100 * abs(float(found.findings.waited_avoidably - share))
+    close = (np.abs(measured - true) <= close_s).tolist()
+    inside = points <= POINTS and all(close) if ranges is None else bool(
+        ranges.avoidably.low - POINTS / 100 <= share <= ranges.avoidably.high + POINTS / 100
+        and all(low - near <= value <= high + near
+                for (low, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
+    right = "open" if cause == "missing" else "right" if (cause == "avoidable") == avoidable else "wrong"
+    return Errors(close, points, right, inside)
 
 
 def trials_of(run_folder: Path) -> Iterator[tuple[list[Served], int, int]]:
@@ -146,15 +157,17 @@ def main() -> None:
         "p90 close",
         "p99 close",
         "avoidable waits wrong by points: median, worst",
-        "cause right",
+        "inside the range",
+        "cause right, open, wrong",
     )
     lines = [head, ("---",) * len(head)]
     for name, writing in WRITINGS.items():
         found = [errors(*trial, writing) for trial in trials]
         points = [each.points for each in found]
         close = [f"{sum(column)} of {len(found)}" for column in zip(*(each.close for each in found), strict=True)]
-        right = sum(each.cause for each in found)
-        lines.append((name, *close, f"{median(points):.1f}, {max(points):.1f} points", f"{right} of {len(found)}"))
+        inside = f"{sum(each.inside for each in found)} of {len(found)}"
+        causes = ", ".join(str(sum(each.cause == of for each in found)) for of in ("right", "open", "wrong"))
+        lines.append((name, *close, f"{median(points):.1f}, {max(points):.1f} points", inside, causes))
     sys.stdout.write("".join(f"| {' | '.join(line)} |\n" for line in lines))
 
 

@@ -117,6 +117,44 @@ def test_lost_lines_are_said_and_never_joined_against_the_times(tmp_path: Path) 
     assert len(set(joined.balancer.tolist())) == len(joined.balancer)
 
 
+@pytest.mark.parametrize("ids", [True, False], ids=["ids", "no ids"])
+@pytest.mark.parametrize("accepts_busy", [True, False], ids=["shared", "limit"])
+def test_with_a_tenth_of_the_lines_lost_the_truth_is_within_the_printed_range(
+    lab: Lab, tmp_path: Path, *, accepts_busy: bool, ids: bool
+) -> None:
+    requests_served = serve(accepts_busy=accepts_busy)
+    waited_s, avoidably = truth(requests_served)
+    paths = write_logs(requests_served, tmp_path, Writing(ids=ids, lost=0.1))
+    found = json.loads(lab.call("diagnose", *map(str, paths), "--workers", "4", "--threads", "2", "--json").stdout)
+    ranges = found["ranges"]
+    assert 0.1 < ranges["missing"] < 0.3
+    assert ranges["avoidably"][0] <= avoidably <= ranges["avoidably"][1]
+    assert ranges["waited"][0] <= (waited_s > 0.05).mean() <= ranges["waited"][1]
+    for (low, high), true in zip(ranges["waits_s"], np.quantile(waited_s, (0.5, 0.9, 0.99)), strict=True):
+        assert low - 0.002 <= true <= high + 0.002
+    assert found["cause"] in ("missing", "avoidable" if accepts_busy else "")
+
+
+def test_lines_without_ids_that_are_missing_make_the_cause_uncertain(lab: Lab, tmp_path: Path) -> None:
+    paths = write_logs(serve(accepts_busy=True), tmp_path, Writing(ids=False, lost=0.1))
+    result = lab.call("diagnose", *map(str, paths), "--to", str(tmp_path / "page.html"))
+    said = [line for line in result.stdout.splitlines() if line]
+    assert all(len(line) <= 80 for line in said)
+    assert "Whatever it said" in (tmp_path / "page.html").read_text()
+    text = "\n".join(said)
+    assert text[text.index("Nobody") : text.index("class ")] == snapshot("""\
+Nobody can tell the cause, because lines are missing: 39.9% of the requests
+waited for a worker for more than 50 ms, at most 4.74 s (from 11:06:55 to
+11:07:00). 30.7% of all latency is queueing delay.
+A thread was free elsewhere for 8.2% to 100.0% of the delay, all threads were at
+work for 0.0% to 77.2%, and no request was at work for 0.0% to 77.2%.
+Of 14.5% of the requests, a line is missing. Whatever it said, 20.2% to 62.6% of
+the requests waited for more than 50 ms, 12.4% to 62.6% avoidably, and the
+queueing delay was 268 ms to 2.41 s (p90) and 574 ms to 5.96 s (p99).
+In the busiest minute, the requests kept 4.24 threads at work.
+""")
+
+
 def test_the_simulator_recognises_how_the_requests_were_served_and_what_helps(tmp_path: Path) -> None:
     requests, capacity, findings = diagnosed(write_logs(serve(accepts_busy=True), tmp_path, Writing()))
     replayed = replay(requests, capacity, findings)

@@ -60,7 +60,7 @@ def diagnose(
         _follow(asked, every, port)
         return
     found = diagnose_logs(asked)
-    replayed = replay(*found[1:]) if found.requests.joins else None
+    replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
     if to:
         write_whole(to, diagnosis_page(*found[1:]))
     if as_json:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from analysis.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
 from lab.apps.diagnose.capacity import Capacity, work_until
 from lab.apps.diagnose.logs import COARSE_S, Floats, Integers
+from lab.apps.diagnose.ranges import Range, Ranges, ranges_of
 from lab.apps.diagnose.requests import Requests
 
 MOST_CLASSES = 6
@@ -49,7 +50,8 @@ class Findings:
     share during which no request was at work. ``longest`` is the place of the longest wait. ``in_front`` says which
     classes held the busy threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of
     PERIODS periods. ``load`` is how many workers' worth of work came in each minute, ``busy_load`` the mean of those
-    minutes that are busy, and ``busy_load_range`` their least and their most.
+    minutes that are busy, and ``busy_load_range`` their least and their most. ``ranges`` are bounds if lines
+    are missing.
     """
 
     classes: list[ClassFindings]
@@ -67,18 +69,24 @@ class Findings:
     busy_load: float
     busy_load_range: tuple[float, float]
     busy_minutes: int
+    ranges: Ranges | None
 
     @property
-    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown"]:
+    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown", "missing"]:
         """What is true of most of the delay: no request was at work, a thread was free elsewhere, or none was free.
 
         Empty: hardly any request waited. ``unknown``: none of these, as if there are fewer threads than the user says.
+        ``missing``: so many lines are missing that nobody can tell.
         """
         if self.waited <= NOTICED:
             return ""
-        causes: tuple[tuple[Literal["idle", "avoidable", "full"], float], ...] = (
-            ("idle", self.idle), ("avoidable", self.avoidable), ("full", self.full))  # fmt: skip
-        return next((name for name, share in causes if share >= 0.5), "unknown")
+        causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
+            ("idle", self.ranges.idle if self.ranges else Range(self.idle, self.idle)),
+            ("avoidable", self.ranges.avoidable if self.ranges else Range(self.avoidable, self.avoidable)),
+            ("full", self.ranges.full if self.ranges else Range(self.full, self.full)),
+        )
+        sure = next((name for name, share in causes if share.low >= 0.5), None)
+        return sure or ("missing" if any(share.high >= 0.5 for _, share in causes) else "unknown")
 
     @property
     def waited(self) -> float:
@@ -98,18 +106,22 @@ def _of_all(classes: Sequence[ClassFindings], shares: Sequence[float]) -> float:
 
 def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -> Findings:
     """Return what requests waited. ``routes`` are the names of their routes."""
-    waited_s = requests.waited_s
+    waited_s, joined = requests.waited_s, requests.joined
     avoidable_s = avoidable_of(requests, capacity)
     names, of_class = _classes(requests, waited_s, routes)
     load = _load(requests)
     busy = load[load > BUSY * capacity.total]
     total_s = waited_s.sum()
     return Findings(
-        classes=[_class(name, requests, waited_s, avoidable_s, of_class == at) for at, name in enumerate(names)],
+        classes=[
+            _class(name, requests, waited_s, avoidable_s, joined & (of_class == at))
+            for at, name in enumerate(names)
+            if (joined & (of_class == at)).any()
+        ],
         names=names,
         of_class=of_class,
         avoidable_s=avoidable_s,
-        queueing=float(total_s / max((requests.ended_s - requests.sent_s).sum(), 1e-9)),
+        queueing=float(total_s / max((requests.ended_s - requests.sent_s)[joined].sum(), 1e-9)),
         avoidable=float(avoidable_s.sum() / max(total_s, 1e-9)),
         full=float(time_in(capacity.full, requests.sent_s, requests.began_s).sum() / max(total_s, 1e-9)),
         longest=int(waited_s.argmax()),
@@ -120,6 +132,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         busy_load=float(busy.mean()) if len(busy) else float(load.max(initial=0.0)),
         busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
         busy_minutes=len(busy),
+        ranges=ranges_of(requests, capacity, avoidable_s),
     )
 
 
@@ -149,13 +162,13 @@ def _idle_s(requests: Requests) -> Floats:
 def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:
     """Return the names of the classes, and the class of each request."""
     long_s = np.bincount(requests.route, weights=np.where(waited_s > FROM_S, waited_s, 0), minlength=len(routes))
-    count = np.bincount(requests.route, minlength=len(routes))
+    count = np.bincount(requests.route[requests.joined], minlength=len(routes))
     order = [int(route) for route in np.lexsort((-count, -long_s)) if count[route]]
     own = order if len(order) <= MOST_CLASSES else order[: MOST_CLASSES - 1]
     place = np.full(len(routes), len(own))
     place[own] = range(len(own))
-    names = [routes[route] for route in own] + ([OTHERS] if len(own) < len(order) else [])
-    return names, place[requests.route]
+    of_class = place[requests.route]
+    return [routes[route] for route in own] + ([OTHERS] if (of_class == len(own)).any() else []), of_class
 
 
 def _class(

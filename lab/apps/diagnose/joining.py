@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.apps.diagnose.aligning import PRECISION_S, Limits, Lines, Pairs, align, join_rest
-from lab.apps.diagnose.logs import Integers, Log
+from lab.apps.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
+from lab.apps.diagnose.logs import Flags, Integers, Log
 
 FARTHEST_S = 15 * 3600
 """How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
 SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
+MISSING = 0.01
+"""If a larger share of a server's lines has no line of the balancer, some pairs may be of two requests."""
 FEW, BINS = 8.0, 1 << 22
 """How many standard deviations a peak must stand out by which two clocks are compared, and among how many moments."""
 
@@ -54,8 +56,16 @@ def join(balancer: Log, server: Log) -> Joined:
             clock = _clock(balancer, server, found[pairs], pairs)
     _match(balancer, server, clock, np.inf, found)
     pairs = np.flatnonzero(found >= 0)
+    if not len(same[0]) and len(pairs) < (1 - MISSING) * len(server):
+        pairs = pairs[_end_together(balancer, server, clock, found[pairs], pairs)]
     ambiguous = 0.0 if len(same[0]) else _ambiguous(balancer, server, clock, found[pairs], pairs)
     return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
+
+
+def _end_together(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> Flags:
+    """Return which pairs ended at the same time as far as the clocks tell; others may be of two requests."""
+    late_s = np.abs(balancer.ends_s[at_balancer] - server.ends_s[at_server] + clock.ahead_s)
+    return np.asarray(late_s <= ALIKE_S + balancer.tick_s + server.tick_s + clock.uncertain_s)
 
 
 def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:
@@ -124,12 +134,15 @@ def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Inte
     pairs = Pairs(found, np.zeros(len(balancer), dtype=np.bool_))
     pairs.taken[found[found >= 0]] = True
     limits = Limits(clock.ahead_s, clock.uncertain_s, balancer.tick_s, server.tick_s, later_s)
-    ours, its = _sorted(balancer), _sorted(server)
+    ours, its = _sorted(balancer, server), _sorted(server, balancer)
     if later_s == SOON_S:
         align(ours, its, limits, pairs)
     join_rest(ours, its, limits, pairs)
 
 
-def _sorted(log: Log) -> Lines:
-    order = np.lexsort((log.ends_s, log.path))
+def _sorted(log: Log, other: Log) -> Lines:
+    """Return the lines of a log, without those whose ids are missing in another log that has the same ids."""
+    shared = (log.id != 0) & np.isin(log.id, other.id)
+    which = np.flatnonzero(shared | (log.id == 0) if shared.any() else np.ones(len(log), dtype=np.bool_))
+    order = which[np.lexsort((log.ends_s[which], log.path[which]))]
     return Lines(log.path[order], log.ends_s[order], log.took_s[order], log.status[order], order)

@@ -17,6 +17,7 @@ from lab.apps.diagnose.capacity import Capacity
 from lab.apps.diagnose.findings import Findings
 from lab.apps.diagnose.replayed import around_longest
 from lab.apps.diagnose.requests import Requests
+from lab.apps.diagnose.screen import missing_lines
 
 MOST = 4000
 """So many requests are shown at most: those around the longest wait."""
@@ -35,8 +36,14 @@ def diagnosis_page(requests: Requests, capacity: Capacity, findings: Findings) -
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         _insert(database, requests, capacity, findings)
-        return timeline_page(database, Path(), _run(requests, variant, load), summary, "Who waited in production?",
-                             (workers, threads))  # fmt: skip
+        return timeline_page(
+            database, Path(), _run(requests, variant, load), summary, _heading(findings), (workers, threads)
+        )
+
+
+def _heading(findings: Findings) -> str:
+    bounds = f" {missing_lines(findings.ranges)}" if findings.ranges else ""
+    return f"Who waited in production?{bounds}"
 
 
 def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> None:

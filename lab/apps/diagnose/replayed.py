@@ -73,12 +73,13 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
         return None
     shown = around_longest(requests.waited_s, MOST)
     answered = requests.answered(findings.names, findings.of_class, workers, capacity.place, shown)
-    measured = _served("measured", [requests.waited_s[shown]])
+    joined = requests.joined[shown]
+    measured = _served("measured", [requests.waited_s[shown][joined]])
     waits_s: dict[str, list[Floats]] = {}
     for seed in range(SEEDS):
         for way in serve_otherwise(answered, workers, threads, seed):
             if way.kind:
-                waits_s.setdefault(way.kind.name, []).append(way.waits_s)
+                waits_s.setdefault(way.kind.name, []).append(way.waits_s[joined])
     found = {kind.name: _served(kind.label, waits_s[kind.name])._replace(settings=settings_of(kind, workers, threads))
              for kind in OPTION_KINDS if kind.name in waits_s}  # fmt: skip
     today = next((found[name] for name in USUAL if name in found and _agrees(found[name], measured)), None)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from analysis.metrics.waiting import Answered
+from analysis.metrics.waiting import Answered, Segments
 from lab.apps.diagnose.aligning import PRECISION_S
 from lab.apps.diagnose.joining import Joined, join
-from lab.apps.diagnose.logs import COARSE_S, SETUP, Floats, Integers, Log, Logs
+from lab.apps.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs
 from lab.errors import WrongUse
 
 FEW = 0.01
@@ -25,6 +25,10 @@ class Requests:
     ``tick_s`` is the resolution of their times, ``took_tick_s`` that of their durations; a duration is from ``sent_s``
     to ``ended_s``. ``worker`` is -1 where no log names the worker. ``in_both`` is the share of the balancer's lines
     that a server has, too; 0 if there is only one kind of log. ``joins`` say how the logs were joined.
+
+    ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
+    were sent; they count as sent when their work began. ``unserved`` are requests in a balancer's log only, of routes
+    that a server has: when each was sent and ended.
     """
 
     first: float
@@ -36,6 +40,8 @@ class Requests:
     status: Integers
     tick_s: float
     in_both: float
+    joined: Flags
+    unserved: Segments
     joins: Sequence[tuple[Log, Log, Joined]] = ()
 
     def __len__(self) -> int:
@@ -64,6 +70,10 @@ class Requests:
         )  # fmt: skip
 
 
+Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
+"""When requests were sent, began and ended (epoch seconds), their routes, workers and statuses, and the resolution."""
+
+
 def requests_of(logs: Logs) -> Requests:
     """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
 
@@ -71,7 +81,7 @@ def requests_of(logs: Logs) -> Requests:
     has a duration in all logs.
     """
     if not (logs.balancers and logs.servers):
-        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)], 0.0, ())
+        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
     joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
     alike = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
     if not alike:
@@ -85,7 +95,33 @@ def requests_of(logs: Logs) -> Requests:
         _check_order(balancer, server, joined)
     lines = sum(len(balancer) for balancer in logs.balancers)
     in_both = sum(len(joined.server) for _, _, joined in joins) / lines
-    return _requests([_joined(*each) for each in joins], in_both, joins)
+    parts = [_joined(*each) for each in joins]
+    if not any(len(part[0]) for part in parts):
+        return _requests(parts)
+    period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
+    return _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
+
+
+def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Columns]:
+    """Yield the requests of a period that are in a server's log only."""
+    for server in {id(server): server for _, server, _ in joins}.values():
+        of = [joined for _, its, joined in joins if its is server]
+        alone = ~np.isin(np.arange(len(server)), np.concatenate([joined.server for joined in of]))
+        began_s, _, ended_s, route, worker, status, tick_s = _alone(server, alone)
+        ahead_s = of[0].clock.ahead_s
+        within = (ended_s - ahead_s >= period_s[0]) & (began_s - ahead_s <= period_s[1])
+        began_s, ended_s = began_s[within] - ahead_s, ended_s[within] - ahead_s
+        yield began_s, began_s, ended_s, route[within], worker[within], status[within], tick_s
+
+
+def _unserved(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Segments]:
+    """Yield when the requests of a period were sent and ended that only a balancer has, of routes that a server has."""
+    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
+        found = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        alone = ~np.isin(np.arange(len(balancer)), found) & np.isin(balancer.route, routes)
+        sent_s, _, ended_s, *_ = _alone(balancer, alone)
+        yield np.stack([sent_s, ended_s], axis=1)[(ended_s >= period_s[0]) & (sent_s <= period_s[1])]
 
 
 def _dated(log: Log) -> str:
@@ -104,14 +140,11 @@ def _check_order(balancer: Log, server: Log, joined: Joined) -> None:
         )
 
 
-Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
-"""When requests were sent, began and ended (epoch seconds), their routes, workers and statuses, and the resolution."""
-
-
-def _alone(log: Log) -> Columns:
+def _alone(log: Log, which: Flags | None = None) -> Columns:
+    """Return the requests of a log, or some of them, as if none of them waited."""
     ends_s = spread(log.ends_s, log.tick_s)
     began_s = ends_s - log.took_s
-    known = ~np.isnan(began_s)
+    known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
     return (began_s[known], began_s[known], ends_s[known], log.route[known], log.worker[known], log.status[known],
             log.tick_s)  # fmt: skip
 
@@ -143,16 +176,24 @@ def spread(ends_s: Floats, tick_s: float) -> Floats:
     return ends_s + tick_s * (place + 0.5) / np.repeat(count, count)
 
 
-def _requests(parts: Sequence[Columns], in_both: float, joins: Sequence[tuple[Log, Log, Joined]]) -> Requests:
+def _requests(
+    parts: Sequence[Columns],
+    unsent: Sequence[Columns] = (),
+    unserved: Sequence[Segments] = (),
+    in_both: float = 0.0,
+    joins: Sequence[tuple[Log, Log, Joined]] = (),
+) -> Requests:
     columns: Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]
-    columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in parts), strict=True))
+    columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in (*parts, *unsent)), strict=True))
     sent_s, began_s, ended_s, *others = columns
-    if not len(sent_s):
+    known = sum(len(part[0]) for part in parts)
+    if not known:
         raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
     order = np.argsort(sent_s, kind="stable")
     first = float(sent_s[order[0]])
     route, worker, status = (column.astype(np.int64)[order] for column in others)
     return Requests(
         first, sent_s[order] - first, began_s[order] - first, ended_s[order] - first, route, worker, status,
-        max(part[-1] for part in parts), in_both, joins,
+        max(part[-1] for part in parts), in_both, order < known,
+        np.concatenate([np.empty((0, 2)), *unserved]) - first, joins,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from lab.apps.diagnose.capacity import Capacity
 from lab.apps.diagnose.diagnosis import Diagnosis
 from lab.apps.diagnose.findings import NOTICED, ClassFindings, Findings
 from lab.apps.diagnose.logs import Floats, Logs
+from lab.apps.diagnose.ranges import Range, Ranges
 from lab.apps.diagnose.replayed import Replay
 from lab.apps.diagnose.requests import Requests
 
@@ -96,6 +97,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
                f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
                "delay.")  # fmt: skip
         yield from _cause(capacity, findings)
+    if findings.ranges:
+        yield missing_lines(findings.ranges)
     yield from _load(capacity, findings, joined=bool(requests.joins))
 
 
@@ -104,7 +107,26 @@ _VERDICTS = {
     "full": "Too few threads:",
     "idle": "The workers stood still:",
     "unknown": "Requests wait, and nothing explains it:",
+    "missing": "Nobody can tell the cause, because lines are missing:",
 }
+
+
+def missing_lines(ranges: Ranges) -> str:
+    """Return between which bounds the findings lie if lines are missing."""
+    p90, p99 = ranges.waits_s[1:]
+    return (
+        f"Of {percent(ranges.missing)} of the requests, a line is missing. Whatever it said, {_shares(ranges.waited)} "
+        f"of the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
+        f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
+    )
+
+
+def _shares(of: Range) -> str:
+    return f"{percent(of.low)} to {percent(of.high)}"
+
+
+def _times(of: Range) -> str:
+    return f"{_time(of.low)} to {_time(of.high)}"
 
 
 def _longest(requests: Requests, findings: Findings) -> str:
@@ -129,6 +151,9 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
         yield (f"For {percent(findings.full)} of the delay, {busy} at work. Only the balancer's log shows these waits, "
                "because a server's own log begins when a thread takes the request.")  # fmt: skip
+    elif findings.cause == "missing" and (ranges := findings.ranges):
+        yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
+               f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
@@ -204,6 +229,8 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
         "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
         "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
+        "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
+                                       for name, value in findings.ranges._asdict().items()},
         "in_front": findings.in_front, "busy_load": findings.busy_load,
         "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
     }  # fmt: skip
