@@ -12,7 +12,7 @@ from analysis.pipeline import derive_summary
 from analysis.records.claims import Curve, Measure, Published
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, VariantRecord
-from analysis.records.summary import Row
+from analysis.records.summary import Row, Summary
 from analysis.report.figures.bursts import staircase, wave_cells
 from analysis.report.figures.curves import load_curve, setting_curve
 from analysis.report.figures.drawing import svg
@@ -525,18 +525,27 @@ def test_shares_of_workers_are_means_over_all_trials(of_two_trials: Path) -> Non
     assert drawn["title"]["subtitle"] == "mean of 2 trials; in each trial, the busiest worker first"
 
 
-def test_a_curve_has_a_dot_for_each_trial(of_two_trials: Path) -> None:
+def test_a_curve_has_a_dot_for_each_trial_and_theorys_line(of_two_trials: Path) -> None:
     run = read_run(of_two_trials)
     each = [
         one.model_copy(update={"settings": {"threads": threads}}) for threads, one in enumerate(run.variants, start=2)
     ]
     curve = Curve(over="threads", values=[Measure(request_class="light", metric="overhead", stat="p50")])
 
-    picture = setting_curve(
-        run.model_copy(update={"variants": each, "curve": curve}), derive_summary(of_two_trials), "mix"
-    )
+    summary = derive_summary(of_two_trials)
+    rows = [
+        row.model_copy(update={"predicted": 7.0}) if (row.metric, row.stat) == ("overhead", "p50") else row
+        for row in summary.rows
+    ]
 
-    assert picture
-    drawn = as_dict(picture, "curve")
-    [panel] = drawn["hconcat"]
-    assert sorted(one["setting"] for one in values_of(panel, drawn, 0)) == [2, 2, 3, 3]
+    def drawn(of: Summary) -> tuple[dict[str, Any], dict[str, Any]]:
+        picture = setting_curve(run.model_copy(update={"variants": each, "curve": curve}), of, "mix")
+        assert picture
+        found = as_dict(picture, "curve")
+        return found["hconcat"][0], found
+
+    panel, whole = drawn(summary)
+    assert sorted(one["setting"] for one in values_of(panel, whole, 0)) == [2, 2, 3, 3]
+    assert len(panel["layer"]) == 4
+    panel, whole = drawn(summary.model_copy(update={"rows": rows}))
+    assert sorted((one["setting"], one["value"]) for one in values_of(panel, whole, 4)) == [(2, 7), (3, 7)]

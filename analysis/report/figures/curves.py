@@ -24,7 +24,10 @@ from analysis.report.wording import load_suffix, plain_name
 
 
 def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw how the experiment's setting changes statistics, a panel for each; None: the experiment has no curve."""
+    """Draw how the experiment's setting changes statistics, a panel for each, with theory's line where there is one.
+
+    None: the experiment has no curve.
+    """
     if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
         return None
     known = [measure for measure in run.curve.values if not unknown_in_measure(measure)]
@@ -32,7 +35,15 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
     title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
-    return style_chart(alt.hconcat(*panels), title, each_trial_subtitle(run), None)
+    theory = "; theory's line is dashed" * any(_predicted(summary, load, measure) for measure in known)
+    subtitle = each_trial_subtitle(run) + theory
+    return style_chart(alt.hconcat(*panels), title, subtitle, None)
+
+
+def _predicted(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+    """Return what theory expects of one statistic, by variant."""
+    rows = measured_rows(summary, load, measure)
+    return {name: row.predicted for name, row in rows.items() if row.predicted is not None}
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
@@ -66,7 +77,14 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     ]
     dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
     lines = _lines(values, x, y, colour, shape_scale("series", names))
-    return alt.layer(dots, *lines).properties(width=290, height=260)
+    predicted = _predicted(summary, load, measure)
+    expected = [
+        {key: point[key] for key in ("setting", "series")} | {"value": max(predicted[point["variant"]], FLOOR_MS * log)}
+        for point in values
+        if point["variant"] in predicted
+    ]
+    theory = alt.Chart(inline_data(expected)).mark_line(strokeDash=[4, 3]).encode(x=x, y=y, color=colour)
+    return alt.layer(dots, *lines, *[theory] * bool(expected)).properties(width=290, height=260)
 
 
 def _number_axis(over: str, settings: list[int]) -> alt.X:
