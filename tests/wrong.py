@@ -186,4 +186,4 @@ def listed(messages: Iterable[str]) -> str:
     return "".join(fill(_LONG_LIST.sub(r"\1…", one)) + "\n" for one in messages)
 
 
-_LONG_LIST = re.compile(r"((?:there are|it has|one of|has setting|releases) (?:[\w.-]+, ){3})(?:[\w.-]+(?:, |$)){2,}")
+_LONG_LIST = re.compile(r"((?:there are|it has|one of|releases) (?:[\w.-]+, ){3})[\w.-]+, [\w.-]+(?:, [\w.-]+)*")
