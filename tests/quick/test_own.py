@@ -539,9 +539,9 @@ def test_granian_has_a_socket_for_each_worker_from_2_8_on_and_its_own_number_of_
         return candidates(found, Layer(Path("nowhere"), "abc"))[0].variant
 
     assert (today(granian="2.7.9").accept, today(granian="2.8").accept) == ("shared", "per-worker")
-    assert today(granian="2.8.7").queueing == Queueing(threads=128, max_connections=256, race="even")
+    assert today(granian="2.8.7").queueing == Queueing(threads=128, max_connections=256, race="even", keeps_idle=True)
     limited = today(granian="2.8.7", backpressure=8)
-    assert limited.queueing == Queueing(threads=4, max_connections=8, race="even")
+    assert limited.queueing == Queueing(threads=4, max_connections=8, race="even", keeps_idle=True)
     assert limited.factors()["LAB_BACKPRESSURE"] == "8"
 
 
