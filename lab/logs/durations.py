@@ -147,7 +147,8 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
     if known == "s" and (reason := _too_coarse(field.numbers, "s")):
         return f"{field.says} is no duration: {reason}."
     is_nginx = DURATIONS.get(base) == "s" and max(field.decimals) == DECIMALS
-    said = known or _unit_of(field, unit, file, sample, are_seconds=is_nginx)
+    is_gunicorn = DURATIONS.get(base) == "s" and field.decimals == {6}
+    said = known or _unit_of(field, unit, file, sample, are_seconds=is_nginx or is_gunicorn)
     in_seconds = is_nginx and said in ("", "s")
     clock: Clock | None = "balancer" if in_seconds else "server" if field.decimals == {6} and not known else None
 

@@ -282,6 +282,23 @@ def test_a_log_that_says_nothing_of_its_clock_is_asked_for(tmp_path: Path) -> No
     assert "--server" in raised.value.hint
 
 
+def test_a_log_that_says_nothing_of_its_clock_is_a_servers_beside_a_balancers(tmp_path: Path) -> None:
+    nginx, _ = write_logs(serve(accepts_busy=True), tmp_path, Writing())
+    log = tmp_path / "app.json"
+    log.write_text(
+        '{"time": "2026-11-18T11:06:42Z", "method": "GET", "path": "/", "status": 200, "duration": 0.5, "pid": 7}\n' * 3
+    )
+    [server] = read_logs([nginx, log], KNOWN, {}).servers
+    assert server.file == "app.json"
+
+
+def test_gunicorns_own_durations_may_be_longer_than_others(tmp_path: Path) -> None:
+    slow = [request._replace(began=request.sent, ended=request.sent + 60, answered=request.sent + 60.001)
+            for request in serve(accepts_busy=True)[:40]]  # fmt: skip
+    requests, _, _ = diagnosed(write_logs(slow, tmp_path, Writing()))
+    assert requests.worked_s == pytest.approx(60, abs=0.01)
+
+
 def test_setup_prints_the_lines_of_each_server(lab: Lab) -> None:
     said = lab.call("diagnose", "--setup").stdout
     for server in ("nginx", "HAProxy", "Traefik", "gunicorn", "uWSGI", "uvicorn", "granian"):

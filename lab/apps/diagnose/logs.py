@@ -92,7 +92,8 @@ class Logs:
 def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock], unit: str = "") -> Logs:
     """Read logs; files that a log was rotated to count as the same log. ``clocks``: whose logs the user says they are.
 
-    Raise WrongUse if a log cannot be read, has no durations, or if nothing says whether it is a balancer's.
+    A log of which nothing says whose it is counts as a server's if all others are balancers'. Raise WrongUse if a log
+    cannot be read, has no durations, or if nothing says whether it is a balancer's.
     """
     routes, workers = Names(), Names()
     streams: dict[str, list[Path]] = {}
@@ -101,10 +102,13 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     of_hosts = len({Path(stream).parent for stream in streams}) > 1
     logs = []
     found = _read_parts([path for files in streams.values() for path in files], formats, unit)
-    for stream, files in streams.items():
+    known = [_clock_of(files, clocks, found) for files in streams.values()]
+    other: Clock | None = "server" if {*known} == {"balancer", None} else None
+    for (stream, files), clock in zip(streams.items(), known, strict=True):
         name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
-        clock = next((clocks[file] for file in files if file in clocks), None)
-        logs.append(_log(name, files, clock, [part for file in files for part in found[file]], (routes, workers)))
+        logs.append(
+            _log(name, files, clock or other, [part for file in files for part in found[file]], (routes, workers))
+        )
     balancers, servers = ([log for log in logs if log.clock == clock] for clock in ("balancer", "server"))
     return Logs(balancers, servers, routes, workers)
 
@@ -159,11 +163,18 @@ def _concatenated(parts: Sequence[Columns]) -> Columns:
     return ends_s, took_s, path, id_, route, worker, status
 
 
+def _clock_of(
+    files: Sequence[Path], clocks: Mapping[Path, Clock], found: Mapping[Path, Sequence[LogPart]]
+) -> Clock | None:
+    """Return whose log a log is, as the user or its format says; None: neither says it."""
+    told = (clocks.get(file) or next((part.clock for part in found[file] if part.clock), None) for file in files)
+    return next(filter(None, told), None)
+
+
 def _log(
     name: str, files: Sequence[Path], clock: Clock | None, parts: Sequence[LogPart], names: tuple[Names, Names]
 ) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
-    clock = clock or next((part.clock for part in parts if part.clock), None)
     if clock is None:
         raise WrongUse(f"{name}: nothing says whether this is the log of a balancer or of a server.",
                        hint=f"--balancer {files[0]}, or --server {files[0]}")  # fmt: skip

@@ -157,6 +157,9 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
+    else:
+        yield ("Their own worker took other requests meanwhile. Something held it up that no log shows, such as code "
+               "that blocks an event loop, or a processor at its limit.")  # fmt: skip
 
 
 def _load(capacity: Capacity, findings: Findings, *, joined: bool) -> Iterator[str]:
