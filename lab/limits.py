@@ -10,7 +10,7 @@ from math import ceil
 
 from lab.services import services
 
-WORKER_MIB = {"wsgi": 8, "counted": 12, "flask_app": 18, "django_app": 20, "fastapi_app": 30, "own": 18}
+WORKER_MIB = {"wsgi": 8, "counted": 10, "flask_app": 18, "django_app": 20, "fastapi_app": 30, "own": 18}
 """The memory of each worker, by the module of its application; of somebody's own application, at least so much."""
 SERVER_MIB = 14
 """The memory that a server needs beside its workers."""
