@@ -181,12 +181,9 @@ def _keys(model: dict[str, Any], models: dict[str, Any], of: str) -> Iterator[st
     for name, key in model["properties"].items():
         named = [*key.get("patternProperties", {}).values()]
         listed = [key["items"]] if "items" in key else []
-        if inner := next(
-            (each["$ref"] for each in [key, *key.get("anyOf", []), *named, *listed] if "$ref" in each), None
-        ):
-            yield from _keys(
-                models[inner.rpartition("/")[2]], models, f"{of}{name}{'[]' * len(listed)}.{'NAME.' if named else ''}"
-            )
+        refs = [each["$ref"] for each in [key, *key.get("anyOf", []), *named, *listed] if "$ref" in each]
+        if inner := next((models[kind] for ref in refs if (kind := ref.rpartition("/")[2]) in models), None):
+            yield from _keys(inner, models, f"{of}{name}{'[]' * len(listed)}.{'NAME.' if named else ''}")
         else:
             left_out = "required" if name in model.get("required", []) else _left_out(key.get("default"))
             yield f"| `{of}{name}` | {key.get('description', '')} | {_values(key)} | {left_out} |"

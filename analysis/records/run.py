@@ -116,10 +116,21 @@ class VariantRecord(Record):
         return values | {"queueing": queueing_of_schema_1(values["settings"])}
 
     @property
+    def settings_in_words(self) -> dict[str, str]:
+        """The settings as texts; that of a build that is not released says what it is made from, and its hash."""
+        return {name: _in_words(value) for name, value in self.settings.items()}
+
+    @property
     def threads(self) -> int | None:
         """How many threads each worker has; None: that is unknown."""
         threads = self.settings.get("threads")
         return threads if type(threads) is int else None
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items() if part)
+    return str(value)
 
 
 class ClientRecord(Record):

@@ -143,6 +143,7 @@ NOT_SIMULATED = {
     "crash.js": "workers that are killed",
     "fibonacci.js": "how long this machine computes",
     "idle.js": "connections that the server closes while a request comes",
+    "queries.js": "a pool of connections that requests share",
     "visits.js": "visitors who give up, and the application's own work and database",
     **dict.fromkeys(
         ("own.js", "replay.js", "user-service.js"), "how long somebody's own application works on a request"

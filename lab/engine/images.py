@@ -3,10 +3,14 @@
 The lab builds its own images, and builds an image again when one of its files has changed.
 """
 
+import hashlib
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
@@ -15,8 +19,9 @@ from lab.engine.commands import Say, last_line, run_command
 from lab.engine.engine import ca_bundle, is_debian_root
 from lab.engine.inputs import inputs_digest
 from lab.errors import LabError
-from lab.paths import COMPOSE_FILE, TOOLS
+from lab.paths import COMPOSE_FILE, SERVERS, TOOLS
 from lab.plan import Plan
+from lab.servers.unreleased import Unreleased, lay_out
 from lab.servers.workload import Workload
 from lab.services import image_of
 
@@ -38,7 +43,7 @@ class LabImage:
     """An image that the lab builds: its service, the factors (LAB_…) that Compose builds it with, and its packages.
 
     ``packages`` names the main packages of the image, as provenance finds them: Python's packages are ``python/…``.
-    ``build_minutes``: see ``Variant.build_minutes``.
+    ``build_minutes``: see ``Variant.build_minutes``. ``unreleased`` is a build of the server that is not released.
     """
 
     service: str
@@ -46,6 +51,13 @@ class LabImage:
     factors: Mapping[str, str] = field(default_factory=dict)
     workload: Workload | None = None
     build_minutes: int = 0
+    unreleased: Unreleased | None = None
+
+    @property
+    def released(self) -> "LabImage":
+        """The image of the release that the build is installed over."""
+        factors = {name: value for name, value in self.factors.items() if name != "LAB_UNRELEASED"}
+        return replace(self, factors=factors, unreleased=None)
 
     @property
     def name(self) -> str:
@@ -69,7 +81,7 @@ def images_of(plan: Plan) -> list[LabImage]:
     for trial in plan.trials:
         server = trial.variant
         of_server = LabImage(server.service, ("python3", *server.packages), server.factors(), server.workload,
-                             server.build_minutes)  # fmt: skip
+                             server.build_minutes, server.unreleased)  # fmt: skip
         known = images.get(of_server.name, of_server)
         packages = tuple(dict.fromkeys((*known.packages, *of_server.packages)))
         images[of_server.name] = replace(known, packages=packages)
@@ -85,6 +97,10 @@ def build_images(images: Iterable[LabImage], say: Say) -> None:
         if image.workload:
             image.workload.build(image.service, image.packages, image.factors, say)
             continue
+        if image.unreleased:
+            build_images([image.released], say)
+            _build_unreleased(image, image.unreleased, say)
+            continue
         digest = inputs_digest(image.service, image.factors, base)
         if label(image.name, INPUTS) == digest:
             continue
@@ -95,6 +111,25 @@ def build_images(images: Iterable[LabImage], say: Say) -> None:
         problem = f"The image {image.name} could not be built."
         run_command(command, f"building {image.name}", problem, say, environment)
         say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
+
+
+def _build_unreleased(image: LabImage, build: Unreleased, say: Say) -> None:
+    """Install a build that is not released over the image of a release. Raise LabError if this fails."""
+    program, released = image.factors["LAB_UNRELEASED"].split("-")[1], image.released.name
+    dockerfile = (SERVERS / "unreleased" / "Dockerfile").read_bytes()
+    digest = hashlib.sha256(f"{contents(released)} {build.sha256} ".encode() + dockerfile).hexdigest()[:16]
+    if label(image.name, INPUTS) == digest:
+        return
+    say(f"Building {image.name} from {build.name} …")
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(build, program, Path(folder))
+        shutil.copy(SERVERS / "unreleased" / "Dockerfile", folder)
+        command = ["docker", "buildx", "build", "--load", "--tag", image.name, "--label", f"{INPUTS}={digest}",
+                   "--build-arg", f"SERVER={released}", "--build-arg", f"PROGRAM={program}",
+                   "--build-arg", f"TAG={build.tag}", "--secret", f"id=ca_bundle,src={ca_bundle()}",
+                   folder]  # fmt: skip
+        problem = f"{build.name} could not be installed over {released}."
+        run_command(command, f"building {image.name}", problem, say)
 
 
 def _takes(image: LabImage) -> str:

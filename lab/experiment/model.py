@@ -377,16 +377,22 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _databases_are_asked(self) -> Self:
         for name, load in self.all_loads.items():
+            if load.declared.asks_database and not load.database:
+                raise Misplaced(f"{load.script} asks a database; add database: {{}}", *self._place(name))
             for variant, server in self.variants.items():
-                if not (load.database and load.is_for(variant)):
-                    continue
-                if server.app != "django":
-                    problem = f"{variant} does not use a database; only variants with app: django do"
-                    raise Misplaced(problem, *self._place(name), "database")
-                if server.server == "gunicorn-tornado":
-                    problem = f"{variant}: Django refuses to use a database on tornado's event loop"
-                    raise Misplaced(problem, *self._place(name), "database")
+                if load.database and load.is_for(variant):
+                    self._check_asks(name, load, variant, server)
         return self
+
+    def _check_asks(self, name: str, load: Load, variant: str, server: Server) -> None:
+        """Raise Misplaced if a variant cannot ask the database of a load."""
+        place = (*self._place(name), "database")
+        apps = [app for app in server.asks_database if load.declared.asks_database == app.startswith("fastapi")]
+        if server.app not in apps:
+            known = "fastapi-sync or fastapi-depends on uvicorn" if load.declared.asks_database else "django"
+            raise Misplaced(f"{variant} does not use a database; only variants with app: {known} do", *place)
+        if server.server == "gunicorn-tornado":
+            raise Misplaced(f"{variant}: Django refuses to use a database on tornado's event loop", *place)
 
     @property
     def all_loads(self) -> dict[str, Load]:

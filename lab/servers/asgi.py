@@ -7,10 +7,12 @@ from pydantic import Field, model_validator
 
 from analysis.records.queueing import Queueing
 from lab.servers.base import Variant
+from lab.servers.unreleased import Unreleased
 
 _ASGI = {
     "fastapi-sync": "fastapi_app:sync",
     "fastapi-typed": "fastapi_app:typed",
+    "fastapi-depends": "fastapi_app:depends",
     "fastapi-async": "fastapi_app:asynchronous",
     "fastapi-blocking": "fastapi_app:blocking",
     "fastapi-to-thread": "fastapi_app:in_threads",
@@ -62,22 +64,10 @@ _OTHER_WAY = "probes that need no thread, beside requests that do"
 _Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
-class Asgi(AsgiApplication):
-    """FastAPI or Django on a server that was made for ASGI."""
+class AsgiServer(AsgiApplication, ABC):
+    """A server that was made for ASGI."""
 
     server: _Program
-    app: Literal[
-        "fastapi-sync",
-        "fastapi-typed",
-        "fastapi-async",
-        "fastapi-blocking",
-        "fastapi-to-thread",
-        "django",
-        "django-async",
-    ] = Field(
-        description="FastAPI with endpoints that are def, def with a response model, async def, async def that sleeps "
-        "without await, or async def that calls to_thread; or Django with views that are def, or async def."
-    )
     middleware: Literal["none", "sync", "async"] = Field(
         "none", description="Three middlewares before Django's views, which are def (sync) or async def (async)."
     )
@@ -94,7 +84,6 @@ class Asgi(AsgiApplication):
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
     passed_on: ClassVar[tuple[str, ...]] = ("server", "middleware", "keepalive_s", "health")
     listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
-    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
     def _only_uvicorn_is_told(self) -> Self:
@@ -136,3 +125,35 @@ class Asgi(AsgiApplication):
         """Return the command of the server."""
         interface = "--interface asgi " if self.server == "granian" else ""
         return [f"{self.server} {interface}--workers {self.workers}"] if self.replicas == 1 else []
+
+
+class Asgi(AsgiServer):
+    """FastAPI or Django on a server that was made for ASGI."""
+
+    server: _Program
+    app: Literal[
+        "fastapi-sync",
+        "fastapi-typed",
+        "fastapi-depends",
+        "fastapi-async",
+        "fastapi-blocking",
+        "fastapi-to-thread",
+        "django",
+        "django-async",
+    ] = Field(
+        description="FastAPI with endpoints that are def, def with a response model, def with a dependency that takes "
+        "the connection to the database, async def, async def that sleeps without await, or async def that calls "
+        "to_thread; or Django with views that are def, or async def."
+    )
+    release: Unreleased | None = Field(
+        None, description="A build that is not released (below); left out: the locked release."
+    )
+    pool_size: int = Field(5, ge=1, le=1000, description="Connections to the database that FastAPI's pool keeps.")
+    max_overflow: int = Field(10, ge=0, le=1000, description="Connections that the pool opens beyond pool_size.")
+    pool_timeout_s: float = Field(
+        30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
+    )
+
+    passed_on: ClassVar[tuple[str, ...]] = ("pool_size", "max_overflow", "pool_timeout_s")
+    asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}

@@ -12,6 +12,7 @@ from analysis.records.queueing import Queueing
 from analysis.records.run import VariantRecord
 from lab import limits
 from lab.paths import SERVERS
+from lab.servers.unreleased import Unreleased, patch_of
 from lab.servers.workload import Workload
 
 RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?$"
@@ -34,6 +35,7 @@ WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app"
 """Where each application is: the frameworks of the lab's workload, and somebody's own application."""
 FIRST_PORT = 8001
 """Of the servers in a configuration to paste, the port of the first."""
+_BUILD = "what a build does that is not released"
 SOMAXCONN = 4096
 """The default of Linux since 5.4."""
 _OF_A_BALANCER = {
@@ -106,6 +108,8 @@ class Variant(Model, ABC):
     build it."""
     modules: ClassVar[dict[str, str]] = WSGI
     """Where each application of ``app`` is: a module and a name in it."""
+    asks_database: ClassVar[tuple[str, ...]] = ("django",)
+    """The applications of ``app`` that can ask a database."""
     passed_on: ClassVar[tuple[str, ...]] = ()
     """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
     example: ClassVar[dict[str, Any]]
@@ -122,6 +126,18 @@ class Variant(Model, ABC):
         return self
 
     @model_validator(mode="after")
+    def _build_is_of_this_server(self) -> Self:
+        build = self.unreleased
+        if build and build.kind == "wheel" and not build.path.name.startswith(f"{self.program}-"):
+            raise ValueError(f"release.wheel: {build.name} is no wheel of {self.program}")
+        if build and build.kind == "patch":
+            try:
+                patch_of(build.path.read_text(encoding="utf-8"), self.program)
+            except ValueError as error:
+                raise ValueError(f"release.patch: {build.name}: {error}") from None
+        return self
+
+    @model_validator(mode="after")
     def _workers_fit(self) -> Self:
         module = self.factors()["LAB_APP"].partition(":")[0]
         if problem := limits.workers_problem(module, self.workers, self.threads or 1, self.memory_mib):
@@ -132,6 +148,17 @@ class Variant(Model, ABC):
     def workload(self) -> Workload | None:
         """What the server serves; None: the lab's own workload."""
         return None
+
+    @property
+    def program(self) -> str:
+        """The package of the server, such as gunicorn."""
+        return self.server.partition("-")[0]
+
+    @property
+    def unreleased(self) -> Unreleased | None:
+        """The build of the server that is not released; None: it is the release of the lock file."""
+        release = getattr(self, "release", None)
+        return release if isinstance(release, Unreleased) else None
 
     @property
     def front(self) -> str:
@@ -189,7 +216,7 @@ class Variant(Model, ABC):
             workers=self.workers * self.replicas,
             elastic=self.elastic,
             accept=self.accept,
-            queueing=self.queueing,
+            queueing=Queueing(threads=self.threads, missing=_BUILD) if self.unreleased else self.queueing,
             settings=self.model_dump(mode="json"),
         )
 
@@ -213,6 +240,7 @@ class Variant(Model, ABC):
             "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
             "LAB_SERVER_MAXCONN": str(self.max_conns),
+            **({"LAB_UNRELEASED": f"-{self.program}-{self.unreleased.tag}"} if self.unreleased else {}),
             "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",

@@ -1,13 +1,14 @@
 """gunicorn with each of its kinds of workers."""
 
 from abc import ABC
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from analysis.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from lab.servers.asgi import AsgiApplication
 from lab.servers.base import Release, Variant, check_lock_file
+from lab.servers.unreleased import Unreleased
 
 FIRST_WITH_REUSE_PORT = 24
 FIRST_THAT_STOPS_ACCEPTING = 24
@@ -20,25 +21,49 @@ KEEPALIVE_S: int = Field(
 )
 
 
+class UnreleasedGunicorn(Unreleased):
+    """A build of gunicorn that is not released."""
+
+    of: Release = Field("27.0.1", description="The release whose locked packages it has, and that a patch changes.")
+
+
+def _build_or_release(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Validate a mapping as a build, so that messages are about its keys alone."""
+    return UnreleasedGunicorn.model_validate(value) if isinstance(value, dict) else validate(value)
+
+
 class Gunicorn(Variant, ABC):
     """gunicorn with any kind of worker."""
 
-    release: Release = "27.0.1"
+    release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(
+        "27.0.1",
+        description="A release that has a file of locked packages, or a build that is not released (below).",
+        examples=["27.0.1"],
+    )
     reuse_port: bool = Field(False, description="true: each worker has its own listening socket.")
 
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
-    passed_on: ClassVar[tuple[str, ...]] = ("release", "reuse_port")
+    passed_on: ClassVar[tuple[str, ...]] = ("reuse_port",)
     locked: ClassVar[bool] = True
     """Whether the lab has lock files of the releases; somebody's own application brings its own requirements."""
+
+    @property
+    def locked_release(self) -> str:
+        """The release whose packages are locked: of a build that is not released, the release under it."""
+        return self.release if isinstance(self.release, str) else self.release.of
+
+    @property
+    def _line(self) -> int:
+        return int(self.locked_release.split(".")[0])
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
         if self.locked:
-            check_lock_file("gunicorn", self.release)
-        if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
+            check_lock_file("gunicorn", self.locked_release)
+        if self.reuse_port and self._line < FIRST_WITH_REUSE_PORT:
             raise ValueError(
-                f"gunicorn {self.release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
+                f"gunicorn {self.locked_release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
             )
         return self
 
@@ -46,6 +71,10 @@ class Gunicorn(Variant, ABC):
     def accept(self) -> Literal["shared", "per-worker"]:
         """per-worker with reuse_port, which gives each worker its own listening socket; otherwise shared."""
         return "per-worker" if self.reuse_port else "shared"
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().factors() | {"LAB_RELEASE": self.locked_release}
 
     def configuration(self) -> list[str]:
         """Return gunicorn.conf.py."""
@@ -66,7 +95,7 @@ class GunicornWsgi(Gunicorn, ABC):
     @model_validator(mode="after")
     def _release_has_the_framework(self) -> Self:
         if self.locked and self.app != "wsgi":
-            check_lock_file("gunicorn", self.release, self.app)
+            check_lock_file("gunicorn", self.locked_release, self.app)
         return self
 
 
@@ -93,16 +122,16 @@ class GunicornGthread(GunicornWsgi):
 
     @model_validator(mode="after")
     def _release_has_the_worker(self) -> Self:
-        if self.worker_class == IDLE_THREAD and int(self.release.split(".")[0]) < FIRST_WITH_IDLE_THREAD:
+        if self.worker_class == IDLE_THREAD and self._line < FIRST_WITH_IDLE_THREAD:
             raise ValueError(
-                f"{IDLE_THREAD} needs gunicorn {FIRST_WITH_IDLE_THREAD} or later; the release is {self.release}"
+                f"{IDLE_THREAD} needs gunicorn {FIRST_WITH_IDLE_THREAD} or later; the release is {self.locked_release}"
             )
         return self
 
     @property
     def can_deadlock(self) -> bool:
         """Up to 23.0.0, a worker at its limit of connections does not notice that silent connections begin to speak."""
-        return int(self.release.split(".")[0]) < FIRST_THAT_STOPS_ACCEPTING and self.worker_connections <= self.threads
+        return self._line < FIRST_THAT_STOPS_ACCEPTING and self.worker_connections <= self.threads
 
     @property
     def queueing(self) -> Queueing:
@@ -154,7 +183,7 @@ class GunicornGreen(GunicornWsgi):
     @model_validator(mode="after")
     def _release_has_the_loop(self) -> Self:
         if self.locked:
-            check_lock_file("gunicorn", self.release, self._loop)
+            check_lock_file("gunicorn", self.locked_release, self._loop)
         return self
 
     @property
@@ -189,7 +218,7 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
     @model_validator(mode="after")
     def _release_has_fastapi(self) -> Self:
         if self.locked:
-            check_lock_file("gunicorn", self.release, "fastapi")
+            check_lock_file("gunicorn", self.locked_release, "fastapi")
         return self
 
     def factors(self) -> dict[str, str]:

@@ -1,26 +1,28 @@
 """The workload behind FastAPI: ``sync`` in a pool of threads, ``asynchronous`` on the event loop.
 
 ``typed`` is ``sync`` with a response model. FastAPI checks the answer in the same pool, so each request uses the pool
-twice. ``blocking`` is a mistake: its ``async def`` sleeps without ``await``. ``in_threads`` mends it with asyncio's own
-pool. ``LAB_THREADS`` is the size of the pool (default: 40, from AnyIO). ``LAB_SERVER`` names the server, and
-``LAB_HEALTH`` says whether ``/health`` is an endpoint like the others, ``async def``, or on a port of its own.
+twice. In ``depends``, a dependency takes the connection for ``/query``. ``blocking`` is a mistake: its ``async def``
+sleeps without ``await``. ``in_threads`` mends it with asyncio's own pool. ``LAB_THREADS`` is the size of the pool
+(default: 40, from AnyIO). ``LAB_SERVER`` names the server, and ``LAB_HEALTH`` says whether ``/health`` is an endpoint
+like the others, ``async def``, or on a port of its own.
 """
 
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from threading import Thread
-from typing import Any
+from typing import Annotated, Any
 
 import anyio.to_thread
 import workload
 from counters import Counters
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -85,7 +87,7 @@ async def _healthy_on_the_loop() -> dict[str, Any]:
 
 def _failed(_: Request, failure: Exception) -> JSONResponse:
     assert isinstance(failure, workload.Failure)
-    return JSONResponse({"error": str(failure)}, failure.status)
+    return JSONResponse({"error": str(failure)}, failure.status, {"Lab-Error": str(failure)})
 
 
 def _application(*, health_on_the_loop: bool = False) -> FastAPI:
@@ -98,8 +100,27 @@ def _application(*, health_on_the_loop: bool = False) -> FastAPI:
     return app
 
 
-sync, typed, asynchronous, blocking = (_application() for _ in range(4))
+def _connection() -> Iterator[Any]:
+    """Take a connection for a request, and ask who the user is."""
+    import connections  # noqa: PLC0415  # only images whose applications may have a database have its packages
+
+    with connections.taken() as connection:
+        connections.query(connection, 0)
+        yield connection
+
+
+sync, typed, depends, asynchronous, blocking = (_application() for _ in range(5))
 in_threads = _application(health_on_the_loop=True)
+
+
+@depends.get("/query")
+def query(takes: float, connection: Annotated[Any, Depends(_connection)]) -> dict[str, Any]:
+    """Ask for something that takes ``takes`` seconds, in another thread than the one that took the connection."""
+    import connections  # noqa: PLC0415
+
+    began = time.time()
+    connections.query(connection, takes)
+    return workload.who_and_when(began, SERVER, "")
 
 
 METHODS = ["GET", "POST"]
@@ -107,6 +128,7 @@ METHODS = ["GET", "POST"]
 
 @sync.api_route("/{path:path}", methods=METHODS, response_model=None)
 @typed.get("/{path:path}")
+@depends.get("/{path:path}")
 def work(path: str, request: Request) -> dict[str, Any]:
     """Do the work that the path asks for (see ``workload``), in a thread of the pool."""
     return workload.answer(f"/{path}", request.url.query, SERVER)

@@ -4,6 +4,7 @@ A request names its work by its path and query string: ``/?delay=S`` sleeps S se
 ``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
 ``/fibonacci?n=N`` computes the Nth Fibonacci number by recursion, a fixed amount of work in pure Python;
 ``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
+``/query?takes=S`` takes a connection to the database from a pool, and asks for something that takes S seconds;
 ``/crash`` kills the process; ``/health`` asks for no work.
 The answer says which process and thread did the work, and when.
 """
@@ -142,10 +143,18 @@ def call(delay_s: float) -> None:
         raise NoAnswer(f"{API[0]} answered {response.status}")
 
 
+def query(takes_s: float) -> None:
+    """Ask the database for something that takes ``takes_s``. Raise connections.NoConnection if this fails."""
+    import connections  # noqa: PLC0415  # only images whose applications may have a database have its packages
+
+    with connections.taken() as connection:
+        connections.query(connection, takes_s)
+
+
 def _planned_work(path: str, query: str) -> Work:
     plans: dict[str, Callable[[dict[str, str]], Work]] = {
-        "/": _waiting, "/work": _rounds, "/fibonacci": _fibonacci, "/call": _calling, "/crash": _crashing,
-        "/health": lambda _: _without_waiting(lambda: None),
+        "/": _waiting, "/work": _rounds, "/fibonacci": _fibonacci, "/call": _calling, "/query": _querying,
+        "/crash": _crashing, "/health": lambda _: _without_waiting(lambda: None),
     }  # fmt: skip
     if path not in plans:
         raise NoSuchPath(f"no such path: {path}")
@@ -164,6 +173,11 @@ def _waiting(given: dict[str, str]) -> Work:
 def _calling(given: dict[str, str]) -> Work:
     delay_s = _number(given, "delay", default=0.0, at_most=MAX_CALL_S)
     return _without_waiting(lambda: call(delay_s))
+
+
+def _querying(given: dict[str, str]) -> Work:
+    takes_s = _number(given, "takes", default=0.0, at_most=MAX_SERVICE_S)
+    return _without_waiting(lambda: query(takes_s))
 
 
 def _crashing(_: dict[str, str]) -> Work:

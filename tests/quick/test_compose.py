@@ -18,7 +18,7 @@ from lab.servers import SERVERS as SERVERS_OF_THE_LAB
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornGthread, GunicornSync
-from lab.servers.python314 import Python314
+from lab.servers.unreleased import Unreleased
 from lab.servers.uwsgi import Uwsgi
 
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
@@ -174,11 +174,12 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
               "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
     own = {"LAB_USER_SERVICE", "LAB_CALLABLE", "LAB_BACKPRESSURE"}  # lab/apps/service/variants.py sets these
+    builds = {"LAB_UNRELEASED"}  # test_a_build_that_is_not_released_has_an_image_of_its_own
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
 
     set_by_loads = {*Api().factors(), *Database().factors()}
-    assert named == set_by_variants | set_by_loads | runner | for_people | own
+    assert named == set_by_variants | set_by_loads | runner | for_people | own | builds
 
 
 @pytest.mark.parametrize(("service", "threads"), [("gunicorn", ""), ("asgi", ""), ("uwsgi", "2"), ("flup", "1")])
@@ -231,7 +232,7 @@ def test_every_setting_of_a_variant_reaches_the_containers(server: type[Variant]
     for setting, value in (EVERY_SERVER | other).items():
         changed = plain.model_copy(update={setting: value})
         assert changed.factors() != plain.factors() or value == getattr(plain, setting), setting
-    only = {"server", "app"} if server is Python314 else {"server"}  # it serves one application
+    only = {name for name in ("server", "app") if name == "server" or len(get_args(fields[name].annotation)) == 1}
     assert {name for name in other if other[name] == getattr(plain, name)} <= only
 
 
@@ -242,7 +243,9 @@ def example_of(server: type[Variant]) -> Variant:
 
 def another(annotation: Any, value: Any) -> Any:
     """Return another value of a setting; the same where there is no other."""
-    if words := get_args(annotation):
+    if annotation == Unreleased | None:
+        return Unreleased(patch="servers/gunicorn/idle-thread.patch")
+    if (words := get_args(annotation)) and not any(isinstance(word, type) for word in words):
         return next((word for word in words if word != value), value)
     return not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "23.0.0"
 

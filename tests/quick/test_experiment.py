@@ -18,6 +18,7 @@ from lab.errors import WrongUse
 from lab.experiment.file import editor_schema, load_experiment, names, read_experiment
 from lab.experiment.model import Api, Database, Experiment
 from lab.experiment.variations import computing
+from lab.paths import EXPERIMENTS
 from lab.plan import lay_out
 from lab.plan.timing import expected_s
 from lab.servers import Server
@@ -335,6 +336,18 @@ def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
     assert refused(tmp_path, text) == message
     (tmp_path / "good.yaml").write_text(text.replace("database: {}", "database: {}, variants: [one]"))
     assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
+
+
+def test_queries_are_for_fastapi_with_a_database(tmp_path: Path) -> None:
+    good = (EXPERIMENTS / "pools.yaml").read_text()
+
+    assert refused(tmp_path, good.replace("    database: {}\n", "", 1)) == snapshot(
+        "mine.yaml:14: loads.long-queries: queries.js asks a database; add database: {}"
+    )
+    assert refused(tmp_path, good.replace("app: fastapi-depends", "app: fastapi-typed")) == snapshot(
+        "mine.yaml:22: loads.short-queries.database: dependency does not use a database; "
+        "only variants with app: fastapi-sync or fastapi-depends on uvicorn do"
+    )
 
 
 def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ REASONS = {
     "",
     "Django on an event loop",
     "a listen queue that is full",
+    "a pool of connections that requests share",
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",
     "connections that the server closes while a request comes",
@@ -123,6 +124,7 @@ REASONS = {
     "probes that need no thread, beside requests that do",
     "uWSGI's router",
     "visitors who give up, and the application's own work and database",
+    "what a build does that is not released",
     "workers that are killed",
 }
 
@@ -143,7 +145,8 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
     for script in K6_SCRIPTS:
         with pytest.raises(
             NotModelled,
-            match=r"without the setting|machine computes|killed|give up|own application|the load|server closes",
+            match=r"without the setting|machine computes|killed|give up|own application|the load|server closes|"
+            r"requests share",
         ):
             system_of(variant(), load(script, settings={}))
     with pytest.raises(NotModelled, match=r"the load mine\.js"):
@@ -381,6 +384,8 @@ def test_an_edited_prediction_is_found(predicted: Path) -> None:
 def test_a_record_without_queueing_is_understood() -> None:
     """Records of schema 1 do not say how a server queues; what is read into them is what the server says today."""
     for one in [*examples(), *(one for name in names() for one in load_experiment(name).variants.values())]:
+        if one.unreleased:
+            continue  # the record says that theory does not know it
         recorded = one.record("one")
         older = VariantRecord.model_validate(recorded.model_dump(exclude={"queueing"}))
         assert recorded.queueing == one.queueing

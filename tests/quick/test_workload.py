@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection
 from importlib.metadata import version
 from pathlib import Path
@@ -83,6 +84,7 @@ def test_an_unknown_path_is_not_found() -> None:
         ("/call", "dealy=1", "unknown parameter dealy"),
         ("/work", "cpu_ms=1e9", "cpu_ms=1e9 is not between 0 and 3.6e+06"),
         ("/crash", "now=1", "unknown parameter now"),
+        ("/query", "takes=long", "takes='long' is not a number"),
     ],
 )
 def test_a_bad_parameter_is_refused_before_any_work(path: str, query: str, message: str) -> None:
@@ -463,6 +465,53 @@ def at_once(app: Any, number: int) -> int:
     worked = [one.json() for one in answers(app, number * ["/?delay=0.1"])]
     times = [(float(one["began"]), float(one["ended"])) for one in worked]
     return max(sum(began <= moment < ended for began, ended in times) for moment, _ in times)
+
+
+class Connections(ModuleType):
+    """In the place of servers/app/connections.py: a pool of one connection, which nobody waits for."""
+
+    def __init__(self) -> None:
+        super().__init__("connections")
+        self.free = 1
+        self.asked: list[float] = []
+
+    class NoConnection(workload.Failure):
+        """As in servers/app/connections.py."""
+
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+
+    @contextmanager
+    def taken(self) -> Iterator[str]:
+        """Take the connection, and return it."""
+        if not self.free:
+            raise self.NoConnection("QueuePool limit reached")
+        self.free -= 1
+        try:
+            yield "it"
+        finally:
+            self.free += 1
+
+    def query(self, connection: str, takes_s: float) -> None:
+        """Note a query that has the connection."""
+        assert (connection, self.free) == ("it", 0)
+        self.asked.append(takes_s)
+
+
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(("name", "asked"), [("sync", [0.5]), ("depends", [0, 0.5])])
+def test_a_query_has_a_connection_for_itself_and_fails_without_one(
+    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, asked: list[float]
+) -> None:
+    pool = Connections()
+    monkeypatch.setitem(sys.modules, "connections", pool)
+
+    [answer] = answers(getattr(fastapi_app, name), ["/query?takes=0.5"])
+
+    assert (answer.status_code, answer.json()["worker"], pool.asked, pool.free) == (200, os.getpid(), asked, 1)
+    pool.free = 0
+    [answer] = answers(getattr(fastapi_app, name), ["/query?takes=0.5"])
+    said = "QueuePool limit reached"
+    assert (answer.status_code, answer.json(), answer.headers["Lab-Error"]) == (500, {"error": said}, said)
 
 
 @pytest.mark.usefixtures("workers")

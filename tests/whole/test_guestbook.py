@@ -231,20 +231,23 @@ def test_a_server_does_not_start_with_a_database_that_cannot_be_opened(tmp_path:
     assert done.stderr.splitlines()[-1] == ("The database in-a-file cannot be migrated: unable to open database file")
 
 
-@pytest.mark.parametrize("database", ["", "mariadb"])
-def test_a_server_migrates_before_it_starts_where_there_is_a_database(tmp_path: Path, database: str) -> None:
+@pytest.mark.parametrize(
+    ("database", "app"), [("", "django_app:app"), ("mariadb", "django_app:app"), ("mariadb", "fastapi_app:sync")]
+)
+def test_django_migrates_its_database_before_a_server_starts(tmp_path: Path, database: str, app: str) -> None:
     (tmp_path / "python").write_text('#!/bin/sh\necho python "$@"\n')
     (tmp_path / "python").chmod(0o755)
 
     def start(*command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             ["sh", str(APP.parent / "with-database"), *command], capture_output=True, text=True, check=False,
-            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "LAB_DATABASE": database},
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "LAB_DATABASE": database, "LAB_APP": app},
         )  # fmt: skip
 
-    first = "python migrate.py\n" if database else ""
+    migrates = database and app.startswith("django")
+    first = "python migrate.py\n" if migrates else ""
     assert start("echo", "gunicorn").stdout == f"{first}gunicorn\n"
     (tmp_path / "python").write_text("#!/bin/sh\nexit 1\n")
     assert (start("echo", "gunicorn").returncode, start("echo", "gunicorn").stdout) == (
-        (1, "") if database else (0, "gunicorn\n")
+        (1, "") if migrates else (0, "gunicorn\n")
     )

@@ -62,8 +62,8 @@ def _is_about(table: Table, metrics: Iterable[str]) -> bool:
 
 
 def _about(run: Run, summary: Summary) -> str:
-    programs = dict(chain.from_iterable(image.programs.items() for image in run.images))
-    versions = ", ".join(f"{name} {version}" for name, version in programs.items())
+    programs = dict.fromkeys(chain.from_iterable(image.programs.items() for image in run.images))
+    versions = ", ".join(f"{name} {version}" for name, version in programs)
     valid = sum(trial.verdict == "valid" for trial in summary.trials)
     doubts = "".join(f"\n- {reason}" for reason in summary.validity.reasons[:MOST_DOUBTS])
     more = len(summary.validity.reasons) - MOST_DOUBTS

@@ -25,7 +25,7 @@ from lab.apps.service.layer import Layer
 from lab.apps.service.packages import pinned_release, required_lines
 from lab.errors import WrongUse, reason_of
 from lab.limits import SERVER_MIB
-from lab.servers.asgi import Asgi
+from lab.servers.asgi import AsgiServer
 from lab.servers.base import Variant
 from lab.servers.daphne import Daphne
 from lab.servers.granian import GranianAsgi, GranianOfRelease, GranianWsgi
@@ -146,7 +146,7 @@ class UserAsgiWorker(_UserApplication, GunicornAsgi):
         return super().factors() | own
 
 
-class UserUvicorn(_UserApplication, Asgi):
+class UserUvicorn(_UserApplication, AsgiServer):
     """An ASGI application on uvicorn."""
 
     loop: Literal["auto"] = "auto"  # type: ignore[assignment]

@@ -242,6 +242,25 @@ K6_SCRIPTS = {
         fits=_delays_are_in_order,
         variables=lambda asked, _: {"PROBES_MAX": str(_probes_at_once(numbers_of(asked)))},
     ),
+    "queries.js": LoadScript(
+        "requests that ask a database for something that takes `query_s`, and requests that need no connection to it",
+        {
+            "query_vus": count(36),
+            "query_s": delay_s(0.5),
+            "free_vus": count(2),
+            "free_delay_s": delay_s(0.02),
+            "free_pause_s": pause_s(0.2),
+        },
+        users=("query_vus", "free_vus"),
+        missing=NOT_SIMULATED["queries.js"],
+        classes=("query", "free"),
+        rate_rps=lambda asked: (
+            closed_loop_rps(asked["query_vus"], asked["query_s"])
+            + closed_loop_rps(asked["free_vus"], asked["free_delay_s"] + asked["free_pause_s"])
+        ),
+        asks_database=True,
+        needs="The application must be FastAPI with def endpoints on uvicorn, and its database must run, too.",
+    ),
     "replay.js": LoadScript(
         "the requests of an access log to [your own application]"
         "(../how-to/your-service.md#can-i-send-the-requests-of-a-log), at the times at which they came",

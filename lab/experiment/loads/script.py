@@ -49,11 +49,11 @@ class LoadScript:
     requests (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every
     answer comes as soon as possible.
 
-    ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
-    waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds
-    it sends its last requests. ``variables`` returns variables that follow from the settings and the duration (e.g.
-    ``7s``). ``needs`` says, to people who start the script by hand, what else must run. ``optional`` has the settings
-    that may be left out.
+    ``asks_database``: the requests fail without a database. ``fits`` raises WrongSetting if the settings contradict
+    each other. ``grace_s`` returns how many seconds the script waits for the last answers after a load of the given
+    number of seconds, and ``last_sent_s`` after how many seconds it sends its last requests. ``variables`` returns
+    variables that follow from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the
+    script by hand, what else must run. ``optional`` has the settings that may be left out.
     """
 
     sends: str
@@ -65,6 +65,7 @@ class LoadScript:
     rate_rps: Callable[[Numbers], float] | None = None
     kind: LoadKind = "steady"
     open_loop: bool = False
+    asks_database: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
     grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
     last_sent_s: Callable[[Numbers, float], float] = lambda _asked, duration_s: duration_s

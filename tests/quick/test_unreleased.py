@@ -1,0 +1,164 @@
+"""lab.servers.unreleased: a build that is not released is measured beside a release, and a run says which it was."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from analysis.records.run import VariantRecord
+from lab.engine.images import images_of
+from lab.errors import WrongUse
+from lab.experiment.file import load_experiment, read_experiment
+from lab.paths import EXPERIMENTS, ROOT
+from lab.plan import lay_out as lay_out_plan
+from lab.servers import KINDS
+from lab.servers.base import Variant
+from lab.servers.unreleased import Unreleased, lay_out, patch_of
+
+PATCH = "servers/gunicorn/idle-thread.patch"
+
+
+def served(release: object, server: str = "gunicorn-sync", **settings: Any) -> Variant:
+    further = {"app": "fastapi-async"} if server in ("uvicorn", "granian") else {}
+    return KINDS[server].model_validate({"server": server, "workers": 2, "release": release, **further, **settings})
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    path = tmp_path / "gunicorn-28.0.dev0-py3-none-any.whl"
+    path.write_bytes(b"a wheel")
+    return path
+
+
+def test_a_wheel_has_an_image_of_its_own_on_a_release_and_the_record_has_its_hash(wheel: Path) -> None:
+    sha256 = hashlib.sha256(b"a wheel").hexdigest()
+
+    build = served({"wheel": str(wheel), "of": "26.2.0"})
+
+    assert build.factors()["LAB_RELEASE"] == "26.2.0"
+    assert build.factors()["LAB_UNRELEASED"] == f"-gunicorn-{sha256[:12]}"
+    recorded = build.record("mine")
+    assert recorded.settings["release"] == {
+        "wheel": str(wheel), "source": None, "patch": None, "sha256": sha256, "of": "26.2.0"
+    }  # fmt: skip
+    assert "LAB_UNRELEASED" not in served("26.2.0").factors()
+
+
+def test_a_report_says_what_a_build_is_made_from(wheel: Path) -> None:
+    recorded = served({"wheel": str(wheel)}).record("mine")
+
+    assert recorded.settings_in_words["release"] == (
+        f"wheel {wheel}, sha256 {hashlib.sha256(b'a wheel').hexdigest()}, of 27.0.1"
+    )
+    assert recorded.settings_in_words["workers"] == "2"
+
+
+def test_theory_does_not_know_what_a_build_does(wheel: Path) -> None:
+    def queueing(recorded: VariantRecord) -> str | None:
+        assert recorded.queueing
+        return recorded.queueing.missing
+
+    assert queueing(served({"wheel": str(wheel)}).record("one")) == "what a build does that is not released"
+    assert queueing(served("27.0.1").record("one")) is None
+
+
+def test_a_build_of_an_asgi_server_names_the_server(tmp_path: Path) -> None:
+    wheel = tmp_path / "granian-3.0-cp313-cp313-linux_x86_64.whl"
+    wheel.write_bytes(b"")
+
+    factors = served({"wheel": str(wheel)}, "granian").factors()
+
+    assert factors["LAB_UNRELEASED"] == f"-granian-{hashlib.sha256(b'').hexdigest()[:12]}"
+
+
+def test_a_changed_source_is_another_build_and_what_lies_beside_it_is_not(tmp_path: Path) -> None:
+    (tmp_path / "gunicorn").mkdir()
+    (tmp_path / "gunicorn" / "one.py").write_text("1")
+    before = Unreleased(source=str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("main")
+
+    assert Unreleased(source=str(tmp_path)).sha256 == before.sha256
+    (tmp_path / "gunicorn" / "one.py").write_text("2")
+    assert Unreleased(source=str(tmp_path)).sha256 != before.sha256
+    lay_out(before, "gunicorn", tmp_path / "gunicorn")
+    assert [path.name for path in (tmp_path / "gunicorn" / "build" / "source").iterdir()] == ["gunicorn"]
+
+
+MESSAGES = [
+    (
+        "{}",
+        snapshot(".release: give one of wheel, source and patch"),
+    ),
+    (
+        "{wheel: a, patch: b}",
+        snapshot(".release: give one of wheel, source and patch"),
+    ),
+    (
+        "{wheel: dist/gunicorn-28.whl}",
+        snapshot(
+            ".release: wheel: dist/gunicorn-28.whl does not exist; build it with: pip wheel --no-deps "
+            "--wheel-dir dist FOLDER"
+        ),
+    ),
+    (
+        "{source: LICENSE}",
+        snapshot(".release: source: LICENSE does not exist; name the folder that has pyproject.toml"),
+    ),
+    (
+        f"{{patch: {PATCH}, sha256: '0'}}",
+        snapshot(
+            ".release: sha256: servers/gunicorn/idle-thread.patch has "
+            "310a9228e8382454eea58c829fed06521e6fa014ca27f3da42cf0df5099c6f82; correct sha256, or leave it out to "
+            "measure any build"
+        ),
+    ),
+    (
+        "{patch: LICENSE}",
+        snapshot(": release.patch: LICENSE: it changes no file of gunicorn/, as git diff names them"),
+    ),
+    (
+        "{wheel: docker-compose.yml}",
+        snapshot(": release.wheel: docker-compose.yml is no wheel of gunicorn"),
+    ),
+    (
+        f"{{patch: {PATCH}, of: '26.9'}}",
+        snapshot(": gunicorn 26.9 has no lock file; there are 26.2.0, 23.0.0, 24.1.1, 25.3.0, 27.0.1"),
+    ),
+]
+
+
+@pytest.mark.parametrize("place", range(len(MESSAGES)))
+def test_a_build_that_cannot_be_measured_is_refused_with_the_way_out(tmp_path: Path, place: int) -> None:
+    release, message = MESSAGES[place]
+    text = (EXPERIMENTS / "branch.yaml").read_text().replace("release: 27.0.1", f"release: {release}", 1)
+    (tmp_path / "mine.yaml").write_text(text)
+
+    with pytest.raises(WrongUse) as refused:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert refused.value.message.removeprefix("mine.yaml:14: variants.released") == message
+
+
+def test_of_a_patch_of_a_repository_only_the_modules_count() -> None:
+    parts = [f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-1\n+2" for name in
+             ("tests/test_one.py", "gunicorn/one.py", "docs/gunicorn/one.md")]  # fmt: skip
+
+    assert patch_of("From: somebody\n" + "\n".join(parts), "gunicorn") == parts[1] + "\n"
+    with pytest.raises(ValueError, match="changes no file of uvicorn/"):
+        patch_of("\n".join(parts), "uvicorn")
+
+
+def test_the_experiment_s_build_is_installed_over_the_release_that_is_measured_beside_it() -> None:
+    plan = lay_out_plan(load_experiment("branch"), trials=1, memory=None)
+
+    built = {image.name: image for image in images_of(plan) if image.service == "gunicorn"}
+
+    [build] = [image for image in built.values() if image.unreleased]
+    assert (
+        build.name
+        == f"stampede/gunicorn:27.0.1-gunicorn-{hashlib.sha256((ROOT / PATCH).read_bytes()).hexdigest()[:12]}"
+    )
+    assert build.released.name in built
