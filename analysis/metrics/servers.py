@@ -191,6 +191,8 @@ def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
         if trial.variant.elastic:
             started = (after.workers | after.counts.keys()) - before.workers - before.counts.keys()
             ended = (before.workers | started) - after.workers
+            for problem in _unintended(trial, before, after, ended):
+                yield "invalid", f"{name}: {problem}"
             if started or ended:
                 counts = f"started {len(started)} and ended {len(ended)}"
                 yield "note", f"{name} {counts} workers during the load{memory}"
@@ -199,6 +201,22 @@ def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
             yield severity, f"{name} lost {_named(lost)} during the load{memory}"
         if new := after.workers - before.workers:
             yield severity, f"{name} started {_named(new)} during the load"
+
+
+def _unintended(trial: TrialData, before: Observation, after: Observation, ended: set[int]) -> Iterator[str]:
+    """Yield which workers ended otherwise than the variant replaces them, and which HUP did not replace."""
+    if not trial.variant.is_replaced:
+        return
+    limit, reloaded = trial.variant.settings.get("max_requests") or 0, trial.variant.settings.get("hup_after_s")
+    if (after.out_of_memory or 0) > (before.out_of_memory or 0):
+        yield "a worker ran out of memory"
+    early = {worker for worker in ended if after.counts.get(worker, {}).get("served", 0) < limit}
+    if early and not reloaded:
+        yield f"{_named(early)} ended before its limit of {limit} requests"
+    if reloaded and (kept := before.workers & after.workers):
+        yield f"HUP did not replace {_named(kept)}"
+    if reloaded and not limit and (others := ended - before.workers):
+        yield f"{_named(others)} ended, and not by HUP"
 
 
 def _full_queues(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -215,7 +233,8 @@ def _throttled(trial: TrialData) -> Iterator[ValidityIssue]:
     for name, before, after in _observed(trial):
         throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
-            severity: Severity = "suspect" if trial.run.sleeping and not trial.load.overloads else "note"
+            expected = trial.load.overloads or trial.variant.is_replaced  # workers that start compute
+            severity: Severity = "suspect" if trial.run.sleeping and not expected else "note"
             yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
 
 

@@ -49,6 +49,8 @@ LATE_S = 0.001
 JITTER_S = 0.002
 """How irregular the load generator sends requests at a fixed rate."""
 
+_TAKE_THREADS_BACK = ("fastapi-sync", "fastapi-typed")
+"""The applications in which a stream needs a thread of the pool again for each part."""
 Settings = Mapping[str, Any]
 
 
@@ -144,6 +146,8 @@ def system_for(
     classes = []
     for class_ in asked:
         steps = [occupies, *class_.steps]
+        if app not in _TAKE_THREADS_BACK:
+            steps = [replace(step, queues=False) for step in steps]
         if app == "fastapi-typed":  # the pool also checks the answer
             steps.append(WorkStep(Constant(0.0), queues=True))
         elif blocks_loop:  # Tornado's loop sends an answer only after all handlers that wait meanwhile
@@ -170,6 +174,8 @@ def servers_of(variant: VariantRecord) -> Servers:
     by_kernel = per_worker and not settings.get("map_socket")
     if queueing.missing:
         raise NotModelled(queueing.missing)
+    if variant.is_replaced:
+        raise NotModelled("workers that are replaced")
     if variant.accept is None and workers > 1:
         raise NotModelled("whether the workers share a socket, which older records do not say")
     if by_kernel and (replicas > 1 or settings.get("max_conns")):
@@ -234,6 +240,8 @@ def _climbing_s(rates_rps: Sequence[int], step_s: float) -> np.ndarray[tuple[int
 
 def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:
     match work.does, work.takes_s:
+        case "stream", takes:
+            return WorkStep(distribution(takes), queues=True)
         case "wait" | "compute" | "call" as does, takes:
             return WorkStep(distribution(takes, late_s=late_s), does, stalls=stalls if does == "call" else None)
     raise NotModelled(f"requests that {work.does}")

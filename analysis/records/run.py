@@ -121,6 +121,11 @@ class VariantRecord(Record):
         return {name: _in_words(value) for name, value in self.settings.items()}
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether workers are replaced during the load, after a number of requests or by HUP."""
+        return bool(self.settings.get("max_requests") or self.settings.get("hup_after_s"))
+
+    @property
     def threads(self) -> int | None:
         """How many threads each worker has; None: that is unknown."""
         threads = self.settings.get("threads")

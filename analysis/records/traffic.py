@@ -18,8 +18,9 @@ class Range(Record):
 
 
 class Work(Record):
-    """One step of a request's work: ``does`` is ``wait``, ``compute`` (with the interpreter lock) or ``call``.
+    """One step of a request's work, of one kind.
 
+    ``does`` is ``wait``, ``compute`` (with the interpreter lock), ``call``, or ``stream``: wait, and send a part.
     ``takes_s`` is a constant, two ends, the mean of exponential durations, or durations of which each is as likely.
     """
 
@@ -130,6 +131,12 @@ TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
     },
     "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
     "steps.js": _climbing,
+    "streams.js": lambda asked: {
+        "stream": TrafficClass(
+            users=asked["viewers"], work=[Work(does="stream", takes_s=asked["every_s"])], rounds=asked["parts"]
+        ),
+        "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
+    },
     "users.js": lambda asked: {
         "user": _waiting_class(
             Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),

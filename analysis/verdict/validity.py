@@ -145,13 +145,14 @@ def _is_expected(trial: TrialData, totals: ClassTotals) -> bool:
     """Whether failures of a class of request are a finding, so that they are only a note.
 
     They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
-    its worker, if the load asks for more than the servers can answer, or if somebody's own application answers with an
-    error.
+    its worker, if workers are replaced, if the load asks for more than the servers can answer, or if somebody's own
+    application answers with an error.
     """
     variant, load, _ = trial.key
     claimed = any(claim.expects_failures_of(variant, load, totals.request_class) for claim in trial.run.claims)
     refused = trial.load.is_of_user_service and totals.refused == totals.failed
-    return totals.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
+    meant = trial.load.crashes or trial.load.overloads or trial.variant.is_replaced
+    return totals.of_client or claimed or meant or refused
 
 
 def _reasons(errors: Sequence[str]) -> str:

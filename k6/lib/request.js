@@ -90,7 +90,14 @@ function failed(response, expected) {
   return isMeant ? {} : { error: `status ${response.status}` };
 }
 
-// Which worker served the request, or the error. The answer must name the worker, as JSON or in the header Lab-Served.
+// What the last of an answer's server-sent events says; nothing if the answer has no events.
+function lastEvent(response) {
+  const isStream = (response.headers['Content-Type'] || '').startsWith('text/event-stream');
+  return isStream ? response.body.trim().split('\n').pop().replace('data: ', '') : '';
+}
+
+// Which worker served the request, or the error. The answer must name the worker: as JSON, in the header Lab-Served, or
+// in the last event of a stream.
 function served(response) {
   if (response.headers['Lab-Error']) {
     return { error: response.headers['Lab-Error'] };
@@ -103,7 +110,7 @@ function served(response) {
   }
   let answer;
   try {
-    answer = JSON.parse(response.headers['Lab-Served'] || response.body);
+    answer = JSON.parse(response.headers['Lab-Served'] || lastEvent(response) || response.body);
   } catch (_) {
     return { error: 'the answer is not JSON' };
   }

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from analysis.records.queueing import Queueing
 from lab.servers.base import Variant
+from lab.servers.replaced import Replaced
 from lab.servers.unreleased import Unreleased
 
 _ASGI = {
@@ -64,7 +65,7 @@ _OTHER_WAY = "probes that need no thread, beside requests that do"
 _Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
-class AsgiServer(AsgiApplication, ABC):
+class AsgiServer(AsgiApplication, Replaced, ABC):
     """A server that was made for ASGI."""
 
     server: _Program

@@ -7,7 +7,8 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 
 from analysis.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from lab.servers.asgi import AsgiApplication
-from lab.servers.base import Release, Variant, check_lock_file
+from lab.servers.base import Release, check_lock_file
+from lab.servers.replaced import Replaced
 from lab.servers.unreleased import Unreleased
 
 FIRST_WITH_REUSE_PORT = 24
@@ -32,7 +33,7 @@ def _build_or_release(value: object, validate: ValidatorFunctionWrapHandler) -> 
     return UnreleasedGunicorn.model_validate(value) if isinstance(value, dict) else validate(value)
 
 
-class Gunicorn(Variant, ABC):
+class Gunicorn(Replaced, ABC):
     """gunicorn with any kind of worker."""
 
     release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(

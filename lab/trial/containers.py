@@ -298,6 +298,15 @@ class TrialContainers:
         self.took_s["load"] = time.monotonic() - began
         self.phase = Phase.LOADED
 
+    def reload(self) -> None:
+        """Send HUP to the servers, which then replace their workers."""
+        for container in self.containers:
+            if container.service == self.planned.variant.service and self.phase is Phase.LOADING:
+                try:
+                    container.machine.client.container.kill(container.id, signal="HUP")
+                except DockerException as error:
+                    self.fail(f"{container.name} did not get HUP: {last_line(error)}")
+
     def end_load(self) -> None:
         """Stop the load generators, which write their measurements before they end."""
 

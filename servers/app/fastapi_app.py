@@ -23,7 +23,7 @@ import anyio.to_thread
 import workload
 from counters import Counters
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _NAME = os.environ["LAB_SERVER"]
@@ -124,6 +124,20 @@ def query(takes: float, connection: Annotated[Any, Depends(_connection)]) -> dic
 
 
 METHODS = ["GET", "POST"]
+
+
+@sync.get("/stream", response_model=None)
+def stream(request: Request) -> StreamingResponse:
+    """Send the parts that the query string asks for (see ``workload``), each from a thread of the pool."""
+    parts = workload.stream(request.url.query, SERVER).parts()
+    return StreamingResponse(parts, headers=workload.STREAM_HEADERS)
+
+
+@asynchronous.get("/stream", response_model=None)
+async def stream_on_the_loop(request: Request) -> StreamingResponse:
+    """Send the parts that the query string asks for (see ``workload``), on the event loop."""
+    parts = workload.stream(request.url.query, SERVER).parts_async()
+    return StreamingResponse(parts, headers=workload.STREAM_HEADERS)
 
 
 @sync.api_route("/{path:path}", methods=METHODS, response_model=None)

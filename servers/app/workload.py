@@ -5,18 +5,21 @@ A request names its work by its path and query string: ``/?delay=S`` sleeps S se
 ``/fibonacci?n=N`` computes the Nth Fibonacci number by recursion, a fixed amount of work in pure Python;
 ``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
 ``/query?takes=S`` takes a connection to the database from a pool, and asks for something that takes S seconds;
-``/crash`` kills the process; ``/health`` asks for no work.
+``/crash`` kills the process; ``/health`` asks for no work;
+``/stream?parts=N&every=S`` sends N server-sent events, each after S seconds (bare WSGI and FastAPI alone).
 The answer says which process and thread did the work, and when.
 """
 
 import asyncio
 import ctypes
+import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -33,8 +36,11 @@ API = "api", 8000
 API_WITHIN_S = 55.0
 MAX_CALL_S = 30.0
 MAX_FIBONACCI = 35
+MAX_PARTS = 10_000
+STREAM_HEADERS = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 
 _HOST = socket.gethostname()
+time.sleep(float(os.environ.get("LAB_BOOT_S", "0")))  # an application that takes long to start
 _libc_holding_the_lock = ctypes.PyDLL(None)
 
 
@@ -92,6 +98,46 @@ async def answer_async(path: str, query: str, server: str) -> dict[str, Any]:
     for wait_s in work():
         await asyncio.sleep(wait_s)
     return who_and_when(began, server, "")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An answer in ``count`` parts, server-sent events; each is sent ``every_s`` after the part before it.
+
+    The last part is what ``answer`` returns. ``began`` is when the application began its work.
+    """
+
+    count: int
+    every_s: float
+    server: str
+    connection: str
+    began: float = field(default_factory=time.time)
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the parts, and sleep before each of them."""
+        for number in range(self.count):
+            time.sleep(self.every_s)
+            yield self._part(number)
+
+    async def parts_async(self) -> AsyncIterator[bytes]:
+        """Yield the parts on an event loop, which serves other requests meanwhile."""
+        for number in range(self.count):
+            await asyncio.sleep(self.every_s)
+            yield self._part(number)
+
+    def _part(self, number: int) -> bytes:
+        is_last = number == self.count - 1
+        said = who_and_when(self.began, self.server, self.connection) if is_last else {"part": number}
+        return f"data: {json.dumps(said)}\n\n".encode()
+
+
+def stream(query: str, server: str, connection: str = "") -> Stream:
+    """Return the stream that a query string asks for. Raise BadRequest if it asks for something else."""
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    count = _whole(given, "parts", default=1, at_most=MAX_PARTS)
+    every_s = _number(given, "every", default=0.0, at_most=MAX_SERVICE_S)
+    _refuse_unknown(given)
+    return Stream(max(1, count), every_s, server, connection)
 
 
 def who_and_when(began: float, server: str, connection: str) -> dict[str, Any]:
@@ -160,9 +206,13 @@ def _planned_work(path: str, query: str) -> Work:
         raise NoSuchPath(f"no such path: {path}")
     given = dict(parse_qsl(query, keep_blank_values=True))
     work = plans[path](given)
+    _refuse_unknown(given)
+    return work
+
+
+def _refuse_unknown(given: dict[str, str]) -> None:
     if given:
         raise BadRequest(f"unknown parameter {', '.join(sorted(given))}")
-    return work
 
 
 def _waiting(given: dict[str, str]) -> Work:

@@ -12,7 +12,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """Serve ``/-/ready`` and the paths of ``workload``."""
+    """Serve ``/-/ready``, ``/stream`` and the paths of ``workload``."""
     path = environ.get("PATH_INFO", "/")
     body: dict[str, Any]
     status = HTTPStatus.OK
@@ -21,6 +21,10 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
     else:
         try:
             query, server = environ.get("QUERY_STRING", ""), environ.get("SERVER_SOFTWARE", "unknown")
+            if path == "/stream":
+                stream = workload.stream(query, server, connection(environ))
+                start_response("200 OK", [*workload.STREAM_HEADERS.items()])
+                return stream.parts()
             body = workload.answer(path, query, server, connection(environ))
         except workload.Failure as failure:
             status, body = failure.status, {"error": str(failure)}

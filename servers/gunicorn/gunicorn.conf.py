@@ -48,7 +48,10 @@ asgi_loop = os.environ["LAB_LOOP"]  # releases before 24 ignore settings that th
 
 worker_tmp_dir = "/dev/shm"  # keeps the heartbeat file in memory
 control_socket_disable = True  # from 25.1 on, all instances would use the same path
-graceful_timeout = 1  # gunicorn is stopped after the load, when no client waits for an answer
+max_requests = int(os.environ.get("LAB_MAX_REQUESTS", "0"))
+max_requests_jitter = int(os.environ.get("LAB_MAX_REQUESTS_JITTER", "0"))
+_is_reloaded = float(os.environ.get("LAB_HUP_AFTER_S", "0")) > 0
+graceful_timeout = 10 if max_requests or _is_reloaded else 1  # after the load, no client waits for an answer
 
 
 def on_starting(server: Any) -> None:

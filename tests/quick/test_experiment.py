@@ -230,6 +230,9 @@ MISTAKES_OF_VARIANTS = [
     "server: uvicorn, app: fastapi-async, health: loop",
     "server: uvicorn, app: django, health: loop",
     "server: uvicorn, app: fastapi-async, health: port",
+    "server: granian, app: fastapi-async, max_requests: 9",
+    "server: gunicorn-sync, max_requests_jitter: 9",
+    "server: hypercorn, app: fastapi-async, hup_after_s: 9",
 ]  # fmt: skip
 
 
@@ -271,6 +274,10 @@ mine.yaml:8: variants.shared-socket: health: app: fastapi-async has no endpoints
 mine.yaml:8: variants.shared-socket: health: app: django has no endpoints in a pool of threads; leave health
     out
 mine.yaml:8: variants.shared-socket: health: port needs app: fastapi-…, workers: 1 and balancer: none
+mine.yaml:8: variants.shared-socket: max_requests: granian does not count here; choose server: uvicorn or
+    gunicorn-…
+mine.yaml:8: variants.shared-socket: max_requests_jitter: give max_requests, too
+mine.yaml:8: variants.shared-socket: hup_after_s: hypercorn ends when it gets HUP; choose another server
 """)
 
 
@@ -431,6 +438,11 @@ def variant(**settings: object) -> Variant:
          "asgi:trixie", "shared", {"LAB_APP": "fastapi_app:blocking", "LAB_HEALTH_URL": "http://app:9000"}),
         ({"server": "uvicorn", "app": "fastapi-to-thread", "threads": 4}, "asgi:trixie", "shared",
          {"LAB_APP": "fastapi_app:in_threads", "LAB_THREADS": "4", "LAB_HEALTH": "endpoint"}),
+        ({"server": "uvicorn", "app": "fastapi-async", "max_requests": 100, "boot_s": 2.5}, "asgi:trixie", "shared",
+         {"LAB_MAX_REQUESTS": "100", "LAB_MAX_REQUESTS_JITTER": "0", "LAB_BOOT_S": "2.5"}),
+        ({"server": "gunicorn-sync", "max_requests": 100, "max_requests_jitter": 5, "hup_after_s": 3},
+         "gunicorn:27.0.1", "shared",
+         {"LAB_MAX_REQUESTS": "100", "LAB_MAX_REQUESTS_JITTER": "5", "LAB_HUP_AFTER_S": "3.0"}),
         ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
          {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
         ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
@@ -498,6 +510,14 @@ def test_only_processes_that_come_and_go_are_elastic() -> None:
     assert variant(server="flup-prefork", workers=9, threads=1).elastic
     assert not variant(server="flup-threaded", workers=1, threads=9).elastic
     assert not variant(server="uwsgi", threads=1).elastic
+    assert variant(server="gunicorn-sync", max_requests=100).elastic
+    assert variant(server="uvicorn", app="fastapi-async", hup_after_s=1).elastic
+    assert not variant(server="uvicorn", app="fastapi-async", boot_s=1).elastic
+
+
+def test_a_worker_without_a_master_cannot_be_replaced_by_a_signal() -> None:
+    with pytest.raises(ValueError, match="hup_after_s: uvicorn with one worker has nobody who replaces it"):
+        variant(server="uvicorn", app="fastapi-async", workers=1, hup_after_s=1)
 
 
 def test_what_is_not_said_of_a_called_service_is_that_it_never_stalls() -> None:

@@ -148,6 +148,8 @@ RATE = "rate_rps: 40, users_max: 4, delay_s: 0.5"
 USERS = "users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0"
 BURST = "burst: 10, every_s: 2"
 ROUNDS = "users: 4, rounds: 5, wait_ms: 10, cpu_ms: 10"
+PROBE = "users: 4, delay_min_s: 0, delay_max_s: 1, probe_every_s: 1, probe_timeout_s: 1"
+STREAMS = "viewers: 5, parts: 50, every_s: 0.1, quick_rps: 10, quick_delay_s: 0.01, users_max: 200"
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
 
 
@@ -183,6 +185,8 @@ MISTAKES = [
     ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: compute")),
     ("burst.js", BURST + ", does: compute", ("", "")),
     ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000")),
+    ("streams.js", STREAMS, ("parts: 50", "parts: 5000")),
+    ("probe.js", PROBE, ("probe_timeout_s: 1", "probe_timeout_s: 0")),
     ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20")),
     ("visits.js", VISITS, ("last_per_s: 80", "last_per_s: 10000")),
     ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000")),
@@ -223,6 +227,8 @@ mine.yaml:6: load.settings.delay_s: burst.js has no setting delay_s with does: c
 mine.yaml:6: load.settings: burst.js also needs cpu_ms, rounds, wait_ms with does: compute
 mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, but k6 gives up a request
     after 60 s
+mine.yaml:6: load.settings.parts: a stream takes 5000 x 0.1 s = 500 s, but k6 gives up a request after 60 s
+mine.yaml:6: load.settings.probe_timeout_s: 0 must be a number from 0.1 to 60
 mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after 60
     s
 mine.yaml:6: load.settings.last_per_s: 30,000 requests a second are more than the 20,000 that one k6 container

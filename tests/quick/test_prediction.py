@@ -126,6 +126,7 @@ REASONS = {
     "visitors who give up, and the application's own work and database",
     "what a build does that is not released",
     "workers that are killed",
+    "workers that are replaced",
 }
 
 

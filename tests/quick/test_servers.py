@@ -262,3 +262,27 @@ def test_gunicorns_workers_count_what_they_served(monkeypatch: pytest.MonkeyPatc
 def test_where_the_application_counts_gunicorn_has_no_hook(monkeypatch: pytest.MonkeyPatch, app: str) -> None:
     """Its asgi worker would call one that has no counters after each request, and write a traceback."""
     assert not {"post_worker_init", "post_request"} & gunicorn(monkeypatch, app, "").keys()
+
+
+def test_uvicorn_is_told_after_how_many_requests_a_worker_ends(told: Path) -> None:
+    done = shell(
+        SERVERS / "asgi" / "start", told,
+        LAB_SERVER="uvicorn", LAB_LOOP="asyncio", LAB_WORKERS="3", LAB_APP="fastapi_app:typed", LAB_KEEPALIVE_S="5",
+        LAB_MAX_REQUESTS="100", LAB_MAX_REQUESTS_JITTER="7",
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" fastapi_app:typed --limit-max-requests 100 --limit-max-requests-jitter 7\n")
+
+
+def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = gunicorn(monkeypatch, "wsgi:app", "3")
+    assert (settings["max_requests"], settings["graceful_timeout"]) == (0, 1)
+
+    monkeypatch.setenv("LAB_HUP_AFTER_S", "5.0")
+    assert gunicorn(monkeypatch, "wsgi:app", "3")["graceful_timeout"] == 10
+    monkeypatch.setenv("LAB_HUP_AFTER_S", "0")
+    monkeypatch.setenv("LAB_MAX_REQUESTS", "100")
+    monkeypatch.setenv("LAB_MAX_REQUESTS_JITTER", "7")
+    settings = gunicorn(monkeypatch, "wsgi:app", "3")
+    assert (settings["max_requests"], settings["max_requests_jitter"], settings["graceful_timeout"]) == (100, 7, 10)

@@ -1,9 +1,11 @@
 """lab.trial: what becomes of the trials of a batch when some of them fail."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.compose import Composed
 from lab.trial.containers import Phase, TrialContainers
+from lab.trial.reloading import reload_servers
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +92,47 @@ def test_a_failure_after_an_interrupt_is_the_interrupt(monkeypatch: pytest.Monke
         "one interrupted: interrupted",
         "two interrupted: interrupted",
     ]
+
+
+def trial_with(folder: Path, name: str, hup_after_s: float) -> TrialContainers:
+    """Return a trial whose server gets HUP so many seconds after the load begins."""
+    users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
+    load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
+    variant = GunicornSync(server="gunicorn-sync", workers=2, hup_after_s=hup_after_s)
+    return TrialContainers(PlannedTrial(name, variant, "users", load, "1s", 1), folder, 1, Engines())
+
+
+def test_servers_are_reloaded_during_the_load_and_not_after_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reloaded: list[str] = []
+    was_reloaded = threading.Event()
+
+    def reload(trial: TrialContainers) -> None:
+        reloaded.append(trial.planned.variant_name)
+        was_reloaded.set()
+
+    monkeypatch.setattr(TrialContainers, "reload", reload)
+    trials = [trial_with(tmp_path, name, after_s) for name, after_s in (("never", 0), ("soon", 0.01), ("late", 3600))]
+
+    with reload_servers(trials):
+        assert was_reloaded.wait(timeout=60)
+
+    assert reloaded == ["soon"]
+
+
+@pytest.mark.parametrize(("phase", "got"), [(Phase.LOADING, [("server", "HUP")]), (Phase.LOADED, [])])
+def test_only_the_servers_get_hup_and_only_while_requests_come(
+    tmp_path: Path, phase: Phase, got: list[tuple[str, str]]
+) -> None:
+    told: list[tuple[str, str]] = []
+    kill = SimpleNamespace(kill=lambda container, signal: told.append((container, signal)))
+    machine = SimpleNamespace(client=SimpleNamespace(container=kill))
+    trial = trial_with(tmp_path, "one", 1)
+    services = {"server": "gunicorn", "balancer": "nginx", "load": "k6"}
+    trial.containers = cast(
+        "Any", [SimpleNamespace(id=one, service=of, machine=machine) for one, of in services.items()]
+    )
+    trial.phase = phase
+
+    trial.reload()
+
+    assert told == got

@@ -775,6 +775,57 @@ def test_an_elastic_server_may_start_and_end_workers_up_to_its_number(
     assert (trial.verdict, trial.reasons) == (verdict, reasons)
 
 
+@pytest.mark.parametrize(
+    ("settings", "before", "after", "verdict", "reasons"),
+    [
+        ({"max_requests": 40}, {7: 0, 8: 0}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "valid",
+         ["server-1 started 1 and ended 1 workers during the load"]),
+        ({"max_requests": 160}, {7: 0, 8: 0}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "invalid",
+         ["server-1: worker 7 ended before its limit of 160 requests",
+          "server-1 started 1 and ended 1 workers during the load"]),
+        ({"hup_after_s": 5}, {7: 0, 8: 0}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {9: [100], 10: [100]}}, "valid",
+         ["server-1 started 2 and ended 2 workers during the load"]),
+        ({"hup_after_s": 5}, {7: 0, 8: 0}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "invalid",
+         ["server-1: HUP did not replace worker 8", "server-1 started 1 and ended 1 workers during the load"]),
+        ({"hup_after_s": 5}, {7: 0, 8: 0}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {10: [100]}}, "invalid",
+         ["server-1: worker 9 ended, and not by HUP", "server-1 started 2 and ended 3 workers during the load"]),
+        ({"max_requests": 40}, {7: 0, 8: 0},
+         {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}, "out_of_memory": 1}, "invalid",
+         ["server-1: a worker ran out of memory",
+          "server-1 started 1 and ended 1 workers during the load (out of memory)"]),
+    ],
+)  # fmt: skip
+def test_workers_that_are_meant_to_be_replaced_are_no_fault_and_others_are(
+    tmp_path: Path, settings: dict[str, int], before: dict[int, int], after: dict[str, Any], verdict: str,
+    reasons: list[str],
+) -> None:  # fmt: skip
+    """A worker may end at its limit of requests, or by HUP if it was there before the load."""
+    variant = ELASTIC.model_copy(update={"settings": settings})
+    make_run(tmp_path, {"one": SHARED}, variants=[variant])
+    folder = tmp_path / "one" / "mix" / "1"
+    (folder / "server-1.before.txt").write_text(observation(served=before))
+    (folder / "server-1.after.txt").write_text(observation(**after))
+
+    [trial] = derive_summary(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (verdict, reasons)
+
+
+def test_requests_that_are_lost_while_workers_are_replaced_are_a_finding(tmp_path: Path) -> None:
+    failing = [Request(error="status 502", status=502, sent_s=n / 10) for n in range(5)]
+    good = [Request(sent_s=1 + n / 10) for n in range(20)]
+    never, replaced = ({"max_requests": limit} for limit in (0, 10))
+    verdicts = []
+    for settings in (never, replaced):
+        variant = VariantRecord(name="one", workers=1, settings=settings)
+        summary = derive_summary(make_run(tmp_path / str(settings["max_requests"]), {"one": [*failing, *good]},
+                                          variants=[variant]))  # fmt: skip
+        verdicts.append([reason for reason in summary.trials[0].reasons if "failed" in reason])
+        assert ("5 of 25 light requests failed (status 502)" in summary.trials[0].notes) == (settings is replaced)
+
+    assert verdicts == 2 * [["5 of 25 light requests failed (status 502)"]]
+
+
 def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) -> None:
     """Two workers serve 150 and 50 requests; two more would be zeros if they were known to be there."""
     make_run(tmp_path, {"one": SHARED}, variants=[ELASTIC])

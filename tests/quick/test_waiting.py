@@ -226,7 +226,7 @@ def test_a_run_says_for_every_class_who_waited(tmp_path: Path) -> None:
     assert of_stats(summary, "avoidable_wait", "light") == light
     assert of_stats(summary, "avoidable_wait", "heavy") == {"count": 0, "share": 0, "total": 0, "max": 0}
     assert of_stats(summary, "avoidable_wait", None) == light | {"share": pytest.approx(1 / 3)}
-    assert of_stats(summary, "failures", "light") == {"count": 1, "share": pytest.approx(1 / 3)}
+    assert of_stats(summary, "failures", "light") == {"count": 1, "share": pytest.approx(1 / 3), "in_a_row": 1}
     units = {one.stat: one.unit for one in summary.rows if one.metric == "avoidable_wait"}
     assert units == {"count": "requests", "share": "share", "total": "ms", "max": "ms"}
 

@@ -576,3 +576,44 @@ def test_a_port_of_its_own_answers_while_the_loop_is_blocked(workers: Path, monk
         answer, count = asyncio.run(probe())
 
     assert (answer.status_code, answer.json()["worker"], count) == (200, os.getpid(), 1)
+
+
+def test_a_stream_sends_its_parts_one_by_one_and_says_at_last_who_sent_them() -> None:
+    started: list[Any] = []
+    environ = {"PATH_INFO": "/stream", "QUERY_STRING": "parts=3&every=0.02", "SERVER_SOFTWARE": "gunicorn/27.0.1"}
+    parts = [(time.time(), part) for part in wsgi.app(environ, lambda *said: started.append(said))]
+
+    *before, last = [json.loads(part.removeprefix(b"data: ")) for _, part in parts]
+    assert started == [("200 OK", [("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no")])]
+    assert before == [{"part": 0}, {"part": 1}]
+    assert parts[0][0] <= parts[1][0] <= last["ended"]
+    assert last["began"] < parts[0][0]
+    assert (last["worker"], last["server"]) == (os.getpid(), "gunicorn/27.0.1")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [("parts=0.5", "parts=0.5 is not a whole number"), ("parts=10001", "parts=10001 is not between 0 and 10000"),
+     ("every=-1", "every=-1 is not between 0 and 3600"), ("each=1", "unknown parameter each")],
+)  # fmt: skip
+def test_a_bad_parameter_of_a_stream_is_refused(query: str, message: str) -> None:
+    assert get("/stream", query) == ("400 Bad Request", {"error": message})
+
+
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(("name", "waits"), [("sync", True), ("asynchronous", False)])
+def test_a_stream_of_fastapi_takes_a_thread_for_each_part(
+    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, waits: bool
+) -> None:
+    """With one thread, two streams of def take turns: the second part of either comes after a part of the other."""
+    monkeypatch.setenv("LAB_THREADS", "1")
+    app = getattr(fastapi_app, name)
+
+    streams = answers(app, 2 * ["/stream?parts=4&every=0.05"])
+    told = [json.loads(one.text.strip().split("\n")[-1].removeprefix("data: ")) for one in streams]
+
+    assert all(one.headers["content-type"].startswith("text/event-stream") for one in streams)
+    assert all(one.text.count("data: ") == 4 for one in streams)
+    assert not waits or max(one["ended"] - one["began"] for one in told) > 6 * 0.05  # of two times four parts
+    assert told[0]["began"] < told[1]["ended"]
+    assert told[1]["began"] < told[0]["ended"]

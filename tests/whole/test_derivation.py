@@ -164,14 +164,14 @@ def test_a_real_run_says_what_it_said_when_it_was_measured(
 ) -> None:
     """Its summary came with it; a change of the lab that changes a number shows here.
 
-    A later lab may add metrics, keys, reasons, predictions, and verdicts on published rows. These runs have one trial,
-    of which an earlier lab gave no interval, and which it judged nevertheless. It called the notes on a suspect trial
-    suspect, too.
+    A later lab may add metrics, statistics, keys, reasons, predictions, and verdicts on published rows. These runs have
+    one trial, of which an earlier lab gave no interval, and which it judged nevertheless. It called the notes on a
+    suspect trial suspect, too.
     """
     old = read_summary(unpack(name, tmp_path)).model_dump(mode="json", exclude_unset=True)
     new = json.loads(derivations[name][0]["summary.json"])
-    known = {row["metric"] for row in old["rows"]}
-    new["rows"] = [row for row in new["rows"] if row["metric"] in known]
+    known = {(row["metric"], row["stat"]) for row in old["rows"]}
+    new["rows"] = [row for row in new["rows"] if (row["metric"], row["stat"]) in known]
     new["published"] = [row for row in new["published"] if _which(row) in map(_which, old["published"])]
     old["validity"]["reasons"] = [one for one in old["validity"]["reasons"] if "there is no interval" not in one]
     for summary in (old, new):

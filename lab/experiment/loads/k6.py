@@ -67,6 +67,12 @@ def _rate_steps(settings: Settings, duration: str) -> dict[str, str]:
     return {"RATES_RPS": ",".join(map(str, rates)), "STEP_LASTS_S": f"{lasts_s:.10g}", **asks}
 
 
+def _stream_ends(asked: Numbers) -> None:
+    if (takes_s := asked["parts"] * asked["every_s"]) > ANSWER_WITHIN_S:
+        product = f"{asked['parts']:g} x {asked['every_s']:g} s"
+        raise WrongSetting(f"a stream takes {product} = {takes_s:,.10g} s, but {GIVES_UP}", "parts")
+
+
 def _delays_are_in_order(asked: Numbers) -> None:
     least, most = asked["delay_min_s"], asked["delay_max_s"]
     if least > most:
@@ -303,6 +309,22 @@ K6_SCRIPTS = {
         open_loop=True,
         fits=_climbs,
         variables=_rate_steps,
+    ),
+    "streams.js": LoadScript(
+        "answers that are streamed in parts, to viewers who follow one after the other, and quick requests beside them",
+        {
+            "viewers": count(5),
+            "parts": Number(50, 1, 10_000, "the application sends no more", whole=True),
+            "every_s": delay_s(0.1),
+            "quick_rps": count(10),
+            "quick_delay_s": delay_s(0.01),
+            "users_max": count(200),
+        },
+        users=("viewers", "users_max"),
+        traffic=TRAFFIC["streams.js"],
+        open_loop=True,
+        fits=_stream_ends,
+        needs="The application must be bare WSGI or FastAPI.",
     ),
     "user-service.js": LoadScript(
         "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "

@@ -1,0 +1,43 @@
+"""Servers whose workers are replaced while requests come: after a number of requests, or when the server gets HUP."""
+
+from abc import ABC
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from lab.servers.base import Variant
+
+
+class Replaced(Variant, ABC):
+    """A server that can replace its workers. The time that an application takes to start is its own setting."""
+
+    max_requests: int = Field(
+        0, ge=0, le=1_000_000, description="A worker is replaced after so many requests; 0: it is never replaced."
+    )
+    max_requests_jitter: int = Field(
+        0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
+    )
+    hup_after_s: float = Field(
+        0, ge=0, le=3600, description="The server gets HUP so many seconds after the load begins; 0: never."
+    )
+    boot_s: float = Field(0, ge=0, le=20, description="How long a worker sleeps before it loads the application.")
+
+    passed_on: ClassVar[tuple[str, ...]] = ("max_requests", "max_requests_jitter", "hup_after_s", "boot_s")
+
+    @model_validator(mode="after")
+    def _workers_can_be_replaced(self) -> Self:
+        counts = self.server.startswith("gunicorn") or self.server == "uvicorn"
+        if self.max_requests and not counts:
+            raise ValueError(f"max_requests: {self.server} does not count here; choose server: uvicorn or gunicorn-…")
+        if self.max_requests_jitter and not self.max_requests:
+            raise ValueError("max_requests_jitter: give max_requests, too")
+        if self.hup_after_s and self.server == "hypercorn":
+            raise ValueError("hup_after_s: hypercorn ends when it gets HUP; choose another server")
+        if self.hup_after_s and self.workers == 1 and not self.server.startswith("gunicorn"):
+            raise ValueError(f"hup_after_s: {self.server} with one worker has nobody who replaces it; use 2 or more")
+        return self
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers come and go during the load."""
+        return bool(self.max_requests or self.hup_after_s)
