@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Results = Annotated[
     Path, typer.Option(resolve_path=True, show_default="results/", help="The folder that keeps the runs.")
 ]
-Full = Annotated[bool, typer.Option("--full", help="Use the full durations, as in the article.")]
+Full = Annotated[bool, typer.Option("--full", help="Use the full durations, as in the article if there is one.")]
 Duration = Annotated[str, typer.Option(help="How long each load lasts, e.g. 90s or 5m.")]
 Trials = Annotated[
     int,

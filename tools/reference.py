@@ -18,9 +18,9 @@ from lab import cli
 from lab.apps.reproduce.all import REFERENCE, page_block
 from lab.apps.reproduce.reproduction import Reproduced, read_reproduction
 from lab.apps.reproduce.shown import with_block
-from lab.apps.service.description import UserService
+from lab.apps.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
 from lab.apps.service.kinds import KINDS
-from lab.apps.service.variants import LIFTING, ONLY_IF_NAMED, OTHERWISE, TRIED
+from lab.apps.service.variants import WITH_NEWER, default_kinds, lifting_kinds, named_kinds
 from lab.cli.help import GROUPS
 from lab.engine.facts import combinations
 from lab.experiment.file import editor_schema, load_experiment, names
@@ -130,13 +130,38 @@ def service_keys() -> Iterator[str]:
 
 
 def ways() -> Iterator[str]:
-    """Yield the table of the ways in which somebody's own service is tried."""
-    default = {name for names in [*TRIED.values(), OTHERWISE] for name in names}
-    tried = dict.fromkeys(default, "always") | dict.fromkeys(LIFTING, "if a limit asks for it")
-    tried |= dict.fromkeys(ONLY_IF_NAMED, "if it is named")
-    yield "| way | how it serves | when it is tried |\n| --- | --- | --- |"
-    for kind in sorted((kind for kind in KINDS if kind.name in tried), key=lambda kind: tried[kind.name]):
-        yield f"| `{kind.name}` | {kind.reason} | {tried[kind.name]} |"
+    """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
+    kinds_when = {"always": default_kinds, "if a limit asks for it": lifting_kinds, "if it is named": named_kinds}
+    yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
+    for when, kinds_of in kinds_when.items():
+        for kind in KINDS:
+            if served := [word for word, each in _SERVED.items() if kind.name in kinds_of(each)]:
+                first = f" (release {WITH_NEWER[kind.name]} or later)" if kind.name in WITH_NEWER else ""
+                yield f"| `{kind.name}` | {kind.reason} | {_listed(served)}{first} | {when} |"
+
+
+_OF_GUNICORN = {
+    f"`{name}`": Served.model_validate({"gunicorn": "25.0.0", "worker_class": name, "workers": 2})
+    for name in GUNICORN_CLASSES
+}
+_SERVED = _OF_GUNICORN | {
+    "uWSGI": Served(uwsgi=UWSGI, workers=2),
+    "granian with WSGI": Served(granian="2.8.7", interface="wsgi", workers=2),
+    "granian with ASGI": Served(granian="2.8.7", interface="asgi", workers=2),
+    "uvicorn": Served(uvicorn="0.38.0", workers=2), "hypercorn": Served(hypercorn="0.18.0", workers=2),
+    "daphne": Served(daphne="4.2.1", workers=1, replicas=2),
+}  # fmt: skip
+"""Every kind of workers that serves somebody's own application: gunicorn 25 has all classes."""
+
+
+def _listed(served: Collection[str]) -> str:
+    """Return some of the words of _SERVED in short."""
+    if {*served} == _OF_GUNICORN.keys():
+        return "every class of gunicorn"
+    others = [word for word in _SERVED if word not in served]
+    if not others:
+        return "all"
+    return f"all but {', '.join(others)}" if len(others) < len(served) / 2 else ", ".join(served)
 
 
 def experiment_keys() -> Iterator[str]:

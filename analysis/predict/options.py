@@ -37,8 +37,8 @@ def gthread(workers: int, threads: int, **more: object) -> dict[str, Any]:
 
 OPTION_KINDS = (
     OptionKind("one-process", "one process",
-         "gunicorn: all threads take requests from one queue, and share one interpreter lock. If the process dies, all "
-         "its requests fail.",
+         "All threads are in one process: they take requests from one queue, and share one interpreter lock. If the "
+         "process dies, all its requests fail.",
          gthread, for_single_worker=True),
     OptionKind("limit", "limit = threads",
          "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "
@@ -46,23 +46,23 @@ OPTION_KINDS = (
          lambda workers, threads: gthread(workers, threads, worker_connections=threads), queues_inside=False),
     OptionKind("idle-thread", "IdleThreadWorker",
          "gunicorn with servers/gunicorn/idle_thread.py: a worker without a free thread accepts nothing, as with the "
-         "limit, and connections can be kept alive.",
+         "limit, but connections can be kept alive.",
          lambda workers, threads: gthread(workers, threads, worker_class="idle_thread.IdleThreadWorker"),
          queues_inside=False),
     OptionKind("uwsgi", "uWSGI",
          "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
          lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}, queues_inside=False),
     OptionKind("least-conn", "nginx least_conn",
-         "A gunicorn for each worker: nginx passes a request to the worker that has the fewest requests.",
+         "A server for each worker: nginx passes a request to the worker that has the fewest requests.",
          lambda workers, threads: gthread(1, threads, replicas=workers, balance="least_conn")),
     OptionKind("queue", "HAProxy maxconn",
-         "A gunicorn for each worker: HAProxy keeps a request until some worker has a free thread.",
+         "A server for each worker: HAProxy keeps a request until some worker has a free thread.",
          lambda workers, threads: gthread(
              1, threads, replicas=workers, balancer="haproxy", balance="least_conn", max_conns=threads)),
     OptionKind("reuse-port", "reuse_port",
          "gunicorn: the kernel chooses a worker without knowing which worker is busy.",
          lambda workers, threads: gthread(workers, threads, reuse_port=True)),
     OptionKind("shared", "shared socket",
-         "gunicorn: a busy worker accepts requests too, and no other worker can take them from it.", gthread),
+         "gunicorn: a busy worker accepts requests, and no other worker can take them from it.", gthread),
 )  # fmt: skip
 """In the order in which options that are equally fast and need the same memory are named."""

@@ -950,8 +950,8 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
 
     assert found.alarm
     assert found.sentences[0] == (
-        "50.0% (40.0% to 60.0%) of the requests light waited for a worker whose threads were all busy although "
-        "another worker had a free thread, for up to 0.89 s."
+        "50.0% (40.0% to 60.0%) of the light requests waited for a full worker while another worker had a free "
+        "thread, for up to 0.89 s."
     )
     assert found.sentences[1] == (
         "While they waited, these requests held the threads of their worker: heavy for 100.0% of the time."
@@ -988,7 +988,7 @@ def test_threads_that_are_shared_badly_may_be_too_few_as_well(tmp_path: Path, st
     found = diagnosed(summary, run, tmp_path)
 
     assert [one.limit for one in found.bottlenecks] == ["avoidable-wait", *(["threads"] if too_few else [])]
-    told = [one for one in found.sentences if "from one queue, one in ten of the requests page would wait for " in one]
+    told = [one for one in found.sentences if "from one queue, one in ten of the page requests would wait for " in one]
     assert len(told) == too_few
     assert all("2 requests at a time are too few" in one for one in told)
 
@@ -1005,7 +1005,7 @@ def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     found = diagnosed(summary_of(*few), run, tmp_path)
     assert found.alarm
     assert found.sentences == [
-        "One in a hundred of the requests home loses 400 ms or more before its work begins: no worker had a free "
+        "One in a hundred of the home requests loses 400 ms or more before its work begins: no worker had a free "
         "thread meanwhile, so 2 requests at a time are too few for this load."
     ]
     found = diagnosed(summary_of(*few, *busy), run, tmp_path)
@@ -1074,7 +1074,7 @@ def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> No
 
     assert found.alarm
     assert found.sentences == [
-        "One in a hundred of the requests home loses 400 ms or more before its work begins: the event loop of their "
+        "One in a hundred of the home requests loses 400 ms or more before its work begins: the event loop of their "
         "worker was held up. A function that computes, or that blocks instead of awaiting, holds up all requests of "
         "its worker."
     ]
@@ -1129,7 +1129,7 @@ def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) 
     assert found.alarm
     [said] = found.sentences
     assert re.fullmatch(
-        r"Under this load, the requests page are at work for 5\d\.\d ms; one of them alone takes 10\.0 ms\. The "
+        r"Under this load, the page requests are at work for 5\d\.\d ms; one of them alone takes 10\.0 ms\. The "
         r"processors are not busy, so these requests wait inside the application: for a pool of connections, a "
         r"database, a lock or another service\.",
         said,
@@ -1323,8 +1323,8 @@ def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None
 
     assert not found.alarm
     assert found.sentences[:2] == [
-        "All requests admin failed (status 404). No time is measured of them; is the path right?",
-        "25.0% of the requests home failed (no reason given).",
+        "All admin requests failed (status 404). No time is measured of them; is the path right?",
+        "25.0% of the home requests failed (no reason given).",
     ]
     assert found.sentences[2] == "Nothing was measured of today's way to serve, so nothing else is said."
     more = summary_of(*rows, row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"errors": [error]})
@@ -1344,7 +1344,7 @@ def test_what_is_asked_of_a_failure_fits_its_status(tmp_path: Path, status: str,
 
     said = diagnosed(summary, run, tmp_path).sentences[0]
 
-    assert said.startswith(f"All requests admin failed (status {status}). No time is measured of them")
+    assert said.startswith(f"All admin requests failed (status {status}). No time is measured of them")
     assert [word for word in ("path", "token", "method", "its log") if word in said] == ([asks] if asks else [])
 
 

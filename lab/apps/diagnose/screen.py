@@ -115,8 +115,8 @@ def missing_lines(ranges: Ranges) -> str:
     """Return between which bounds the findings lie if lines are missing."""
     p90, p99 = ranges.waits_s[1:]
     return (
-        f"Of {percent(ranges.missing)} of the requests, a line is missing. Whatever it said, {_shares(ranges.waited)} "
-        f"of the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
+        f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, {_shares(ranges.waited)} of "
+        f"the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
         f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
     )
 

@@ -11,11 +11,11 @@ OWN_KINDS = (
          "gunicorn: a process for each thread, and no threads; a process accepts a connection when it is free.",
          lambda workers, threads: {"server": "gunicorn-sync", "workers": workers * threads}),
     OptionKind("gunicorn", "gunicorn gthread",
-         "gunicorn's class gthread with as many processes and threads: a busy worker accepts requests, too.",
+         "gunicorn's class gthread with as many processes and threads: a busy worker still accepts requests.",
          gthread),
     OptionKind("granian", "granian",
-         "granian with as many processes and blocking threads: from 2.8 on, each process has its own listening socket, "
-         "and the kernel chooses a socket without knowing which process is busy.",
+         "granian with as many processes (and blocking threads, for WSGI): from 2.8 on, each process has its own "
+         "listening socket, and the kernel chooses a socket without knowing which process is busy.",
          lambda workers, threads: {"server": "granian", "workers": workers, "threads": threads}),
     OptionKind("uvicorn", "uvicorn",
          "uvicorn with as many processes: a process accepts requests from the socket that all processes share.",

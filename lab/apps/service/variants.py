@@ -204,7 +204,7 @@ def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[Servi
 
 def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> list[str]:
     """Return the kinds of ways that may lift one of these limits, for a server on so many cores."""
-    allowed = _lifting_of(service.served)
+    allowed = lifting_kinds(service.served)
     useless = {"more-workers"} if "processors" in limits and service.served.processes >= cores else set()
     found = [next((kinds for kinds in LIFTED.get(limit, ()) if {*kinds} <= {*allowed}), ()) for limit in limits]
     return [kind for kind in allowed if kind in {*chain(*found)} - useless]
@@ -213,7 +213,7 @@ def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> 
 def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
-    elsewhere = [] if service.application.folder else [kind for kind in _named(served) if kind in _ELSEWHERE]
+    elsewhere = [] if service.application.folder else [kind for kind in named_kinds(served) if kind in _ELSEWHERE]
     no_server = [f"{' and '.join(elsewhere)}, because the image has only {served.server}."] if elsewhere else []
     if served.processes == 1:
         alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
@@ -272,16 +272,16 @@ def default_kinds(served: Served) -> tuple[str, ...]:
 
 def _tried(service: UserService) -> tuple[str, ...]:
     served = service.served
-    further = tuple(kind for kind in _named(served) if kind not in _ELSEWHERE or service.application.folder)
-    return default_kinds(served) + further + _lifting_of(served)
+    further = tuple(kind for kind in named_kinds(served) if kind not in _ELSEWHERE or service.application.folder)
+    return default_kinds(served) + further + lifting_kinds(served)
 
 
 _ELSEWHERE = ("uwsgi", *NEIGHBOURS)
 """Ways with another server, which an image that exists lacks."""
 
 
-def _named(served: Served) -> tuple[str, ...]:
-    """Return the kinds of ways that only ``WAYS`` can ask for."""
+def named_kinds(served: Served) -> tuple[str, ...]:
+    """Return the kinds of ways that are tried only if ``WAYS`` names them."""
     if served.is_asgi:
         own = ("reuse-port",) if served.server == "gunicorn" else ()
         return own + tuple(server for server in ("granian", "uvicorn") if server != served.server)
@@ -296,7 +296,7 @@ def _named(served: Served) -> tuple[str, ...]:
             return ("reuse-port",)
 
 
-def _lifting_of(served: Served) -> tuple[str, ...]:
+def lifting_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
     match served.kind:
         case "gthread" | "uwsgi" | "granian-wsgi":
@@ -388,8 +388,7 @@ def _reason(kind: OptionKind, served: Served) -> str:
             f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
             "another loop is free. It can use one processor. If the process dies, all its requests fail."
         )
-    reason = kind.reason.replace("A gunicorn", f"A {served.server}")
-    return reason.replace("gunicorn: all threads", f"{served.server}: all threads")
+    return kind.reason
 
 
 def _neighbour(server: str, service: UserService) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5"):
             question = "the application failed; its log in the folder of the trial says why."
-        said = f"{'All' if share == 1 else f'{percent(share)} of the'} requests {name} failed "
+        said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
         if share == 1:
             yield f"{said} No time is measured of them{f'; {question}' if question else '.'}"
@@ -128,8 +128,8 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
         share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
         longest_s = (found.value(name, "avoidable_wait", "max") or 0.0) / 1000
         sentences.append(
-            f"{share} of the requests {name} waited for a worker whose threads were all busy although another worker "
-            f"had a free thread, for up to {number(longest_s)} s."
+            f"{share} of the {name} requests waited for a full worker while another worker had a free thread, for up "
+            f"to {number(longest_s)} s."
         )
     if blockers := [f"{name} for {percent(share)} of the time" for name, share in found.blockers()]:
         held = "While they waited, these requests held the threads of their worker"
@@ -178,7 +178,7 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
         return None
     few = f"{found.slots} requests at a time are" if found.slots > 1 else "one request at a time is"
     sentences = _loses(slow, f"no worker had a free thread meanwhile, so {few} too few for this load.") + [
-        f"Even if all threads took requests from one queue, {_ONE_IN[stat].lower()} of the requests {name} would wait "
+        f"Even if all threads took requests from one queue, {_ONE_IN[stat].lower()} of the {name} requests would wait "
         f"for {_time(ms)} or more, so {found.slots} requests at a time are too few for this load."
         for name, (stat, ms) in found.slow_in_one_queue.items()
     ]
@@ -311,14 +311,14 @@ RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
 
 def _loses(lost: Mapping[str, tuple[str, float]], why: str) -> list[str]:
     return [
-        f"{_ONE_IN[stat]} of the requests {name} loses {_time(ms)} or more before its work begins: {why}"
+        f"{_ONE_IN[stat]} of the {name} requests loses {_time(ms)} or more before its work begins: {why}"
         for name, (stat, ms) in lost.items()
     ]
 
 
 def _slower_sentences(found: Symptoms) -> list[str]:
     return [
-        f"Under this load, the requests {name} are at work for {_time(work_ms)}; one of them alone takes "
+        f"Under this load, the {name} requests are at work for {_time(work_ms)}; one of them alone takes "
         f"{_time(alone_ms)}."
         for name, (work_ms, alone_ms) in found.slower_together.items()
     ]
