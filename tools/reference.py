@@ -20,7 +20,7 @@ from lab.apps.reproduce.reproduction import Reproduced, read_reproduction
 from lab.apps.reproduce.shown import with_block
 from lab.apps.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
 from lab.apps.service.kinds import KINDS
-from lab.apps.service.variants import WITH_NEWER, default_kinds, lifting_kinds, named_kinds
+from lab.apps.service.variants import WITH_NEWER, default_kinds, kinds_if_named, lifting_kinds
 from lab.cli.help import GROUPS
 from lab.engine.facts import combinations
 from lab.experiment.file import editor_schema, load_experiment, names
@@ -131,7 +131,7 @@ def service_keys() -> Iterator[str]:
 
 def ways() -> Iterator[str]:
     """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
-    kinds_when = {"always": default_kinds, "if a limit asks for it": lifting_kinds, "if it is named": named_kinds}
+    kinds_when = {"always": default_kinds, "if a limit asks for it": lifting_kinds, "if it is named": kinds_if_named}
     yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
     for when, kinds_of in kinds_when.items():
         for kind in KINDS:

@@ -21,8 +21,8 @@ OWN_KINDS = (
          "uvicorn with as many processes: a process accepts requests from the socket that all processes share.",
          lambda workers, _: {"server": "uvicorn", "workers": workers}),
     OptionKind("more-workers", "more workers",
-         "As many processes as the machine has cores, and at least twice as many as today: each has an interpreter "
-         "lock, an event loop and pools of its own, and can use one more processor. Each needs memory.", gthread),
+         "As many processes as the machine has cores, and at least twice as many as today: each has its own "
+         "interpreter lock, event loop and pools, and can use one more processor. Each needs memory.", gthread),
     OptionKind("more-threads", "more threads",
          "Twice the threads in each process: more requests can wait at the same time.",
          gthread),

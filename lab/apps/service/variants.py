@@ -213,7 +213,7 @@ def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> 
 def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
-    elsewhere = [] if service.application.folder else [kind for kind in named_kinds(served) if kind in _ELSEWHERE]
+    elsewhere = [] if service.application.folder else [kind for kind in kinds_if_named(served) if kind in _ELSEWHERE]
     no_server = [f"{' and '.join(elsewhere)}, because the image has only {served.server}."] if elsewhere else []
     if served.processes == 1:
         alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
@@ -272,7 +272,7 @@ def default_kinds(served: Served) -> tuple[str, ...]:
 
 def _tried(service: UserService) -> tuple[str, ...]:
     served = service.served
-    further = tuple(kind for kind in named_kinds(served) if kind not in _ELSEWHERE or service.application.folder)
+    further = tuple(kind for kind in kinds_if_named(served) if kind not in _ELSEWHERE or service.application.folder)
     return default_kinds(served) + further + lifting_kinds(served)
 
 
@@ -280,7 +280,7 @@ _ELSEWHERE = ("uwsgi", *NEIGHBOURS)
 """Ways with another server, which an image that exists lacks."""
 
 
-def named_kinds(served: Served) -> tuple[str, ...]:
+def kinds_if_named(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that are tried only if ``WAYS`` names them."""
     if served.is_asgi:
         own = ("reuse-port",) if served.server == "gunicorn" else ()
