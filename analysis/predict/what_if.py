@@ -1,6 +1,6 @@
 """What if: the requests of a trial, sent at the same times and with the same work, served in another way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import duckdb
@@ -57,11 +57,24 @@ def as_measured(answered: Answered, variant: VariantRecord) -> WhatIf:
     return WhatIf(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
 
 
-def serve_otherwise(answered: Answered, workers: int, threads: int, seed: int = 1) -> Iterator[WhatIf]:
-    """Yield the same requests with each kind of way to serve them."""
+def serve_otherwise(
+    answered: Answered,
+    workers: int,
+    threads: int,
+    seed: int = 1,
+    kinds: Iterable[OptionKind] = OPTION_KINDS,
+    *,
+    computing: bool = False,
+) -> Iterator[WhatIf]:
+    """Yield the same requests with each kind of way to serve them.
+
+    ``computing``: they compute for all the time that they worked, so threads of a process wait for its interpreter
+    lock, and these waits count, too. Otherwise they only keep their threads.
+    """
     from theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
-    for kind in OPTION_KINDS:
+    works_s = np.maximum(answered.ended_s - answered.began_s, 0)
+    for kind in kinds:
         of = (1, workers * threads) if kind.for_single_worker else (workers, threads)
         settings = kind.settings(*of)
         if settings.get("replicas", 1) > MOST_REPLICAS:
@@ -70,20 +83,23 @@ def serve_otherwise(answered: Answered, workers: int, threads: int, seed: int = 
         queueing = kind.queueing(of[1])
         variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
         rows = simulate(
-            QueueingSystem(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, seed
+            QueueingSystem(servers_of(variant), list(_classes(answered, works_s, computing=computing))),
+            float(answered.sent_s[-1]) + 1,
+            seed,
         )
         order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
         for place in range(len(answered.classes)):
             mine = np.flatnonzero(rows.of_class == place)
             order[np.flatnonzero(answered.request_class == place)[rows.user[mine]]] = mine
-        yield WhatIf(kind, *of, (rows.began - rows.sent)[order], rows.worker[order], rows.thread[order])
+        waits_s = (rows.ended - rows.sent)[order] - works_s if computing else (rows.began - rows.sent)[order]
+        yield WhatIf(kind, *of, waits_s, rows.worker[order], rows.thread[order])
 
 
-def _classes(answered: Answered) -> Iterator[Class]:
+def _classes(answered: Answered, works_s: Waits, *, computing: bool) -> Iterator[Class]:
+    step = WorkStep(Constant(0.0), "compute" if computing else "wait")
     for place, name in enumerate(answered.classes):
         mine = answered.request_class == place
-        works_s = (answered.ended_s - answered.began_s)[mine]
-        yield Class(name, Recorded(answered.sent_s[mine]), [WorkStep(Constant(0.0))], np.maximum(works_s, 0))
+        yield Class(name, Recorded(answered.sent_s[mine]), [step], works_s[mine])
 
 
 def insert_requests(database: duckdb.DuckDBPyConnection, variant: VariantRecord, served: WhatIf) -> None:

@@ -5,11 +5,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from inline_snapshot import snapshot
+from rich.console import Console
 
 from analysis.metrics.waiting import Answered, avoidable_waits
 from analysis.predict.system import servers_of
@@ -17,13 +19,14 @@ from analysis.records.queueing import Queueing
 from analysis.records.run import VariantRecord
 from lab.apps.diagnose import logs
 from lab.apps.diagnose.capacity import Capacity, capacity_of
-from lab.apps.diagnose.diagnosis import Asked
+from lab.apps.diagnose.diagnosis import Asked, diagnose_logs
 from lab.apps.diagnose.findings import Findings, findings_of
 from lab.apps.diagnose.follow import answer_prometheus, follow_logs
 from lab.apps.diagnose.logs import read_logs
 from lab.apps.diagnose.page import diagnosis_page
 from lab.apps.diagnose.replayed import replay
 from lab.apps.diagnose.requests import Requests, requests_of
+from lab.apps.diagnose.screen import print_diagnosis
 from lab.errors import WrongUse
 from lab.logs import access_log
 from lab.logs.formats import KNOWN
@@ -162,6 +165,25 @@ def test_the_simulator_recognises_how_the_requests_were_served_and_what_helps(tm
     assert replayed.today
     assert replayed.today.label in QUEUES_INSIDE
     assert {way.label: way.waited for way in replayed.ways}["limit = threads"] < 0.05 < replayed.today.waited
+
+
+def test_one_process_helps_only_if_requests_do_not_compute_all_the_time(tmp_path: Path) -> None:
+    """Its threads share one interpreter lock, and no log tells how much requests compute."""
+    found = diagnose_logs(Asked(write_logs(serve(accepts_busy=True), tmp_path, Writing()), {}))
+    replayed = replay(found.requests, found.capacity, found.findings)
+    assert replayed
+    assert replayed.today
+    lost_s = {way.label: way.computing_p99_s for way in replayed.ways}
+
+    assert lost_s["one process"] is not None
+    assert replayed.today.computing_p99_s is not None
+    assert lost_s["one process"] > 2 * replayed.today.computing_p99_s
+    console = Console(file=(told := StringIO()), width=200)
+    print_diagnosis(console, found, replayed)
+    [one_process] = [line for line in told.getvalue().splitlines() if line.startswith("- one process")]
+    assert "if requests compute all the time" in one_process
+    [limit] = [line for line in told.getvalue().splitlines() if line.startswith("- limit")]
+    assert "compute" not in limit
 
 
 def test_a_log_that_was_rotated_and_packed_counts_as_the_same_log(tmp_path: Path) -> None:

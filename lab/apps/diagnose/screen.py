@@ -8,6 +8,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
+from analysis.metrics.waiting import FROM_S
 from analysis.records.plural import plural
 from analysis.report.tables import Table
 from analysis.report.terminal import terminal_table
@@ -17,7 +18,7 @@ from lab.apps.diagnose.diagnosis import Diagnosis
 from lab.apps.diagnose.findings import NOTICED, ClassFindings, Findings
 from lab.apps.diagnose.logs import Floats, Logs
 from lab.apps.diagnose.ranges import Range, Ranges
-from lab.apps.diagnose.replayed import Replay
+from lab.apps.diagnose.replayed import AGREES_TIMES, HALVES, Replay, Served
 from lab.apps.diagnose.requests import Requests
 
 WIDTH = 80
@@ -204,15 +205,29 @@ def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
         yield (f"Replayed as they were served ({today.label}), {percent(today.waited)} of the requests wait "
                f"(measured: {percent(measured.waited)}), p99 {_time(today.p99_s)} (measured: "
                f"{_time(measured.p99_s)}). Replayed in other ways:")  # fmt: skip
-        better = sorted((way for way in replayed.ways if way.waited < 0.5 * today.waited), key=lambda way: way.waited)
-        for way in better[:_MOST_WAYS]:
-            yield f"- {way.label}: {percent(way.waited)} wait, p99 {_time(way.p99_s)}"
+        better = sorted(
+            (way for way in replayed.ways if way.waited < HALVES * today.waited), key=lambda way: way.waited
+        )
+        doubts = [_if_computing(way, today) for way in better[:_MOST_WAYS]]
+        for way, doubt in zip(better, doubts, strict=False):
+            yield f"- {way.label}: {percent(way.waited)} wait, p99 {_time(way.p99_s)}{doubt}"
+        if better and not any(doubts):
+            yield "No log says how much the requests compute; these ways are better in any case."
         if not better:
             yield f"- with {plural(capacity.total, 'thread')}, no way halves the waits"
         elif better[0].settings:
             yield f"{better[0].label} is {better[0].settings}."
     if replayed.threads > capacity.total:
         yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
+
+
+def _if_computing(way: Served, today: Served) -> str:
+    """Return what is worse than today with a way if requests compute all the time, which no log tells; else nothing."""
+    lost_s, lost_today_s = way.computing_p99_s, today.computing_p99_s
+    if lost_s is None or lost_today_s is None or lost_s <= AGREES_TIMES * max(lost_today_s, FROM_S):
+        return ""
+    return (f"; but if requests compute all the time, they lose {_time(lost_s)} (p99), and as they were served "
+            f"{_time(lost_today_s)}")  # fmt: skip
 
 
 def _time(seconds: float) -> str:
