@@ -180,7 +180,7 @@ class Served(Model):
     workers: int = Field(ge=1, le=64, description="How many processes there are. daphne always has one.")
     threads: int = Field(
         1, ge=1, le=MOST_THREADS, description="How many threads each worker has: of `gthread`, of uWSGI, and of "
-        "granian with `interface: wsgi` (its blocking threads; if left out, half of the backpressure).",
+        "granian with `interface: wsgi` (its blocking threads, by default not 1, but half of the backpressure).",
     )  # fmt: skip
     backpressure: int | None = Field(
         None, ge=1, le=MOST_CONNECTIONS, description="The most requests that each worker of granian takes. Without it, "
