@@ -26,14 +26,17 @@ class Replaced(Variant, ABC):
 
     @model_validator(mode="after")
     def _workers_can_be_replaced(self) -> Self:
-        counts = self.server.startswith("gunicorn") or self.server == "uvicorn"
+        counts = self.server.startswith("gunicorn") or self.server in ("uvicorn", "uwsgi")
         if self.max_requests and not counts:
-            raise ValueError(f"max_requests: {self.server} does not count here; choose server: uvicorn or gunicorn-…")
+            others = "uvicorn, uwsgi or gunicorn-…"
+            raise ValueError(f"max_requests: {self.server} does not count here; choose server: {others}")
+        if self.max_requests_jitter and self.server == "uwsgi":
+            raise ValueError("max_requests_jitter: uWSGI adds nothing by chance; leave it out")
         if self.max_requests_jitter and not self.max_requests:
             raise ValueError("max_requests_jitter: give max_requests, too")
         if self.hup_after_s and self.server == "hypercorn":
             raise ValueError("hup_after_s: hypercorn ends when it gets HUP; choose another server")
-        if self.hup_after_s and self.workers == 1 and not self.server.startswith("gunicorn"):
+        if self.hup_after_s and self.workers == 1 and not self.server.startswith(("gunicorn", "uwsgi")):
             raise ValueError(f"hup_after_s: {self.server} with one worker has nobody who replaces it; use 2 or more")
         return self
 

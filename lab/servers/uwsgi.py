@@ -6,10 +6,11 @@ from pydantic import Field, model_validator
 
 from analysis.read.observation import APP_PORTS
 from analysis.records.queueing import Queueing
-from lab.servers.base import FIRST_PORT, Release, Variant, check_lock_file, nginx_upstream
+from lab.servers.base import FIRST_PORT, Release, check_lock_file, nginx_upstream
+from lab.servers.replaced import Replaced
 
 
-class Uwsgi(Variant):
+class Uwsgi(Replaced):
     """uWSGI: a thread accepts when it is free, from a socket that all processes share or its process's socket."""
 
     server: Literal["uwsgi"]

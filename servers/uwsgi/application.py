@@ -7,10 +7,12 @@ from typing import Any
 
 import uwsgi
 import wsgi
+from counters import Counters
 
 SERVER = f"uwsgi/{uwsgi.version.decode()}"
 _MODULE, _NAME = os.environ["LAB_APP"].split(":")
 _APP = getattr(import_module(_MODULE), _NAME)
+_COUNTERS = Counters("served")  # uWSGI forgets the counts of workers that it replaces
 
 
 def app(environ: dict[str, Any], start_response: wsgi.StartResponse) -> Iterable[bytes]:
@@ -18,4 +20,5 @@ def app(environ: dict[str, Any], start_response: wsgi.StartResponse) -> Iterable
     environ["SERVER_SOFTWARE"] = SERVER
     environ["lab.connection_fd"] = uwsgi.connection_fd()
     answer: Iterable[bytes] = _APP(environ, start_response)
+    _COUNTERS.add("served")
     return answer

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 ANSWERS_WITHIN_S = 5
+WORKERS = Path("/tmp/workers")
+"""Where the lab's application counts (see counters.py); somebody's own application does not."""
 
 
 def read() -> dict[str, Any]:
@@ -27,11 +29,15 @@ def ready(stats: dict[str, Any]) -> bool:
 def observe(stats: dict[str, Any]) -> None:
     """Print how many requests each worker has served, in the form of servers/observe.
 
-    The requests of a worker are the sum over its threads, because the worker's own count is inexact if it has several.
+    The lab's application counts for workers that have ended, too. For somebody's own application, the requests of a
+    worker are the sum over its threads, because the worker's own count is inexact if it has several.
     """
+    served = {path.name: path.read_text(encoding="utf-8") for path in sorted(WORKERS.glob("*"))}
     for worker in stats["workers"]:
-        print(f"==> worker {worker['pid']} <==")
-        print("served", sum(core["requests"] for core in worker["cores"]))
+        served.setdefault(str(worker["pid"]), f"served {sum(core['requests'] for core in worker['cores'])}\n")
+    for worker, counts in served.items():
+        print(f"==> worker {worker} <==")
+        print(counts, end="")
     print("==> settings <==")
     print(Path("/tmp/uwsgi.ini").read_text(encoding="utf-8"), end="")
 

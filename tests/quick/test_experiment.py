@@ -232,6 +232,7 @@ MISTAKES_OF_VARIANTS = [
     "server: uvicorn, app: fastapi-async, health: port",
     "server: granian, app: fastapi-async, max_requests: 9",
     "server: gunicorn-sync, max_requests_jitter: 9",
+    "server: uwsgi, threads: 2, max_requests: 9, max_requests_jitter: 9",
     "server: hypercorn, app: fastapi-async, hup_after_s: 9",
 ]  # fmt: skip
 
@@ -274,9 +275,10 @@ mine.yaml:8: variants.shared-socket: health: app: fastapi-async has no endpoints
 mine.yaml:8: variants.shared-socket: health: app: django has no endpoints in a pool of threads; leave health
     out
 mine.yaml:8: variants.shared-socket: health: port needs app: fastapi-…, workers: 1 and balancer: none
-mine.yaml:8: variants.shared-socket: max_requests: granian does not count here; choose server: uvicorn or
-    gunicorn-…
+mine.yaml:8: variants.shared-socket: max_requests: granian does not count here; choose server: uvicorn, uwsgi
+    or gunicorn-…
 mine.yaml:8: variants.shared-socket: max_requests_jitter: give max_requests, too
+mine.yaml:8: variants.shared-socket: max_requests_jitter: uWSGI adds nothing by chance; leave it out
 mine.yaml:8: variants.shared-socket: hup_after_s: hypercorn ends when it gets HUP; choose another server
 """)
 
@@ -459,6 +461,8 @@ def variant(**settings: object) -> Variant:
         ({"server": "uwsgi", "threads": 1, "app": "django", "protocol": "fastcgi"}, "uwsgi:2.0.31", "shared",
          {"LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi", "LAB_ROUTER": "none"}),
         ({"server": "uwsgi", "threads": 1, "router": "unix"}, "uwsgi:2.0.31", None, {"LAB_ROUTER": "unix"}),
+        ({"server": "uwsgi", "workers": 1, "threads": 1, "max_requests": 100, "boot_s": 1, "hup_after_s": 3},
+         "uwsgi:2.0.31", "shared", {"LAB_MAX_REQUESTS": "100", "LAB_BOOT_S": "1.0"}),
         ({"server": "python314-gunicorn", "threads": 2, "gil": True}, "python314:gil", "shared",
          {"LAB_SERVER": "gunicorn", "LAB_RELEASE": "gil", "LAB_THREADS": "2", "LAB_APP": "wsgi:app"}),
         ({"server": "python314-granian", "workers": 1, "threads": 8, "gil": False}, "python314:free", "per-worker",
@@ -510,6 +514,7 @@ def test_only_processes_that_come_and_go_are_elastic() -> None:
     assert variant(server="flup-prefork", workers=9, threads=1).elastic
     assert not variant(server="flup-threaded", workers=1, threads=9).elastic
     assert not variant(server="uwsgi", threads=1).elastic
+    assert variant(server="uwsgi", threads=1, max_requests=100).elastic
     assert variant(server="gunicorn-sync", max_requests=100).elastic
     assert variant(server="uvicorn", app="fastapi-async", hup_after_s=1).elastic
     assert not variant(server="uvicorn", app="fastapi-async", boot_s=1).elastic

@@ -205,6 +205,37 @@ def test_uwsgi_is_started_with_a_router_before_its_processes(told: Path, router:
     ]  # fmt: skip
 
 
+def test_uwsgi_is_told_after_how_many_requests_a_process_ends(told: Path) -> None:
+    shell(
+        SERVERS / "uwsgi" / "start", told,
+        LAB_WORKERS="2", LAB_THREADS="1", LAB_SOMAXCONN="100", LAB_PROTOCOL="http", LAB_THUNDER_LOCK="false",
+        LAB_MAP_SOCKET="false", LAB_MAX_REQUESTS="100",
+    )  # fmt: skip
+
+    assert "\nmax-requests = 100\n" in (told / "uwsgi.ini").read_text()
+
+
+def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (SERVERS / "uwsgi" / "stats.py").read_text().replace("/tmp/", f"{tmp_path}/")
+    stats: dict[str, Any] = {"__name__": "stats"}
+    exec(compile(text, "stats.py", "exec"), stats)
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\n")
+    there = {"workers": [{"pid": 9, "cores": [{"requests": 3}, {"requests": 4}]}]}
+
+    stats["observe"](there)
+    (tmp_path / "workers").mkdir()
+    for worker, count in ((8, 120), (9, 8)):
+        (tmp_path / "workers" / str(worker)).write_text(f"served {count}\n")
+    stats["observe"](there)
+
+    assert capsys.readouterr().out == (
+        "==> worker 9 <==\nserved 7\n==> settings <==\n[uwsgi]\n"
+        "==> worker 8 <==\nserved 120\n==> worker 9 <==\nserved 8\n==> settings <==\n[uwsgi]\n"
+    )
+
+
 def test_uwsgi_in_an_image_gets_its_plugin_for_python_and_the_virtual_environment(told: Path) -> None:
     (told / "programs" / "uwsgi").write_text('#!/bin/sh\ncase "$*" in *python3*--help) echo "  --wsgi-file" ;; esac\n')
     (told / "programs" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
