@@ -1,6 +1,6 @@
 """Try the lab on this machine's engine, and add what ran to docs/reference/tried.json.
 
-    PYTHONPATH=. python -m tools.tried [--wrong "what was wrong and is mended"]
+    PYTHONPATH=. .venv/bin/python -m tools.tried [--wrong "what was wrong and is mended"]
 
 It sets the engine up, measures heavy-mix and a small service, exports and verifies a run, runs the tests that need
 containers, and counts what is left. ``DOCKER_HOST`` chooses the engine (tools/newer-engine.sh starts a newer one).
@@ -39,7 +39,10 @@ def main() -> int:
         print("No container engine answers.", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="stampede-tried-", dir=Path.home()) as place:
-        ran = {what: result for what, result in _steps(Path(place)) if not print(f"{what}: {result}", flush=True)}
+        ran = {}
+        for what, result in _steps(Path(place)):
+            print(f"{what}: {result}", flush=True)
+            ran[what] = result
     row = {
         "kind": facts.kind,
         "date": datetime.now(UTC).date().isoformat(),
@@ -60,9 +63,8 @@ def _steps(place: Path) -> Iterator[tuple[str, str]]:
     said = _lab("run", "heavy-mix", *results)
     yield "heavy-mix", _line(said, r"\d+ of \d+ claims hold|\d+ of \d+ claims: .*")
     latest = place / "results" / "heavy-mix" / "latest"
-    archive = place / "heavy-mix.tar.xz"
-    yield "export", _ending(_lab("export", str(latest), "--to", str(archive)))
-    yield "verify", _ending(_lab("verify", str(archive)))
+    yield "export", _ending(_lab("export", str(latest), "--to", str(place / "heavy-mix.tar.gz")))
+    yield "verify", _ending(_lab("verify", str(latest)))
     shop = place / "shop"
     shop.mkdir()
     for name, text in _SERVICE.items():
