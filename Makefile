@@ -9,7 +9,7 @@ ANSWERS = $(call option,PREDICT,predict) $(call option,SET,set) $(call flag,SOLU
 
 .PHONY: help lesson experiment try report notebook setup down check quick test soak bench lock
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Everything else is a command of $(LAB):'
 	@[ ! -x $(LAB) ] || $(LAB) --help
 
