@@ -44,7 +44,7 @@ say "Loading the images …"
     docker load --quiet >&2
 
 cd "$target"
-make --no-print-directory doctor
+.venv/bin/lab doctor
 say ""
 say "The lab is in $target. The unpacked bundle is no longer needed."
 say "To take the lesson: cd $target && make lesson"
