@@ -1,9 +1,10 @@
 """Try the lab on this machine's engine, and add what ran to docs/reference/tried.json.
 
-    PYTHONPATH=. .venv/bin/python -m tools.tried [--wrong "what was wrong and is mended"]
+    PYTHONPATH=. .venv/bin/python -m tools.tried [--wrong "what was wrong and is mended"] [STEP …]
 
-It sets the engine up, measures heavy-mix and a small service, exports and verifies a run, runs the tests that need
-containers, and counts what is left. ``DOCKER_HOST`` chooses the engine (tools/newer-engine.sh starts a newer one).
+The steps set the engine up, measure heavy-mix and a small service, export and verify a run, run the tests that need
+containers, and count what is left. If only some are named, the row keeps the results of the others. ``DOCKER_HOST``
+chooses the engine (tools/newer-engine.sh starts a newer one).
 """
 
 import argparse
@@ -13,10 +14,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lab.engine.commands import output
 from lab.engine.facts import TRIED, ask_engine, combinations
 from lab.paths import ROOT
 
@@ -30,61 +32,93 @@ _SERVICE = {
 
 
 def main() -> int:
-    """Run everything, write the row, and return 0 if an engine answers."""
+    """Run the steps, write the row, and return 0 if an engine answers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--wrong", default="")
-    wrong = parser.parse_args().wrong
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
+    given = parser.parse_args()
+    if unknown := set(given.steps) - STEPS.keys():
+        parser.error(f"no steps: {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}")
     facts = ask_engine()
     if facts is None:
         print("No container engine answers.", file=sys.stderr)
         return 1
+    rows = {each["kind"]: each for each in combinations()}
+    before = rows.get(facts.kind, {"ran": {}, "wrong": ""})
     with tempfile.TemporaryDirectory(prefix="stampede-tried-", dir=Path.home()) as place:
-        ran = {}
-        for what, result in _steps(Path(place)):
-            print(f"{what}: {result}", flush=True)
-            ran[what] = result
-    row = {
+        ran = _run(given.steps or [*STEPS], Path(place))
+    rows[facts.kind] = {
         "kind": facts.kind,
         "date": datetime.now(UTC).date().isoformat(),
         "engine": f"{facts.name} {facts.version}",
         "system": facts.system,
-        "ran": ran,
-        "wrong": wrong,
+        "ran": {what: result for what, result in ({**before["ran"], **ran}).items() if what in STEPS},
+        "wrong": given.wrong or before["wrong"],
     }
-    others = [each for each in combinations() if each["kind"] != facts.kind]
-    TRIED.write_text(json.dumps([*others, row], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    TRIED.write_text(json.dumps([*rows.values()], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 
 
-def _steps(place: Path) -> Iterator[tuple[str, str]]:
-    """Yield what ran, and its result in words."""
-    results = ("--results", str(place / "results"))
-    yield "set-up", _ending(_lab("setup"))
-    said = _lab("run", "heavy-mix", *results)
-    yield "heavy-mix", _line(said, r"\d+ of \d+ claims hold|\d+ of \d+ claims: .*")
-    latest = place / "results" / "heavy-mix" / "latest"
-    yield "export", _ending(_lab("export", str(latest), "--to", str(place / "heavy-mix.tar.gz")))
-    yield "verify", _ending(_lab("verify", str(latest)))
-    shop = place / "shop"
+def _run(steps: Sequence[str], place: Path) -> dict[str, str]:
+    """Run steps in a folder, and return what ran, with its result in words."""
+    ran = {}
+    for what in steps:
+        ran[what] = STEPS[what](place)
+        print(f"{what}: {ran[what]}", flush=True)
+    return ran
+
+
+def _set_up(_: Path) -> str:
+    return _ending(_lab("setup"))
+
+
+def _heavy_mix(place: Path) -> str:
+    return _line(
+        _lab("run", "heavy-mix", "--results", str(place)), r"\d+ of \d+ claims hold[^.]*|\d+ of \d+ claims: .*"
+    )
+
+
+def _export(place: Path) -> str:
+    return _ending(_lab("export", str(place / "heavy-mix" / "latest"), "--to", str(place / "heavy-mix.tar.gz")))
+
+
+def _verify(place: Path) -> str:
+    return _ending(_lab("verify", str(place / "heavy-mix" / "latest")))
+
+
+def _own_service(place: Path) -> str:
+    shop, file = place / "shop", place / "shop.yaml"
     shop.mkdir()
     for name, text in _SERVICE.items():
         (shop / name).write_text(text, encoding="utf-8")
-    file = place / "shop.yaml"
     _lab("init", str(shop), "--to", str(file))
-    tried = _lab("try", str(file), "--duration", "10s", "--trials", "1", *results)
-    yield "own service", _line(tried, r"[\d.]+%.*waited|Better than today's.*|No request.*")
+    tried = _lab("try", str(file), "--duration", "10s", "--trials", "1", "--results", str(place))
+    return _line(tried, r"Better than today's.*|No request.*|[\d.]+%.*waited.*")
+
+
+def _container_tests(_: Path) -> str:
     tests = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests/containers"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    yield "tests/containers", _line(tests, r"\d+ (passed|failed).*")
-    left = subprocess.run(
-        ["docker", "ps", "--all", "--quiet", "--filter", "label=stampede.owner"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    yield "left behind", f"{len(left.stdout.split())} containers"
+    return _line(tests, r"\d+ (passed|failed).*")
+
+
+def _left_behind(_: Path) -> str:
+    left = output(["docker", "ps", "--all", "--quiet", "--filter", "label=stampede.owner"])
+    return f"{len(left.split())} containers"
+
+
+STEPS: dict[str, Callable[[Path], str]] = {
+    "set-up": _set_up,
+    "heavy-mix": _heavy_mix,
+    "export": _export,
+    "verify": _verify,
+    "own-service": _own_service,
+    "tests/containers": _container_tests,
+    "left-behind": _left_behind,
+}
+"""What is tried, in this order; each step returns its result in words. To export or verify needs heavy-mix."""
 
 
 def _lab(*command: str) -> "subprocess.CompletedProcess[str]":
