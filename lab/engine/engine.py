@@ -52,8 +52,8 @@ def engine_cores() -> int:
 
     If no engine answers, return the cores of this machine.
     """
-    told = output(["docker", "info", "--format", "{{.NCPU}}"])
-    return int(told) if told.isdecimal() and int(told) else os.cpu_count() or 1
+    engine = ask_engine()
+    return (engine and engine.cores) or os.cpu_count() or 1
 
 
 def memory_budget() -> MemoryBudget:
@@ -61,11 +61,11 @@ def memory_budget() -> MemoryBudget:
 
     If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
     """
-    memory = psutil.virtual_memory()
-    engine = output(["docker", "info", "--format", "{{.MemTotal}}"])
-    total = int(engine) if engine.isdecimal() and int(engine) else memory.total
-    elsewhere = abs(total - memory.total) > 0.01 * memory.total
-    return MemoryBudget(total // 2**20, (total if elsewhere else memory.available) // 2**20)
+    memory, engine = psutil.virtual_memory(), ask_engine()
+    here_mib = memory.total // 2**20
+    total_mib = (engine and engine.memory_mib) or here_mib
+    elsewhere = abs(total_mib - here_mib) > 0.01 * here_mib
+    return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
 
 
 def ca_bundle() -> str:

@@ -4,6 +4,7 @@ import grp
 import json
 import os
 import pwd
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,30 +24,44 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """An engine and the machine on which its containers run. ``cgroups`` is the version of control groups.
+    """An engine and the machine on which its containers run, which is called ``machine``.
 
-    ``unenforced`` has the limits that the engine accepts and does not enforce, in words.
+    ``cgroups`` is the version of control groups. ``unenforced`` has the limits that the engine accepts and does not
+    enforce, in words. ``containerd``: the engine keeps its images in containerd's store.
     """
 
     name: str
     version: str
+    machine: str
     system: str
     architecture: str
     cores: int
     memory_mib: int
     cgroups: str
     rootless: bool
+    containerd: bool
     unenforced: tuple[str, ...]
 
     @property
     def kind(self) -> str:
         """What must be the same for two machines to count as the same combination."""
-        major = self.version.partition(".")[0]
-        return f"{self.name} {major}, cgroups {self.cgroups}, {self.architecture}, {user_kind(rootless=self.rootless)}"
+        engine = f"{self.name} {self.version.partition('.')[0]}" + self.containerd * " with containerd's images"
+        return f"{engine}, cgroups {self.cgroups}, {self.architecture}, {user_kind(rootless=self.rootless)}"
+
+
+_told: dict[tuple[str | None, ...], EngineFacts] = {}
+"""What engines have said, by the client that asked and the variables with which it chooses an engine."""
 
 
 def ask_engine() -> EngineFacts | None:
-    """Ask the engine what it is; None if no engine answers."""
+    """Return what the engine says of itself, which it is asked only once; None if no engine answers."""
+    chosen = (shutil.which("docker"), os.environ.get("DOCKER_HOST"), os.environ.get("DOCKER_CONTEXT"))
+    if chosen not in _told and (facts := _ask()):
+        _told[chosen] = facts
+    return _told.get(chosen)
+
+
+def _ask() -> EngineFacts | None:
     told = _json(output(["docker", "info", "--format", "{{json .}}"]))
     if not told.get("ServerVersion"):
         return None
@@ -54,12 +69,14 @@ def ask_engine() -> EngineFacts | None:
     return EngineFacts(
         name="Podman" if "Podman" in components else "Docker",
         version=str(told["ServerVersion"]),
+        machine=str(told.get("Name", "")),
         system=str(told.get("OperatingSystem", "")),
         architecture=str(told.get("Architecture", "")),
         cores=int(told.get("NCPU", 0)),
         memory_mib=int(told.get("MemTotal", 0)) // 2**20,
         cgroups=str(told.get("CgroupVersion", "1")),
         rootless=any("rootless" in each for each in told.get("SecurityOptions") or []),
+        containerd="io.containerd.snapshotter" in json.dumps(told.get("DriverStatus")),
         unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
     )
 

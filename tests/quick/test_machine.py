@@ -4,25 +4,33 @@ The container engine is a program on the PATH that these tests replace: the real
 from its registry on demand. Each replacement writes down how it was called.
 """
 
+import errno
 import grp
+import io
+import itertools
 import json
 import os
+import platform
 import pwd
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
 from inline_snapshot import snapshot
 
-from lab.engine import commands, doctor, engine, facts, images, processor, provenance
+from lab.engine import commands, doctor, engine, facts, images, machine_usage, processor, provenance
+from lab.engine.cluster.ready import find_machine
 from lab.engine.engine import memory_budget
 from lab.errors import LabError
 from lab.limits import MemoryBudget
 from lab.paths import TOOLS
 from tests.conftest import Lab
+from tests.synthetic import Request, make_run
 
 HEALTHY = """
 case "$*" in
@@ -452,16 +460,14 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
     assert "tools/install-engine.sh" in docker.remedy
 
 
-def engine_says(path: Path, **told: object) -> None:
-    """Put an engine on the PATH that says this of itself."""
+def engine_says(path: Path, **told: object) -> Path:
+    """Put an engine on the PATH that says this of itself, and return the log of its calls."""
     said = json.dumps({"ServerVersion": "29.1.0", "OperatingSystem": "Debian 13", "Architecture": "x86_64", **told})
     answers = f"""case "$*" in
-      *'info --format {{{{json .}}}}') echo '{said}'; exit ;;
+      'info --format {{{{json .}}}}') echo '{said}'; exit ;;
       *Components*) echo {told.get("components", "Engine")}; exit ;;
-      *NCPU*) echo {told.get("NCPU", "")} ;;
-      *MemTotal*) echo {told.get("MemTotal", "")} ;;
     esac"""
-    put(path, "docker", f"{answers}{HEALTHY.format(inspect=NO_IMAGE, pull='exit 1', folder=path.parent)}")
+    return put(path, "docker", f"{answers}{HEALTHY.format(inspect=NO_IMAGE, pull='exit 1', folder=path.parent)}")
 
 
 @pytest.mark.parametrize(
@@ -509,6 +515,8 @@ def test_limits_that_the_engine_does_not_enforce_are_named(path: Path, said: lis
     ("told", "kind"),
     [
         ({"CgroupVersion": "2"}, "Docker 29, cgroups 2, x86_64, root"),
+        ({"CgroupVersion": "2", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]},
+         "Docker 29 with containerd's images, cgroups 2, x86_64, root"),
         ({"components": "Podman Engine", "CgroupVersion": "2", "SecurityOptions": ["name=rootless"]},
          "Podman 29, cgroups 2, x86_64, rootless"),
     ],
@@ -528,16 +536,30 @@ def test_the_doctor_describes_the_engine_and_says_whether_the_lab_was_tried_ther
 
     assert found["container engine"] == f"{kind.split(maxsplit=1)[0]} 29.1.0 on Debian 13, 4 cores, 8.0 GiB, cgroups 2"
     assert found["limits"] == "all are enforced"
-    assert found["this combination"] == f"{kind}: {'tried on 2026-01-02' if 'Docker' in kind else 'not tried'}"
+    assert found["this combination"] == (
+        f"{kind}: {'tried on 2026-01-02' if kind.startswith('Docker 29, ') else 'not tried'}"
+    )
 
 
-@pytest.mark.parametrize(("told", "cores"), [("3", 3), ("", os.cpu_count()), ("0", os.cpu_count())])
-def test_containers_have_the_cores_of_the_engine(path: Path, told: str, cores: int) -> None:
+@pytest.mark.parametrize(("told", "cores"), [({"NCPU": 3}, 3), ({}, os.cpu_count()), ({"NCPU": 0}, os.cpu_count())])
+def test_containers_have_the_cores_of_the_engine(path: Path, told: dict[str, object], cores: int) -> None:
     """A virtual machine may have fewer cores than the machine on which it runs."""
-    put(path, "docker", f'case "$*" in *NCPU*) echo {told} ;; esac')
+    engine_says(path, **told)
 
     assert engine.engine_cores() == cores
     assert engine.default_jobs() == 4 * cores
+
+
+def test_the_engine_is_asked_once_what_it_is(path: Path, said: list[str]) -> None:
+    """An engine that does not answer is asked again, because it may start meanwhile."""
+    assert facts.ask_engine() is None
+    log = engine_says(path, NCPU=3, MemTotal=2**32, MemoryLimit=True)
+
+    engine.check_limits(said.append)
+    found = engine.engine_cores(), memory_budget().total_mib, find_machine().shares_files
+
+    assert found == (3, 4096, True)
+    assert [line for line in log.read_text().splitlines() if line.startswith("info")] == ["info --format {{json .}}"]
 
 
 def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
@@ -622,3 +644,85 @@ def test_no_command_starts_on_a_processor_that_would_end_it_but_the_doctor(
     assert "lacks avx2" in refused.stderr
     assert "x86-64-v3" in refused.stderr
     assert "missing processor: duckdb" in looked.stdout
+
+
+class MacTimes(NamedTuple):
+    """The processor times that psutil tells on macOS."""
+
+    user: float
+    nice: float
+    system: float
+    idle: float
+
+
+@pytest.fixture
+def macos(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a Mac with 12 cores and 32 GiB, whose engine has a virtual machine with 4 cores and 8 GiB."""
+    really_open = io.open
+
+    def open_here(file: Any, *rest: Any, **how: Any) -> Any:  # as io.open has it
+        if str(file).startswith(("/proc", "/sys")):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+        return really_open(file, *rest, **how)
+
+    monkeypatch.setattr(io, "open", open_here)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 12)
+    seconds = itertools.count(100)
+    monkeypatch.setattr(psutil, "cpu_times", lambda: MacTimes(passed := next(seconds), 0, 0, 11 * passed))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=2**35, available=2**34))
+    for name, told in {"system": "Darwin", "node": "laptop.local", "machine": "arm64", "processor": "arm"}.items():
+        monkeypatch.setattr(platform, name, lambda told=told: told)
+    engine_says(path, Name="docker-desktop", OperatingSystem="Docker Desktop", Architecture="aarch64", NCPU=4,
+                MemTotal=2**33, CgroupVersion="2", MemoryLimit=True)  # fmt: skip
+
+
+@pytest.mark.usefixtures("macos")
+def test_on_a_host_without_linux_s_files_the_machine_is_that_of_the_engine() -> None:
+    """Its clock and its usage are asked for, too, because it is an engine elsewhere: a probe runs there."""
+    machine = find_machine()
+
+    assert (machine.name, machine.shares_files) == ("docker-desktop", False)
+    assert (engine.engine_cores(), memory_budget()) == (4, MemoryBudget(total_mib=8192, available_mib=8192))
+    assert processor.problem() is None
+
+
+@pytest.mark.usefixtures("macos")
+def test_a_host_without_linux_s_files_is_described_without_what_it_does_not_tell() -> None:
+    before, host = machine_usage.local_state(), provenance.local_host()
+
+    assert (before.steal_s, before.cpu_waits_us, before.memory_waits_us) == (None, None, None)
+    assert machine_usage.local_state().usage_since(before).busy == pytest.approx(1 / 12)
+    assert (host.cpu, host.memory_gib) == ("arm", 32)
+
+
+@pytest.mark.usefixtures("macos")
+def test_a_host_without_linux_s_files_plans_checks_and_reports(lab: Lab, tmp_path: Path) -> None:
+    make_run(tmp_path / "run", {"one": [Request()]})
+
+    planned = lab.call("plan", "heavy-mix")
+    reported = lab.call("report", str(tmp_path / "run"))
+    looked = lab.call("doctor")
+
+    assert (planned.returncode, reported.returncode) == (0, 0)
+    assert "Docker 29.1.0 on Docker Desktop, 4 cores, 8.0 GiB, cgroups 2" in looked.stdout
+    assert engine.how_to_start().startswith("Start Docker Desktop")
+
+
+OF_GNU = {
+    r"sed -i|sed -r|sed .*\\t": "sed of BSD has no -r and no \\t, and its -i takes a suffix",
+    r"readlink -f|realpath -|\bdate (-d|--)|grep -P|find .*-(newermt|printf)": "no option of macOS",
+    r"declare -A|mapfile|readarray|\$\{\w+(,,|\^\^)|\|&|&>>|\[\[": "missing in the sh of macOS",
+    r"\b(nproc|taskset|flock|setsid|timeout)\b": "no program of macOS",
+}
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["../Makefile", "venv.sh", "lock.sh", "lock-images.sh", "install-bundle.sh", "install-chromium.sh"],
+)
+def test_what_a_mac_runs_needs_no_program_of_linux(script: str) -> None:
+    lines = [line for line in (TOOLS / script).read_text().splitlines() if not line.lstrip().startswith("#")]
+
+    assert [(line, why) for line in lines for pattern, why in OF_GNU.items() if re.search(pattern, line)] == []

@@ -16,6 +16,7 @@ from lab.engine.cluster.probe import Probe, start_probes
 from lab.engine.cluster.swarm import check_joined, nodes_of
 from lab.engine.commands import Say, output
 from lab.engine.engine import engine_cores, memory_budget, plugin_version
+from lab.engine.facts import ask_engine
 from lab.experiment.model import Experiment
 from lab.experiment.variations import generated_on
 from lab.limits import MemoryBudget
@@ -68,11 +69,13 @@ def find_machines(cluster: Cluster | None) -> tuple[Machine, ...]:
 
 def find_machine() -> Machine:
     """Return the engine that Docker's own settings choose. An engine elsewhere has a name, and shares no files."""
-    name = output(["docker", "info", "--format", "{{.Name}}"])
-    if not name or name == platform.node():
+    engine = ask_engine()
+    if not engine or engine.machine in ("", platform.node()):
         return default_machine()
     context = output(["docker", "context", "show"])
-    return Machine(context if context not in ("", "default") else name, default_machine().client, shares_files=False)
+    return Machine(
+        context if context not in ("", "default") else engine.machine, default_machine().client, shares_files=False
+    )
 
 
 def cores_for_servers(cluster: Cluster | None) -> int:
