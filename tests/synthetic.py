@@ -8,11 +8,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.records.claims import Claim, Published
 from analysis.records.folder import trial_folder, write_record
 from analysis.records.run import Host, Image, LoadRecord, Run, TrialRecord, VariantRecord
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TRIAL = TrialRecord(
+    variant="one", load="mix", trial=1, outcome="measured", k6_exit_code=0,
+    began="2026-01-02T03:04:05.000Z", ended="2026-01-02T03:05:05.000Z", side_by_side=1,
+    busy_before=0.01, busy_during=0.1, steal_during=0.0, pressure_during=0.05, clock_step_s=0.0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -171,19 +175,21 @@ def write_observations(folder: Path, requests: Iterable[Request], workers: int =
     (folder / "nginx-1.before.txt").write_text(observation("proxy", balanced=2))
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(answered)))
     if any(one.visit for one in requests):
-        write_database(
-            folder, [one.visit for one in answered if one.visit and one.request_class == "post" and not one.error]
-        )
+        rows = [one.visit for one in answered if one.visit and one.request_class == "post" and not one.error]
+        for when, said in database_seen(rows).items():
+            (folder / f"database-1.{when}.txt").write_text(said["database-1"])
 
 
-def write_database(
-    folder: Path, rows: Iterable[str], *, before: Iterable[str] = (), connections: int = 5, refused: int = 0
-) -> None:
-    """Write what a database would say before and after the load. ``rows`` names the visit that wrote each row."""
-    counts = {"connections_max": 1, "connections_refused": 2}
-    (folder / "database-1.before.txt").write_text(observation("store", rows=before, database=counts))
-    counts = {"connections_max": connections, "connections_refused": 2 + refused}
-    (folder / "database-1.after.txt").write_text(observation("store", rows=rows, database=counts))
+def database_seen(rows: Iterable[str], *, before: Iterable[str] = (), refused: int = 0) -> dict[str, dict[str, str]]:
+    """Return what a database would say before and after the load. ``rows`` names the visit that wrote each row."""
+    counts = (
+        {"connections_max": 1, "connections_refused": 2},
+        {"connections_max": 5, "connections_refused": 2 + refused},
+    )
+    return {
+        "before": {"database-1": observation("store", rows=before, database=counts[0])},
+        "after": {"database-1": observation("store", rows=rows, database=counts[1])},
+    }
 
 
 def make_trial(
@@ -196,25 +202,12 @@ def make_trial(
         name = "points.json.gz" if generator == 1 else f"points-{generator}.json.gz"
         write_points(folder / name, [one for one in requests if one.generator == generator])
     write_observations(folder, requests, workers)
-    record: dict[str, Any] = {
-        "variant": variant, "load": "mix", "trial": number, "outcome": "measured", "k6_exit_code": 0,
-        "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "side_by_side": 1,
-        "busy_before": 0.01, "busy_during": 0.1, "steal_during": 0.0,
-        "pressure_during": 0.05, "clock_step_s": 0.0,
-    }  # fmt: skip
-    write_record(folder / "trial.json", TrialRecord(**(record | changed)))
+    record = dict(TRIAL) | {"variant": variant, "trial": number} | changed
+    write_record(folder / "trial.json", TrialRecord(**record))
     return folder
 
 
-def make_run(
-    run: Path,
-    requests: dict[str, list[Request]],
-    *,
-    published: Sequence[Published] | None = None,
-    claims: Sequence[Claim] | None = None,
-    times: int = 1,
-    **changed: Any,
-) -> Path:
+def make_run(run: Path, requests: dict[str, list[Request]], *, times: int = 1, **changed: Any) -> Path:
     """Write the folder of a run with a trial of each variant under the load ``mix``, and return the folder.
 
     ``times``: there are so many trials of each variant, which are all the same.
@@ -223,20 +216,25 @@ def make_run(
     for number in range(1, times + 1):
         for variant, ones in requests.items():
             make_trial(run, variant, number, ones, workers=workers.get(variant, 2))
+    write_record(run / "run.json", run_record([*requests], times, **changed))
+    return run
+
+
+def run_record(names: Sequence[str], times: int = 1, **changed: Any) -> Run:
+    """Return the record of a run of variants with these names, of each of which there are so many trials."""
     record: dict[str, Any] = {
         "experiment": "made-up", "title": "A made-up question", "question": "Does it add up?", "source": None,
-        "published": published or [], "claims": claims or [],
-        "variants": [VariantRecord(name=name, workers=2, settings={"workers": 2}) for name in requests],
+        "published": [], "claims": [],
+        "variants": [VariantRecord(name=name, workers=2, settings={"workers": 2}) for name in names],
         "loads": [LoadRecord(name="mix", script="mix.js", duration="60s", settings={"VUS": "1"})],
         "sleeping": True, "full": False, "trials": times, "jobs": 1, "seed": 0,
-        "order": [[name, "mix", str(number)] for number in range(1, times + 1) for name in requests],
+        "order": [[name, "mix", str(number)] for number in range(1, times + 1) for name in names],
         "command": "make experiment NAME=made-up",
         "host": Host(cpu="a processor", cores=2, memory_gib=4, kernel="Linux 6", engine="Docker 1", compose="2"),
         "git": None, "images": [Image(name="debian:trixie-slim", id="sha256:0123456789abcdef")],
         "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "outcome": "completed",
     }  # fmt: skip
-    write_record(run / "run.json", Run(**(record | changed)))
-    return run
+    return Run(**(record | changed))
 
 
 NOWHERE = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")

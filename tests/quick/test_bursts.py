@@ -1,24 +1,35 @@
 """analysis.metrics.bursts and what is made of it: requests that are sent at once, counted by hand."""
 
-import io
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from analysis.metrics import bursts, times
 from analysis.metrics.bursts import ordinal
 from analysis.metrics.workers import in_order
-from analysis.pipeline import derive, derive_summary
 from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, VariantRecord
-from analysis.records.summary import Row, Summary, WaveRow
+from analysis.records.run import LoadRecord, Run, VariantRecord
+from analysis.records.summary import Summary, TrialValidity, WaveRow
 from analysis.report.markdown import markdown
-from analysis.report.terminal import print_tables
 from analysis.report.wording import figures_phrase, published_quantity
-from tests.synthetic import Request, make_run, make_trial, write_points
+from analysis.statistics.intervals import Draw
+from analysis.statistics.results import TrialValues, _of_trials, completion_times
+from tests.in_memory import (
+    changed,
+    conclude,
+    judged,
+    measure,
+    measured_cells,
+    opened_trial,
+    page_of,
+    printed,
+    trial_of,
+    values_of,
+)
+from tests.synthetic import Request, run_record
 
 
 def load(size: int | str, **settings: str) -> LoadRecord:
@@ -46,17 +57,19 @@ def one_by_one(size: int = 4, **changed: Any) -> list[Request]:
     return burst(*(1000 * place for place in range(1, size + 1)), **changed)
 
 
-def summary(folder: Path, *trials: list[Request], size: int = 4, workers: int = 1, **changed: Any) -> Summary:
-    """Return the summary of a run of one variant."""
-    record: dict[str, Any] = {
-        "loads": [load(size)],
-        "variants": [variant(workers=workers)],
-        "trials": len(trials),
-    } | changed
-    make_run(folder, {"one": trials[0]}, **record)
-    for number, requests in enumerate(trials, start=1):
-        make_trial(folder, "one", number, requests, workers=workers)
-    return derive_summary(folder)
+STEPS = [1000.0, 2000.0, 3000.0, 4000.0]
+"""When a single worker answers the requests of a burst, in ms."""
+
+
+def staircases(
+    *trials: Sequence[float], of: Sequence[str] = ("one",), size: int = 4, **changed: Any
+) -> tuple[Run, Summary]:
+    """Return a run in which the bursts of the trials of each variant were answered after these times, with results."""
+    variants = [variant(name) for name in of]
+    run = run_record(of, len(trials), **({"loads": [load(size)], "variants": variants} | changed))
+    cells = {(name, "mix", None): [TrialValues(n, size, {}) for n in range(1, len(trials) + 1)] for name in of}
+    both = dict.fromkeys(((name, "mix") for name in of), _of_trials([[*trial] for trial in trials]))
+    return run, conclude(run, cells, times=both)
 
 
 def published(*steps: float, within: float = 0.1, divided_by: float = 1) -> Published:
@@ -100,14 +113,29 @@ def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_setti
     assert kind_of("mine.js", kind="burst") == ("burst", 4, False)
 
 
-def test_a_load_of_another_kind_has_no_bursts(tmp_path: Path) -> None:
-    other = LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "4"})
-    assert (other.burst, other.has_small_bursts, other.crashes) == (None, False, False)
+def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
+    """Return the completion times of a trial under a load."""
+    with opened_trial(requests, load=load) as (rows, trial):
+        return [time for found in completion_times(rows, [trial]).values() for time in found.measured]
 
-    found = summary(tmp_path, one_by_one(), loads=[other])
 
-    assert (found.completion_times, found.waves) == ([], [])
-    assert {row.metric for row in found.rows} & {"burst"} == set()
+CRASH = LoadRecord(
+    name="mix", script="crash.js", duration="60s", settings={"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"}
+)
+
+
+@pytest.mark.parametrize(
+    ("requests", "under"),
+    [
+        (one_by_one(), LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "4"})),
+        (one_by_one(error="status 502"), CRASH),
+    ],
+    ids=["another kind", "nothing answered"],
+)
+def test_there_are_no_figures_of_bursts(requests: list[Request], under: LoadRecord) -> None:
+    assert measure(requests, bursts.FAMILY, load=under) == {}
+    assert steps_of(requests, under) == []
+    assert waves(requests, under) == []
 
 
 @pytest.mark.parametrize(
@@ -123,32 +151,19 @@ def test_a_load_of_another_kind_has_no_bursts(tmp_path: Path) -> None:
     ],
     ids=["exact", "overlapping", "early", "cut off", "unanswered"],
 )  # fmt: skip
-def test_a_burst_is_sent_whole_before_it_is_answered(
-    tmp_path: Path, requests: list[Request], reasons: list[str]
-) -> None:
-    [trial] = summary(tmp_path, requests).trials
-
-    assert (trial.verdict, trial.reasons) == ("suspect" if reasons else "valid", reasons)
+def test_a_burst_is_sent_whole_before_it_is_answered(requests: list[Request], reasons: list[str]) -> None:
+    assert judged(trial_of(requests, load=load(4))) == ("suspect" if reasons else "valid", reasons)
 
 
-def test_a_client_beside_the_load_is_no_part_of_a_burst(tmp_path: Path) -> None:
-    make_run(tmp_path, {"one": one_by_one()}, loads=[load(4)], variants=[variant()])
-    write_points(
-        tmp_path / "one" / "mix" / "1" / "points-client.json.gz",
-        [Request(request_class="silent", sent_s=0.002, answered=False)],
-    )
+def test_a_client_beside_the_load_is_no_part_of_a_burst() -> None:
+    client = [Request(request_class="silent", sent_s=0.002, answered=False)]
 
-    found = derive_summary(tmp_path)
-
-    assert found.trials[0].reasons == ["all 1 silent requests failed (no answer before the end of the run)"]
+    assert judged(trial_of(one_by_one(), client, load(4)))[1] == [
+        "all 1 silent requests failed (no answer before the end of the run)"
+    ]
 
 
-def of_burst(found: Summary) -> dict[str, float | None]:
-    """Return the statistics of bursts."""
-    return {row.stat: row.measured for row in found.rows if row.metric == "burst"}
-
-
-def test_a_burst_lasts_from_the_first_request_sent_to_the_last_answer(tmp_path: Path) -> None:
+def test_a_burst_lasts_from_the_first_request_sent_to_the_last_answer() -> None:
     """Three bursts of 4, 2 and 3 s, in which the busier of two workers serves two, two and three of four requests.
 
     The last answer comes 3 ms after its time, for its request is the fourth, and k6 takes 0.15 ms besides. A burst
@@ -158,72 +173,58 @@ def test_a_burst_lasts_from_the_first_request_sent_to_the_last_answer(tmp_path: 
     requests += burst(1000, 2000, 3000, at_s=10) + burst(2000, at_s=10.003, worker="box:8")
     requests += burst(9000, at_s=20)
 
-    found = summary(tmp_path, requests, workers=2)
-
-    assert of_burst(found) == {"total": pytest.approx(3002.15), "largest_share": 0.5}
-    units = {row.stat: (row.unit, row.request_class) for row in found.rows if row.metric == "burst"}
-    assert units == {"total": ("ms", None), "largest_share": ("share", None)}
+    assert measure(requests, bursts.FAMILY, load=load(4)) == {
+        (None, "burst", "total"): pytest.approx(3002.15), (None, "burst", "largest_share"): 0.5,
+    }  # fmt: skip
 
 
-def test_a_burst_of_which_nothing_was_answered_has_no_figures(tmp_path: Path) -> None:
-    settings = {"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"}
-    loads = [LoadRecord(name="mix", script="crash.js", duration="60s", settings=settings)]
+def test_steps_are_the_response_times_in_order_of_completion() -> None:
+    """The k-th of two bursts: 1 and 3, 2 and 4, … seconds; whoever was sent last may be answered first.
 
-    found = summary(tmp_path, one_by_one(error="status 502"), loads=loads)
-
-    assert of_burst(found) == {}
-    assert found.completion_times == []
-
-
-def test_steps_are_the_response_times_in_order_of_completion(tmp_path: Path) -> None:
-    """The k-th of two bursts: 1 and 3, 2 and 4, … seconds; whoever was sent last may be answered first."""
+    If a request failed, nobody knows the last step.
+    """
     requests = burst(4000, 3000, 2000, 1000) + burst(3000, 4000, 5000, 6000, at_s=9)
+    failed = one_by_one()[:3] + one_by_one(error="status 502")[3:]
 
-    [row] = summary(tmp_path, requests).completion_times
-
-    assert (row.variant, row.load, row.published, row.low, row.high) == ("one", "mix", None, None, None)
-    assert row.measured == pytest.approx([2000, 3000, 4000, 5000])
+    assert steps_of(requests, load(4)) == pytest.approx([2000, 3000, 4000, 5000])
+    assert steps_of(failed, load(4)) == pytest.approx(STEPS[:3])
 
 
-def test_steps_of_several_trials_are_medians_with_an_interval(tmp_path: Path) -> None:
-    """In one trial a request failed, so that nobody knows its fourth step. Student's interval is wider."""
-    trials = [one_by_one(), one_by_one()[:3] + one_by_one(4, error="status 502")[3:], burst(3000, 4000, 5000, 6000)]
+def test_steps_of_several_trials_are_medians_with_an_interval() -> None:
+    """Nobody knows the fourth step of one trial. Student's interval is wider."""
+    [row] = staircases(STEPS, STEPS[:3], [3000, 4000, 5000, 6000])[1].completion_times
 
-    [row] = summary(tmp_path, *trials).completion_times
-
+    assert (row.variant, row.load, row.published) == ("one", "mix", None)
     assert row.measured == pytest.approx([1000, 2000, 3000, 5000])
     assert row.low
     assert row.high
-    assert [low < of_all for low, of_all in zip(row.low, [1000, 2000, 3000, 4000], strict=True)] == [True] * 4
+    assert [low < of_all for low, of_all in zip(row.low, STEPS, strict=True)] == [True] * 4
     assert [high > of_all for high, of_all in zip(row.high, [3000, 4000, 5000, 6000], strict=True)] == [True] * 4
 
 
-def test_the_requests_of_a_burst_say_nothing_about_another_burst(tmp_path: Path) -> None:
+def test_the_requests_of_a_burst_say_nothing_about_another_burst() -> None:
     """Two equal bursts: their p50 has no interval in one trial, and a point in two."""
-    [once] = [one for one in summary(tmp_path / "once", one_by_one()).rows if is_p50(one)]
-    [twice] = [one for one in summary(tmp_path / "twice", one_by_one(), one_by_one()).rows if is_p50(one)]
+    cells = measured_cells(one_by_one(), times.FAMILY, load=load(4))
+    twice = {cell: [trial, trial._replace(trial=2)] for cell, [trial] in cells.items()}
 
-    assert (once.measured, once.low, once.high) == (2500, None, None)
-    assert (twice.measured, twice.low, twice.high) == (2500, 2500, 2500)
+    found = [
+        conclude(run_record(["one"], trials, loads=[load(4)]), of).row("one", "mix", None, "response_time", "p50")
+        for trials, of in ((1, cells), (2, twice))
+    ]
 
-
-def is_p50(row: Row) -> bool:
-    """Whether a row is the p50 of all response times."""
-    return (row.request_class, row.metric, row.stat) == (None, "response_time", "p50")
-
-
-def test_a_step_of_one_trial_only_has_no_interval(tmp_path: Path) -> None:
-    trials = [one_by_one(), one_by_one()[:3] + one_by_one(4, error="status 502")[3:]]
-
-    [row] = summary(tmp_path, *trials, published=[published(1000, 2000, 3000, 4000)]).completion_times
-
-    assert row.measured == pytest.approx([1000, 2000, 3000, 4000])
-    assert row.low == pytest.approx([1000, 2000, 3000], rel=1e-6)
-    assert row.published == [1000, 2000, 3000, 4000]
+    assert [(row.measured, row.low, row.high) for row in found if row] == [(2500, None, None), (2500, 2500, 2500)]
 
 
-def test_large_bursts_have_no_steps(tmp_path: Path) -> None:
-    found = summary(tmp_path, burst(*[1000] * 60), size=60, published=[published(1000)])
+def test_a_step_of_one_trial_only_has_no_interval() -> None:
+    [row] = staircases(STEPS, STEPS[:3], published=[published(*STEPS)])[1].completion_times
+
+    assert row.measured == pytest.approx(STEPS)
+    assert row.low == pytest.approx(STEPS[:3], rel=1e-6)
+    assert row.published == STEPS
+
+
+def test_large_bursts_have_no_steps() -> None:
+    _, found = staircases([1000] * 60, size=60, published=[published(1000)])
 
     assert found.completion_times == []
     assert [(one.verdict, one.reason) for one in found.published] == [
@@ -239,22 +240,19 @@ def test_large_bursts_have_no_steps(tmp_path: Path) -> None:
         ((400, 2000, 3000, 5000), "contradicted", "2 of 4 within 10 %; contradicted: 1st 2.50, 4th 0.80"),
     ],
 )
-def test_published_steps_are_compared_one_by_one(
-    tmp_path: Path, steps: tuple[float, ...], verdict: str, figures: str
-) -> None:
-    [row] = summary(tmp_path, *[one_by_one()] * 5, published=[published(*steps)]).published
+def test_published_steps_are_compared_one_by_one(steps: tuple[float, ...], verdict: str, figures: str) -> None:
+    run, found = staircases(*[STEPS] * 5, published=[published(*steps)])
 
+    [row] = found.published
     assert (row.verdict, row.reason, row.metric, row.completion_times) == (verdict, None, "response_time", True)
     assert [one.stat for one in row.figures] == ["1st", "2nd", "3rd", "4th"]
     assert [(one.unit, one.published) for one in row.figures] == [("ms", step) for step in steps]
     assert figures_phrase(row) == figures
-    assert published_quantity(read_run(tmp_path), row) == "one: response time of all requests, in order of completion"
+    assert published_quantity(run, row) == "one: response time of all requests, in order of completion"
 
 
-def test_published_steps_are_compared_with_the_whole_interval(tmp_path: Path) -> None:
-    trials = [one_by_one(), burst(1000, 2000, 3000, 5000)] * 3
-
-    [row] = summary(tmp_path, *trials, published=[published(1000, 2000, 3000, 4000)]).published
+def test_published_steps_are_compared_with_the_whole_interval() -> None:
+    [row] = staircases(*[STEPS, [*STEPS[:3], 5000]] * 3, published=[published(*STEPS)])[1].published
 
     assert row.verdict == "undecided"
     assert (row.reason or "").startswith("the interval of 4th straddles an edge; ")
@@ -262,31 +260,29 @@ def test_published_steps_are_compared_with_the_whole_interval(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("requests", "steps", "reason"),
+    ("measured", "steps", "reason"),
     [
-        (one_by_one(), [1000, 2000], "there were 4 requests in a burst, 2 were published"),
-        (one_by_one(), [1000] * 10, "there were 4 requests in a burst, 10 were published"),
-        (one_by_one()[:3] + one_by_one(error="status 502")[3:], [1000] * 4,
-         "at most 3 of the 4 requests of a burst were answered; "
-         "suspect: 1 of 4 light requests failed (status 502)"),
+        (STEPS, [1000, 2000], "there were 4 requests in a burst, 2 were published"),
+        (STEPS, [1000] * 10, "there were 4 requests in a burst, 10 were published"),
+        (STEPS[:3], [1000] * 4, "at most 3 of the 4 requests of a burst were answered"),
     ],
-)  # fmt: skip
+)
 def test_staircases_of_another_length_cannot_be_compared(
-    tmp_path: Path, requests: list[Request], steps: list[float], reason: str
+    measured: list[float], steps: list[float], reason: str
 ) -> None:
-    [row] = summary(tmp_path, requests, published=[published(*steps)]).published
+    [row] = staircases(measured, published=[published(*steps)])[1].published
 
     assert (row.verdict, row.reason) == ("undecided", reason)
     assert {(one.verdict, one.measured, one.ratio) for one in row.figures} == {("undecided", None, None)}
 
 
-def test_published_steps_of_an_invalid_trial_are_invalid(tmp_path: Path) -> None:
-    make_run(tmp_path, {"one": one_by_one()}, loads=[load(4)], variants=[variant()], published=[published(1, 2, 3, 4)])
-    make_trial(tmp_path, "one", 1, one_by_one(), workers=1, outcome="failed", reason="nginx said: no")
+def test_published_steps_of_an_invalid_trial_are_invalid() -> None:
+    run = run_record(["one"], loads=[load(4)], variants=[variant()], published=[published(1, 2, 3, 4)])
+    why = "failed: nginx said: no"
 
-    found = derive_summary(tmp_path)
+    found = conclude(run, {}, [TrialValidity(variant="one", load="mix", trial=1, verdict="invalid", reasons=[why])])
 
-    assert [(one.verdict, one.reason) for one in found.published] == [("invalid", "one: failed: nginx said: no")]
+    assert [(one.verdict, one.reason) for one in found.published] == [("invalid", f"one: {why}")]
     assert [(one.published, one.measured) for one in found.completion_times] == [([1, 2, 3, 4], [])]
 
 
@@ -299,77 +295,68 @@ def test_places_have_words(place: int, word: str) -> None:
     assert ordinal(place) == word
 
 
-def printed(folder: Path, found: Summary) -> list[str]:
+IN_ORDER = "Response times in seconds, in order of completion"
+
+
+def lines_of(run: Run, found: Summary) -> list[str]:
     """Return the lines that a terminal of 80 columns shows of a run, without the blanks at their ends."""
-    out = io.StringIO()
-    print_tables(Console(file=out, width=80), read_run(folder), found)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 80
-    return lines
+    return [line.rstrip() for line in printed(run, found).splitlines()]
 
 
 def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
     """A source whose requests took 222 times as long, and a variant of which it says nothing."""
-    make_run(
-        tmp_path, {"one": one_by_one(), "another-variant": burst(1000, 1000, 1001, 1002)}, loads=[load(4)], times=2,
-        variants=[variant(), variant("another-variant")],
+    run, found = staircases(
+        STEPS, STEPS, of=["one", "another-variant"],
         published=[published(222000, 444000, 777000, 888000, divided_by=222)],
     )  # fmt: skip
-    found = derive(tmp_path)
 
-    lines = printed(tmp_path, found)
+    lines = lines_of(run, found)
 
-    start = lines.index("Response times in seconds, in order of completion")
+    start = lines.index(IN_ORDER)
     assert lines[start : start + 5] == [
         "Response times in seconds, in order of completion",
         "variant                           1st to last",
         "one              published ÷ 222  1.00  2.00  3.50  4.00",
         "                 measured         1.00  2.00  3.00  4.00",
-        "another-variant  measured         1.00  1.00  1.00  1.00",
+        "another-variant  measured         1.00  2.00  3.00  4.00",
     ]
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    caption = "<caption>Response times in seconds, in order of completion</caption>"
-    table = page[page.index(caption) :].split("</table>")[0]
+    page = page_of(tmp_path, run, found)
+    table = page[page.index(f"<caption>{IN_ORDER}</caption>") :].split("</table>")[0]
     assert "<th>1st</th><th>2nd</th><th>3rd</th><th>4th</th>" in table
     assert '<td class="text">published ÷ 222</td>' in table
     assert "<td>1.00</td><td>2.00</td><td>3.50</td><td>4.00</td>" in table
-    text = markdown(read_run(tmp_path), found)
+    text = markdown(run, found)
     assert "| one | published ÷ 222 | 1.00 | 2.00 | 3.50 | 4.00 |" in text
-    assert "Response times in seconds, in order of completion:\n\n| variant |  | 1st | 2nd | 3rd | 4th |\n" in text
+    assert f"{IN_ORDER}:\n\n| variant |  | 1st | 2nd | 3rd | 4th |\n" in text
     row = found.published[0]
     assert (row.divided_by, [one.published for one in row.figures]) == (222, [1000, 2000, 3500, 4000])
     words = "one: response time of all requests, in order of completion, published ÷ 222"
-    assert published_quantity(read_run(tmp_path), row) == words
+    assert published_quantity(run, row) == words
     assert figures_phrase(row) == "3 of 4 within 10 %; contradicted: 3rd 0.86"
 
 
-def test_a_long_staircase_is_broken_between_two_steps(tmp_path: Path) -> None:
-    name = "a-variant-of-thirty-characters"
-    make_run(tmp_path, {name: one_by_one(12)}, loads=[load(12)], variants=[variant(name)])
+def test_a_staircase_of_twelve_is_broken_between_two_steps_and_a_longer_one_has_no_table(tmp_path: Path) -> None:
+    of = ["a-variant-of-thirty-characters"]
+    lines = lines_of(*staircases([1000 * place for place in range(1, 13)], of=of, size=12))
 
-    lines = printed(tmp_path, derive_summary(tmp_path))
-
-    start = lines.index("Response times in seconds, in order of completion")
+    start = lines.index(IN_ORDER)
     seconds = " ".join(lines[start + 2 : start + 4]).split()
     assert [one for one in seconds if "." in one] == [f"{place}.00" for place in range(1, 13)]
 
-
-def test_a_burst_of_more_than_twelve_has_no_table_of_steps(tmp_path: Path) -> None:
-    summary(tmp_path, one_by_one(13), size=13)
-    found = derive(tmp_path)
-
-    assert len(found.completion_times[0].measured) == 13
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    for shown in (printed(tmp_path, found), page):
-        assert "Response times in seconds, in order of completion" not in shown
+    longer = staircases([1000] * 13, size=13)
+    assert len(longer[1].completion_times[0].measured) == 13
+    assert IN_ORDER not in printed(*longer)
+    assert IN_ORDER not in page_of(tmp_path, *longer)
 
 
-def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided(tmp_path: Path) -> None:
+def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided() -> None:
     of_run = Published(variant="one", metric="burst", stats={"total": 888000, "largest_share": 0.9}, divided_by=222)
+    run = run_record(["one"], loads=[load(4)], variants=[variant()], published=[of_run])
+    took = {("burst", "total"): Draw(4003), ("burst", "largest_share"): Draw(1), ("overhead", "p50"): Draw(1500)}
 
-    found = summary(tmp_path, one_by_one(), published=[of_run])
+    found = conclude(run, {("one", "mix", None): [TrialValues(1, 4, took)]})
 
-    lines = printed(tmp_path, found)
+    lines = lines_of(run, found)
     start = lines.index("Burst")
     assert lines[start + 1 : start + 4] == [
         "variant                   total, ms  largest share  n",
@@ -377,35 +364,47 @@ def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided(tmp_pat
         "         measured              4003            1.0  4",
     ]
     assert {row.stat: row.published for row in found.rows if row.metric == "burst"} == {
-        "total": 4000, "largest_share": 0.9,
-    }  # fmt: skip
+        "total": 4000,
+        "largest_share": 0.9,
+    }
 
 
-def test_percentiles_that_a_small_burst_cannot_carry_are_missed_only_if_somebody_speaks_of_them(tmp_path: Path) -> None:
-    value = Quantity(variant="one", request_class="light", metric="overhead", stat="p90")
-    claim = Claim(says="The tail is short", value=value, at_most=1)
-    stats = Published(variant="one", request_class="light", metric="response_time", stats={"p75": 3000})
-
-    nobody = summary(tmp_path / "nobody", one_by_one(2), size=2)
-    claimed = summary(tmp_path / "claimed", one_by_one(2), size=2, claims=[claim])
-    told = summary(tmp_path / "told", one_by_one(2), size=2, published=[stats])
-    large = summary(tmp_path / "large", one_by_one(52), size=52)
-
-    def missed(found: Summary) -> list[str]:
-        return [reason for reason in found.validity.reasons if reason.startswith("no p")]
-
-    assert missed(nobody) == []
-    assert missed(claimed) == ["no p90 of light requests of any variant: it needs 10 a trial, there were 2 at most"]
-    assert missed(told) == ["no p75 of light requests of any variant: it needs 4 a trial, there were 2 at most"]
-    assert missed(large) == ["no p99 of light requests of any variant: it needs 100 a trial, there were 52 at most"]
+P90 = Claim(
+    says="The tail is short", value=Quantity(variant="one", request_class="light", metric="overhead", stat="p90"),
+    at_most=1,
+)  # fmt: skip
+P75 = Published(variant="one", request_class="light", metric="response_time", stats={"p75": 3000})
 
 
-def cells(found: Summary) -> list[tuple[str, int, int]]:
-    """Return worker, wave and requests of each row of waves."""
-    return [(one.worker, one.wave, one.requests) for one in found.waves]
+@pytest.mark.parametrize(
+    ("size", "said", "missed"),
+    [
+        (2, {}, []),
+        (2, {"claims": [P90]}, ["no p90 of light requests of any variant: it needs 10 a trial, there were 2 at most"]),
+        (
+            2,
+            {"published": [P75]},
+            ["no p75 of light requests of any variant: it needs 4 a trial, there were 2 at most"],
+        ),
+        (52, {}, ["no p99 of light requests of any variant: it needs 100 a trial, there were 52 at most"]),
+    ],
+)
+def test_percentiles_that_a_small_burst_cannot_carry_are_missed_only_if_somebody_speaks_of_them(
+    size: int, said: dict[str, Any], missed: list[str]
+) -> None:
+    found = conclude(run_record(["one"], loads=[load(size)], **said), {("one", "mix", "light"): [values_of(1, size)]})
+
+    assert [reason for reason in found.validity.reasons if reason.startswith("no p")] == missed
 
 
-def test_waves_are_counted_by_worker_from_the_first_request_that_began(tmp_path: Path) -> None:
+def waves(requests: list[Request], under: LoadRecord, workers: int = 2) -> list[WaveRow]:
+    """Return the waves of a trial, which is the first of two."""
+    with opened_trial(requests, load=under) as (rows, trial):
+        first = changed(trial, variant=variant(workers=workers))
+        return list(bursts.wave_rows(rows, first.run, [first, changed(first, trial=2)]))
+
+
+def test_waves_are_counted_by_worker_from_the_first_request_that_began() -> None:
     """Two workers of two threads: one serves two waves of two and then one more, the other a single wave.
 
     The first burst of the first trial is shown. What begins less than half a wave late belongs to it.
@@ -415,34 +414,29 @@ def test_waves_are_counted_by_worker_from_the_first_request_that_began(tmp_path:
         Request(service_time_ms=1000, overhead_ms=1000 * late, waits_ms=1000 * late, worker=f"box:{pid}")
         for late, pid in waits_s
     ]
-    later = burst(*[1000] * 7, at_s=9, workers=1)
 
-    found = summary(tmp_path, requests + later, burst(*[1000] * 7, workers=2, worker="box:9"), size=7, workers=2)
+    found = waves(requests + burst(*[1000] * 7, at_s=9), load(7))
 
-    assert cells(found) == [("box:7", 1, 2), ("box:7", 2, 2), ("box:7", 3, 1), ("box:11", 1, 2)]
-    assert found.waves[0] == WaveRow(
-        variant="one", load="mix", trial=1, burst=1, worker="box:7", wave=1, requests=2
-    )  # fmt: skip
+    assert [(one.worker, one.wave, one.requests) for one in found] == [
+        ("box:7", 1, 2), ("box:7", 2, 2), ("box:7", 3, 1), ("box:11", 1, 2),
+    ]  # fmt: skip
+    assert {(one.variant, one.load, one.trial, one.burst) for one in found} == {("one", "mix", 1, 1)}
 
 
 @pytest.mark.parametrize(
-    ("requests", "workers"),
+    ("requests", "workers", "found"),
     [
-        (one_by_one(), 1),
-        (burst(1000, 61000, workers=2) * 2, 2),
-        (burst(90, 95, 100, 1000, workers=2, service_time_ms=99, overhead_ms=0, waits_ms=0), 2),
-        (one_by_one(error="status 502"), 2),
+        (one_by_one(), 1, []),
+        (burst(1000, 60000, workers=2) * 2, 2, [("box:7", 1, 2), ("box:8", 60, 2)]),
+        (burst(1000, 61000, workers=2) * 2, 2, []),
+        (burst(90, 95, 100, 1000, workers=2, service_time_ms=99, overhead_ms=0, waits_ms=0), 2, []),
     ],
-    ids=["one worker", "sixty-one waves", "short requests", "failures"],
+    ids=["one worker", "sixty waves", "sixty-one waves", "short requests"],
 )
-def test_there_are_no_waves(tmp_path: Path, requests: list[Request], workers: int) -> None:
-    assert summary(tmp_path, requests, workers=workers).waves == []
-
-
-def test_sixty_waves_are_the_most(tmp_path: Path) -> None:
-    found = summary(tmp_path, burst(1000, 60000, workers=2) * 2, workers=2)
-
-    assert cells(found) == [("box:7", 1, 2), ("box:8", 60, 2)]
+def test_there_are_waves_of_long_requests_of_several_workers_and_sixty_at_most(
+    requests: list[Request], workers: int, found: list[tuple[str, int, int]]
+) -> None:
+    assert [(one.worker, one.wave, one.requests) for one in waves(requests, load(4), workers)] == found
 
 
 def test_workers_are_in_the_order_of_forking() -> None:

@@ -17,6 +17,7 @@ from lab.engine.cluster.machines import default_machine
 from lab.errors import LabError
 from tests.synthetic import Request, make_run
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 OTHER_PLACE = "Free some space, or choose another place: --results /path"
 
 
@@ -63,15 +64,19 @@ def test_a_killed_run_is_closed_once(results: Path) -> None:
     assert clean_up(results) == []
 
 
-def test_a_killed_run_that_was_reported_is_still_closed(results: Path) -> None:
+def test_a_killed_run_that_was_reported_is_still_closed_and_keeps_what_somebody_put_into_it(results: Path) -> None:
     """A report is derived from what is there of any run, and must not pass for its end."""
     run = killed(results)
     derive(run)
+    (run / ".ipynb_checkpoints").mkdir()
+    (run / ".note").write_text("mine")
 
     assert clean_up(results) == [f"Closed the record of a killed run: {run}."]
 
     assert read_run(run).outcome == "failed"
     assert trials(run) == ["1", "killed-2"]
+    assert (run / ".ipynb_checkpoints").is_dir()
+    assert (run / ".note").read_text() == "mine"
 
 
 def test_a_run_that_was_killed_before_its_report_gets_one_and_keeps_its_end(results: Path) -> None:
@@ -94,17 +99,6 @@ def test_a_trial_that_lacked_only_its_name_is_kept_whole(results: Path) -> None:
 
     assert trials(run) == ["1"]
     assert verify_run(run).differences == []
-
-
-def test_what_somebody_put_into_a_killed_run_is_left_alone(results: Path) -> None:
-    run = killed(results)
-    (run / ".ipynb_checkpoints").mkdir()
-    (run / ".note").write_text("mine")
-
-    clean_up(results)
-
-    assert (run / ".ipynb_checkpoints").is_dir()
-    assert (run / ".note").read_text() == "mine"
 
 
 def test_a_run_of_another_user_stands_in_nobodys_way(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

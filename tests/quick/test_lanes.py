@@ -4,16 +4,17 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from analysis.pipeline import derive_summary
+from analysis.read.trial_data import read_trials
 from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import read_run
+from analysis.records.folder import read_run, trial_folders
 from analysis.records.run import LoadRecord, VariantRecord
+from analysis.records.summary import Summary
 from analysis.report.timeline import load as timeline
 from analysis.report.timeline.load import LoadTimeline
 from analysis.report.timeline.rows import TimelineRequest, thread_rows
+from analysis.verdict.validity import judge_trials
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
@@ -30,12 +31,15 @@ def variants(*names: str, workers: int = 2, threads: int | None = 1) -> list[Var
     return [VariantRecord(name=name, workers=workers, settings={"threads": threads, "name": name}) for name in names]
 
 
-def shown(run: Path) -> list[LoadTimeline]:
+def shown(folder: Path) -> list[LoadTimeline]:
     """Return the lanes of a run."""
-    summary = derive_summary(run)
-    with duckdb.connect() as database:
-        database.read_parquet(f"{run}/*/*/*/requests.parquet").create_view("requests")
-        return list(timeline.load_timelines(database, run, read_run(run), summary))
+    run = read_run(folder)
+    with read_trials(folder, run, trial_folders(folder), {}) as (rows, trials):
+        known = {"trials": judge_trials(run, trials), "clocks": [
+            trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks
+        ]}  # fmt: skip
+        summary = Summary.of_nothing(run.experiment).model_copy(update=known)
+        return list(timeline.load_timelines(rows, folder, run, summary))
 
 
 def of_one(run: Path) -> dict[str, Any]:

@@ -3,27 +3,30 @@
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.pipeline import derive
-from analysis.records.checksums import MANIFEST, changed_files, read_manifest, seal, sha256
+from analysis.pipeline import derive, derive_summary
+from analysis.records.checksums import MANIFEST, changed_files, raw_files_problem, read_manifest, seal, sealed, sha256
 from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import BadRun
 from analysis.verification import verify_run
 from tests.synthetic import Request, make_run, make_trial, write_points
 
-HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
-SLOWER = [Request(overhead_ms=float(n) + 1000, sent_s=n / 10) for n in range(1, 101)]
-TAIL = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
-CLAIM = Claim(says="the tail is short", value=TAIL, at_most=1e9)
+FEW = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(3)]
+CLAIM = Claim(
+    says="they are quick", at_most=1e9,
+    value=Quantity(variant="one", request_class="light", metric="overhead", stat="p50"),
+)  # fmt: skip
 CHANGED = "changed, its hash differs from manifest.sha256"
+MISSING = "missing, although manifest.sha256 lists it"
+UNLISTED = "not in manifest.sha256"
 NOT_DERIVED = "does not follow from the raw points"
-UNTRUE = "one/mix/1/points.json.gz is not what was measured: its hash differs from manifest.sha256"
+NOT_MEASURED = "is not what was measured"
 NOTHING = "0" * 64
 
 
@@ -33,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("without_pictures")
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) -> Path:  # noqa: ARG001
     """A run of two variants, measured, sealed and derived as the lab does it."""
-    folder = make_run(tmp_path_factory.mktemp("once") / "run", {"one": HUNDRED, "two": HUNDRED}, claims=[CLAIM])
+    folder = make_run(tmp_path_factory.mktemp("once") / "run", {"one": FEW, "two": FEW}, claims=[CLAIM])
     for name in ("compose.yml", "factors.env", "load.env", "k6-1.log"):
         (folder / "one" / "mix" / "1" / name).write_text(f"what {name} says\n")
     seal(folder)
@@ -57,6 +60,11 @@ def flip(path: Path) -> None:
 def differences(run: Path) -> list[str]:
     """Return what verification finds, as it is printed."""
     return [str(one) for one in verify_run(run).differences]
+
+
+def problem(run: Path, variant: str = "one") -> str | None:
+    """Return why the raw files of a trial are not what was measured."""
+    return raw_files_problem(run, run / variant / "mix" / "1", sealed(run))
 
 
 def content(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -104,100 +112,97 @@ def test_sha256sum_reads_the_manifest(run: Path) -> None:
     assert subprocess.run(check, cwd=run, capture_output=True, check=False).stdout == b"run.json: FAILED\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("run.json", [f"run.json: {CHANGED}"]),
-        ("one/mix/1/trial.json", [f"one/mix/1/trial.json: {CHANGED}"]),
-        ("one/mix/1/k6-1.log", [f"one/mix/1/k6-1.log: {CHANGED}"]),
-        ("one/mix/1/compose.yml", [f"one/mix/1/compose.yml: {CHANGED}"]),
-        ("one/mix/1/load.env", [f"one/mix/1/load.env: {CHANGED}"]),
-        ("predicted.json", [f"predicted.json: {NOT_DERIVED}"]),
-        ("summary.json", [f"summary.json: {NOT_DERIVED}"]),
-        ("report.html", [f"report.html: {NOT_DERIVED}"]),
-        ("one/mix/1/requests.parquet", [f"one/mix/1/requests.parquet: {NOT_DERIVED}"]),
-        *(
-            (
-                f"one/mix/1/{name}",
-                [
-                    f"one/mix/1/{name}: {CHANGED}",
-                    f"one/mix/1/requests.parquet: {NOT_DERIVED}",
-                    f"report.html: {NOT_DERIVED}",
-                    f"summary.json: {NOT_DERIVED}",
-                ],
-            )
-            for name in ("nginx-1.after.txt", "points.json.gz", "server-1.before.txt")
-        ),
-    ],
-)
-def test_one_changed_byte_is_found_and_named(run: Path, name: str, found: list[str]) -> None:
-    flip(run / name)
-
-    assert differences(run) == found
+RECORDS = ("run.json", "one/mix/1/trial.json")
+"""Nothing is derived from records that were changed."""
 
 
-def test_no_changed_byte_of_the_manifest_goes_unseen(tmp_path: Path) -> None:
+def test_every_changed_byte_is_found_and_named(run: Path) -> None:
+    for name in RECORDS:
+        flip(run / name)
+        assert differences(run) == [f"{name}: {CHANGED}"]
+        flip(run / name)
+    recorded = [f"one/mix/1/{name}" for name in ("compose.yml", "k6-1.log", "load.env", "points.json.gz")]
+    derived = ["one/mix/1/requests.parquet", "predicted.json", "report.html", "summary.json"]
+    for name in recorded + derived[1:]:
+        flip(run / name)
+
+    assert differences(run) == [
+        *(f"{name}: {CHANGED}" for name in recorded),
+        *(f"{name}: {NOT_DERIVED}" for name in derived),
+    ]
+
+
+@pytest.mark.parametrize("name", ["nginx-1.after.txt", "points.json.gz", "server-1.before.txt"])
+def test_one_changed_byte_of_the_evidence_spoils_its_trial(run: Path, name: str) -> None:
+    flip(run / "one" / "mix" / "1" / name)
+
+    assert problem(run) == f"one/mix/1/{name} {NOT_MEASURED}: its hash differs from manifest.sha256"
+    assert problem(run, "two") is None
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A sealed folder of two files."""
+    for name in ("run.json", "one/mix/1/points.json.gz"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("what was measured")
+    seal(tmp_path)
+    return tmp_path
+
+
+def test_no_changed_byte_of_the_manifest_goes_unseen(tiny: Path) -> None:
     """It names the manifest each time: as what cannot be understood, or beside the file that does not fit it."""
-    run = make_run(tmp_path, {"one": [Request()]})
-    seal(run)
-    good = (run / MANIFEST).read_bytes()
+    good = (tiny / MANIFEST).read_bytes()
     for position in range(len(good)):
         for bit in (1, 32):
             changed = bytearray(good)
             changed[position] ^= bit
-            (run / MANIFEST).write_bytes(changed)
+            (tiny / MANIFEST).write_bytes(changed)
             try:
-                found = changed_files(run)
+                found = changed_files(tiny)
             except BadRun as error:
-                assert str(error).startswith(f"{run / MANIFEST}:")  # noqa: PT017  # one of two outcomes
+                assert str(error).startswith(f"{tiny / MANIFEST}:")  # noqa: PT017  # one of two outcomes
             else:
                 assert found
                 assert all(MANIFEST in one.what for one in found)
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("run.json", ["run.json: missing, although manifest.sha256 lists it"]),
-        ("one/mix/1/trial.json", ["one/mix/1/trial.json: missing, although manifest.sha256 lists it"]),
-        ("one/mix/1/k6-1.log", ["one/mix/1/k6-1.log: missing, although manifest.sha256 lists it"]),
-        ("summary.json", ["summary.json: missing, although it follows from the raw points"]),
-        (
-            "two/mix/1/requests.parquet",
-            ["two/mix/1/requests.parquet: missing, although it follows from the raw points"],
-        ),
-    ],
-)
-def test_a_missing_file_is_found_and_named(run: Path, name: str, found: list[str]) -> None:
-    (run / name).unlink()
+def test_a_missing_file_is_found_and_named(run: Path) -> None:
+    for name in RECORDS:
+        content = (run / name).read_text()
+        (run / name).unlink()
+        assert differences(run) == [f"{name}: {MISSING}"]
+        (run / name).write_text(content)
+    derived = ["summary.json", "two/mix/1/requests.parquet"]
+    for name in ("one/mix/1/k6-1.log", *derived):
+        (run / name).unlink()
+    seal(run)  # which keeps the hash of what is gone
 
-    assert differences(run) == found
+    assert differences(run) == [
+        f"one/mix/1/k6-1.log: {MISSING}",
+        *(f"{name}: missing, although it follows from the raw points" for name in derived),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("notes.txt", "notes.txt: not in manifest.sha256"),
-        ("one/mix/1/points-2.json.gz", "one/mix/1/points-2.json.gz: not in manifest.sha256"),
-        ("one/mix/2/trial.json", "one/mix/2/trial.json: not in manifest.sha256"),
-        ("one/mix/2/requests.parquet", "one/mix/2/requests.parquet: does not follow from the raw points"),
-        ("two\nlines", r"'two\nlines': not in manifest.sha256"),
-        ("back\\slash", "back\\slash: not in manifest.sha256"),
-    ],
-)
-def test_an_added_file_is_found_and_named(run: Path, name: str, found: str) -> None:
-    (run / name).parent.mkdir(exist_ok=True)
-    (run / name).write_text("made up")
+def test_an_added_file_is_found_and_named(run: Path) -> None:
+    """A name that is not text is no reason to stop."""
+    added = ["back\\slash", "caf\udce9", "notes.txt", "one/mix/1/points-2.json.gz", "two\nlines"]
+    for name in (*added, "one/mix/2/requests.parquet"):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text("made up")
 
-    assert differences(run)[0] == found
-
-
-def test_a_name_that_is_not_text_is_no_reason_to_stop(run: Path) -> None:
-    (run / "caf\udce9").write_text("a name of another time")
-
+    assert differences(run) == [
+        f"back\\slash: {UNLISTED}", f"'caf\\udce9': {UNLISTED}", f"notes.txt: {UNLISTED}",
+        f"one/mix/1/points-2.json.gz: {UNLISTED}", f"'two\\nlines': {UNLISTED}",
+        *(f"{name}: {NOT_DERIVED}" for name in ("one/mix/1/requests.parquet", "one/mix/2/requests.parquet",
+                                               "report.html", "summary.json")),
+    ]  # fmt: skip
+    (run / "one" / "mix" / "2" / "trial.json").write_text("made up")
+    assert f"one/mix/2/trial.json: {UNLISTED}" in differences(run)
     seal(run)
-
-    assert differences(run) == [r"'caf\udce9': not in manifest.sha256"]
+    assert [str(one) for one in changed_files(run)] == [
+        f"back\\slash: {UNLISTED}", f"'caf\\udce9': {UNLISTED}", f"'two\\nlines': {UNLISTED}",
+    ]  # fmt: skip
 
 
 def test_a_link_to_a_folder_is_never_followed_nor_written_through(run: Path, tmp_path: Path) -> None:
@@ -212,15 +217,10 @@ def test_a_link_to_a_folder_is_never_followed_nor_written_through(run: Path, tmp
     assert content(tmp_path / "elsewhere") == before
 
 
-def test_points_on_another_disk_are_still_those_that_were_measured(run: Path, tmp_path: Path) -> None:
+def test_points_on_another_disk_and_temporary_files_are_no_difference(run: Path, tmp_path: Path) -> None:
     points = run / "one" / "mix" / "1" / "points.json.gz"
     points.rename(tmp_path / "points")
     points.symlink_to(tmp_path / "points")
-
-    assert differences(run) == []
-
-
-def test_temporary_files_are_no_difference(run: Path) -> None:
     (run / "one" / "mix" / ".2.part").mkdir()
     (run / "one" / "mix" / ".2.part" / "load.env").write_text("half")
     (run / ".summary.json.abc").write_text("half")
@@ -233,7 +233,7 @@ def test_temporary_files_are_no_difference(run: Path) -> None:
 def test_sealing_again_never_blesses_a_change(run: Path) -> None:
     log, old = run / "one" / "mix" / "1" / "k6-1.log", read_manifest(run)
     flip(log)
-    make_trial(run, "two", 2, HUNDRED)
+    make_trial(run, "two", 2, FEW)
     (run / "run.json").write_text((run / "run.json").read_text() + "\n")
 
     seal(run)
@@ -245,17 +245,9 @@ def test_sealing_again_never_blesses_a_change(run: Path) -> None:
     assert [str(one) for one in changed_files(run)] == [f"one/mix/1/k6-1.log: {CHANGED}"]
 
 
-def test_sealing_again_keeps_the_hash_of_what_is_gone(run: Path) -> None:
-    (run / "one" / "mix" / "1" / "k6-1.log").unlink()
-
-    seal(run)
-
-    assert differences(run) == ["one/mix/1/k6-1.log: missing, although manifest.sha256 lists it"]
-
-
 def replaced(points: Path) -> None:
     """Put other valid points where those were that were measured: DuckDB reads them without complaint."""
-    write_points(points, SLOWER)
+    write_points(points, [replace(one, overhead_ms=1000) for one in FEW])
 
 
 def header_changed(points: Path) -> None:
@@ -265,75 +257,61 @@ def header_changed(points: Path) -> None:
     points.write_bytes(content)
 
 
-@pytest.mark.parametrize("change", [replaced, header_changed, flip])
-def test_points_that_were_changed_give_an_invalid_trial_and_no_number(
-    run: Path, change: Callable[[Path], None]
-) -> None:
-    change(run / "one" / "mix" / "1" / "points.json.gz")
+def test_points_that_were_changed_give_an_invalid_trial_and_no_number(run: Path) -> None:
+    points = run / "one" / "mix" / "1" / "points.json.gz"
+    untrue = f"one/mix/1/points.json.gz {NOT_MEASURED}: its hash differs from manifest.sha256"
+    header_changed(points)
+    assert problem(run) == untrue
+    replaced(points)
 
-    summary = derive(run)
+    summary = derive_summary(run)
 
     assert {one.variant for one in summary.rows} == {"two"}
     assert {one.variant for one in summary.workers} == {"two"}
-    assert (summary.validity.verdict, summary.validity.reasons[0]) == ("invalid", f"one: invalid: {UNTRUE}")
-    assert [(one.verdict, one.measured, one.reason) for one in summary.claims] == [("invalid", None, f"one: {UNTRUE}")]
-    assert not (run / "one" / "mix" / "1" / "requests.parquet").exists()
+    assert (summary.validity.verdict, summary.validity.reasons[0]) == ("invalid", f"one: invalid: {untrue}")
+    assert [(one.verdict, one.measured, one.reason) for one in summary.claims] == [("invalid", None, f"one: {untrue}")]
+    assert not points.with_name("requests.parquet").exists()
 
 
-def test_points_that_nobody_measured_give_an_invalid_trial(run: Path) -> None:
-    write_points(run / "one" / "mix" / "1" / "points-2.json.gz", SLOWER)
+@pytest.mark.parametrize("name", ["points-2.json.gz", "k6-processor-2.txt"])
+def test_what_nobody_measured_gives_an_invalid_trial(run: Path, name: str) -> None:
+    (run / "one" / "mix" / "1" / name).write_text("made up")
 
-    assert derive(run).trials[0].reasons == [
-        "one/mix/1/points-2.json.gz is not what was measured: it is not in manifest.sha256"
-    ]
-
-
-def test_readings_of_a_load_generator_that_nobody_took_give_an_invalid_trial(run: Path) -> None:
-    (run / "one" / "mix" / "1" / "k6-processor-2.txt").write_text("1700000000 0\n")
-
-    assert derive(run).trials[0].reasons == [
-        "one/mix/1/k6-processor-2.txt is not what was measured: it is not in manifest.sha256"
-    ]
+    assert problem(run) == f"one/mix/1/{name} {NOT_MEASURED}: it is not in manifest.sha256"
 
 
-def test_points_that_are_gone_give_an_invalid_trial_also_beside_others(tmp_path: Path) -> None:
+def test_points_that_are_gone_give_an_invalid_trial_also_beside_others(run: Path) -> None:
     """What is left of two load generators' points would be half of the requests, and look like all."""
-    run = make_run(tmp_path, {"one": HUNDRED})
     points = run / "one" / "mix" / "1" / "points.json.gz"
-    shutil.copy(points, points.with_name("points-2.json.gz"))
+    points.with_name("points-2.json.gz").write_text("points of another generator")
+    (run / MANIFEST).unlink()
     seal(run)
+    assert problem(run) is None
+
     points.with_name("points-2.json.gz").unlink()
-    assert derive(run).trials[0].reasons == ["one/mix/1 has no points-2.json.gz"]
-
+    assert problem(run) == "one/mix/1 has no points-2.json.gz"
     points.unlink()
-
-    assert derive(run).trials[0].reasons == ["one/mix/1 has no points-2.json.gz"]
-
-
-def test_points_that_are_all_gone_are_reported_as_ever(run: Path) -> None:
-    (run / "one" / "mix" / "1" / "points.json.gz").unlink()
-
-    assert derive(run).trials[0].reasons == ["one/mix/1 has no points.json.gz"]
+    assert problem(run) == "one/mix/1 has no points-2.json.gz"
 
 
 def test_a_trial_that_was_not_sealed_yet_is_read(run: Path) -> None:
-    make_trial(run, "one", 2, HUNDRED)
+    make_trial(run, "one", 2, FEW)
 
-    assert [one.verdict for one in derive(run).trials] == ["valid", "valid", "valid"]
+    assert raw_files_problem(run, run / "one" / "mix" / "2", sealed(run)) is None
 
 
 def test_without_a_manifest_nothing_is_compared(run: Path) -> None:
     (run / MANIFEST).unlink()
     replaced(run / "one" / "mix" / "1" / "points.json.gz")
 
-    assert derive(run).validity.verdict == "valid"
+    assert problem(run) is None
     with pytest.raises(BadRun) as caught:
         verify_run(run)
     assert str(caught.value) == f"{run} has no manifest.sha256"
 
 
 def test_a_run_that_is_invalid_is_still_what_was_measured(run: Path) -> None:
-    broken = make_trial(run, "one", 2, HUNDRED)
+    broken = make_trial(run, "one", 2, FEW)
     (broken / "points.json.gz").write_bytes((broken / "points.json.gz").read_bytes()[:300])
     seal(run)
     reasons = derive(run).trials[1].reasons
@@ -392,17 +370,17 @@ PIECES = st.sampled_from([b"0" * 64, b"F" * 64, b"  ", b" ", b"run.json", b"one/
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.binary(max_size=300), st.lists(PIECES, max_size=30).map(b"".join)))
-def test_no_manifest_makes_the_reader_fail_otherwise(run: Path, text: bytes) -> None:
-    (run / MANIFEST).write_bytes(text)
+def test_no_manifest_makes_the_reader_fail_otherwise(tiny: Path, text: bytes) -> None:
+    (tiny / MANIFEST).write_bytes(text)
 
     with contextlib.suppress(BadRun):
-        assert changed_files(run), "every file was in the manifest with the right hash"
+        assert changed_files(tiny), "every file was in the manifest with the right hash"
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.text(max_size=30))
-def test_no_path_makes_the_reader_fail_otherwise(run: Path, name: str) -> None:
-    (run / MANIFEST).write_bytes(f"{NOTHING}  {name}\n".encode())
+def test_no_path_makes_the_reader_fail_otherwise(tiny: Path, name: str) -> None:
+    (tiny / MANIFEST).write_bytes(f"{NOTHING}  {name}\n".encode())
 
     with contextlib.suppress(BadRun):
-        assert changed_files(run)
+        assert changed_files(tiny)

@@ -1,6 +1,7 @@
 """predict.prediction: what theory predicts of a run, and whether the statistics are those of measured requests."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, get_args
 from unittest.mock import Mock
@@ -10,16 +11,16 @@ import pytest
 from analysis.metrics import FAMILIES
 from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive, derive_summary
-from analysis.predict import stored
+from analysis.predict import prediction, stored
 from analysis.predict.prediction import _trials, predict_run, predict_summary
 from analysis.predict.system import NotModelled, servers_of, system_of
 from analysis.predict.validation import compare_predictions, sharing_policy
 from analysis.records.checksums import seal
 from analysis.records.folder import read_run
-from analysis.records.run import THEORY, ClientRecord, LoadRecord, VariantRecord
-from analysis.records.summary import Row
+from analysis.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
+from analysis.records.summary import Row, Summary
 from analysis.records.traffic import Traffic, TrafficClass, Work, traffic_of_older_records
-from analysis.verification import derived_elsewhere, verify_run
+from analysis.verification import compute_summary, derived_elsewhere, verify_run
 from lab.apps.advise.validated import validation_tables
 from lab.experiment.file import load_experiment, names
 from lab.experiment.loads.k6 import K6_SCRIPTS
@@ -28,6 +29,7 @@ from lab.plan import lay_out
 from lab.run import record_of
 from lab.servers import SERVERS
 from lab.servers.base import Variant
+from tests.in_memory import measure
 from tests.synthetic import NOWHERE, Request, make_run
 from theory.model import Servers
 
@@ -44,7 +46,14 @@ def load(script: str = "heavy-mix.js", duration: str = "60s", **changed: Any) ->
     return LoadRecord(name="mix", script=script, duration=duration, **changed)
 
 
-def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
+def planned(name: str, trials: int = 5, **how: Any) -> Run:
+    """Return the record of a run of an experiment."""
+    experiment = load_experiment(name)
+    plan = lay_out(experiment, trials=trials, memory=None, **how)
+    return record_of(name, experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+
+
+def test_the_statistics_are_those_of_measured_requests() -> None:
     """The requests of a simulated trial are written as k6 writes points; the pipeline finds the same statistics."""
     one, mix = variant(), load()
     trial = next(_trials(system_of(one, mix), one, mix))
@@ -58,12 +67,7 @@ def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
             strict=True,
         )
     ]  # fmt: skip
-    run = make_run(tmp_path, {"one": requests}, variants=[one], loads=[mix])
-    measured = {
-        (row.request_class, row.metric, row.stat): row.measured
-        for row in derive_summary(run).rows
-        if row.measured is not None
-    }
+    measured = measure(requests, *FAMILIES, load=mix, variant=one)
     simulated = {
         (finding.request_class, *key): value
         for family in FAMILIES
@@ -76,11 +80,10 @@ def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
         assert measured[key] == pytest.approx(value, rel=0.001, abs=0.5), key
 
 
-def test_heavy_mix_is_predicted() -> None:
+def test_heavy_mix_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits, the cures, and how far chance spreads the median of five trials."""
-    experiment = load_experiment("heavy-mix")
-    plan = lay_out(experiment, trials=5, memory=None)
-    run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    monkeypatch.setattr(prediction, "SIMULATED", 20)
+    run = planned("heavy-mix")
     found = predict_run(run)
 
     def of(name: str, metric: str, stat: str) -> Any:
@@ -93,14 +96,11 @@ def test_heavy_mix_is_predicted() -> None:
     for waiting in ("shared-socket", "reuse-port", "random-accept"):
         assert 0.2 < of(waiting, "avoidable_wait", "share").median < 0.6
         assert of(waiting, "overhead", "p90").low > 500
-    assert predict_run(run) == found
 
 
 @pytest.mark.parametrize("name", names())
 def test_each_variant_of_each_experiment_has_a_prediction_or_a_reason(name: str) -> None:
-    experiment = load_experiment(name)
-    plan = lay_out(experiment, trials=1, memory=None)
-    run = record_of(name, experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    run = planned(name, trials=1)
 
     for under in run.loads:
         for one in run.variants_under(under.name):
@@ -222,11 +222,10 @@ def test_a_simulated_trial_knows_its_classes() -> None:
     ]  # fmt: skip
 
 
-def test_which_figures_came_true() -> None:
+def test_which_figures_came_true(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait inside the interval, a wait 20 ms above it, a share far below it, and a figure that is not compared."""
-    experiment = load_experiment("heavy-mix")
-    plan = lay_out(experiment, trials=5, memory=None)
-    run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    monkeypatch.setattr(prediction, "SIMULATED", 20)
+    run = planned("heavy-mix", variants=["shared-socket", "one-process"])
     summary = predict_summary(run)
     rows = {(row.variant, row.request_class, row.metric, row.stat): row for row in summary.rows}
 
@@ -272,9 +271,7 @@ def test_the_policy_in_words(of: dict[str, Any], says: str) -> None:
 
 
 def test_a_load_of_too_many_requests_is_not_simulated() -> None:
-    experiment = load_experiment("thread-headroom")
-    plan = lay_out(experiment, trials=1, duration="1440m", memory=None)
-    run = record_of("thread-headroom", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    run = planned("thread-headroom", trials=1, duration="1440m")
 
     assert set(predict_run(run).missing.values()) == {"time for a load of more than 200,000 requests"}
 
@@ -299,49 +296,50 @@ def test_what_a_record_can_say_and_theory_cannot(of: VariantRecord, under: LoadR
         system_of(of, under, cores=2)
 
 
-def test_a_stall_comes_again_after_an_hour_unless_the_file_says_when() -> None:
+@pytest.mark.parametrize("of", [variant(), variant(server="gunicorn-tornado", threads=None)])
+def test_a_stall_comes_again_after_an_hour_unless_the_file_says_when(of: VariantRecord) -> None:
     settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
-    model = system_of(variant(), load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
+    model = system_of(of, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
 
     [stalls] = [step.stalls for one in model.classes for step in one.steps if step.stalls]
     assert (stalls.first, stalls.every, stalls.lasts, stalls.takes) == (0, 3600, 5, 10)
 
 
-def test_tornado_knows_the_stalls() -> None:
-    settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
-    tornado = variant(server="gunicorn-tornado", threads=None)
-    model = system_of(tornado, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
-
-    assert [step.stalls is not None for one in model.classes for step in one.steps].count(True) == 1
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run whose predictions are stored."""
+    requests = {"one": [Request(overhead_ms=5)]}
+    run = make_run(
+        tmp_path_factory.mktemp("predicted") / "run", requests, variants=[variant()], loads=[load(duration="10s")]
+    )
+    compute_summary(run)
+    return run
 
 
 @pytest.fixture
-def predicted(tmp_path: Path) -> Path:
-    """The folder of a run whose predictions are stored."""
-    run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=5)]}, variants=[variant()], loads=[load()])
-    derive_summary(run, stored.predictions_of(run))
-    return run
+def predicted(tmp_path: Path, original: Path) -> Path:
+    """A copy of the run, to be changed."""
+    return shutil.copytree(original, tmp_path / "run")
 
 
 def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """predicted.json gives the same predictions as a simulation, and nothing is simulated as long as it fits."""
-    run = read_run(predicted)
-    simulated = predict_run(run)
-    before = (predicted / "summary.json").read_bytes()
+    simulated = predict_run(read_run(predicted))
     monkeypatch.setattr(stored, "predict_run", lambda _: pytest.fail("simulated again"))
 
     assert stored.predictions_of(predicted) == simulated
     assert simulated.values
-    derive_summary(predicted, stored.predictions_of(predicted))
-    assert (predicted / "summary.json").read_bytes() == before
-    with derived_elsewhere(predicted) as (_, summary):
+    with derived_elsewhere(predicted) as (again, summary):
         assert any(row.predicted is not None for row in summary.rows)
+        assert (again / "summary.json").read_bytes() == (predicted / "summary.json").read_bytes()
 
 
 @pytest.mark.parametrize("broken", ["settings", "theory", "text", "missing"])
 def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
     predicted: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    simulate = Mock(return_value=stored.predictions_of(predicted))
+    monkeypatch.setattr(stored, "predict_run", simulate)
     path = predicted / "predicted.json"
     text = path.read_text()
     match broken:
@@ -354,25 +352,24 @@ def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
     path.write_text(text)
     if broken == "missing":
         path.unlink()
-    simulate = Mock(side_effect=predict_run)
-    monkeypatch.setattr(stored, "predict_run", simulate)
-    with derived_elsewhere(predicted):
+
+    def predict_only(folder: Path) -> Summary:
+        stored.predictions_of(folder)
+        return Summary.of_nothing("made-up")
+
+    with derived_elsewhere(predicted, predict_only):
         assert simulate.call_count == 1
     assert path.exists() == (broken != "missing"), "a command that reads a run writes nothing into it"
-    derive_summary(predicted, stored.predictions_of(predicted))
+    stored.predictions_of(predicted)
     assert simulate.call_count == 2
     assert json.loads(path.read_text())["theory"] == THEORY
 
 
-def test_a_summary_without_predictions_says_nothing_of_theory(predicted: Path) -> None:
-    summary = derive_summary(predicted)
-
-    assert not any(row.predicted is not None for row in summary.rows)
-    assert [row for row in derive(predicted).rows if row.predicted is not None]
-
-
+@pytest.mark.usefixtures("without_pictures")
 def test_an_edited_prediction_is_found(predicted: Path) -> None:
-    derive(predicted)
+    """A summary without predictions says nothing of theory."""
+    assert not any(row.predicted is not None for row in derive_summary(predicted).rows)
+    assert any(row.predicted is not None for row in derive(predicted).rows)
     seal(predicted)
     path = predicted / "predicted.json"
     path.write_text(path.read_text().replace('"median": ', '"median": 1', 1))

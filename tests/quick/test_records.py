@@ -22,7 +22,7 @@ from lab.experiment.entries import QuantityEntry
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 
-HUNDRED = [Request(overhead_ms=n, sent_s=n / 10) for n in range(1, 101)]
+FEW = [Request(overhead_ms=n, sent_s=n / 10) for n in range(1, 21)]
 P50 = Quantity(variant="one", load="mix", request_class="light", metric="overhead", stat="p50")
 KNOWN = "It is quick"
 NEW_METRIC = "The queue is short"
@@ -63,10 +63,10 @@ def today(folder: Path) -> Path:
     """Write a run as this version does, and return its folder."""
     return make_run(
         folder,
-        {"one": HUNDRED, "two": HUNDRED},
+        {"one": FEW},
         claims=[Claim(says=KNOWN, value=P50, at_most=1000)],
         published=[Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p50": 50})],
-        times=3,
+        times=2,
     )
 
 
@@ -210,14 +210,14 @@ def test_nothing_is_unknown_in_a_run_of_this_version(tmp_path: Path) -> None:
 
 def test_what_if_answers_although_the_results_folder_cannot_be_written(lab: Lab) -> None:
     """The page has no place, so only the tables are there. Root may write everywhere, so a file is in the way."""
-    run = make_run(lab.results / "made-up" / "20260101T000000Z", {"one": HUNDRED})
+    run = make_run(lab.results / "made-up" / "20260101T000000Z", {"one": FEW})
     changed(run / "run.json", lambda values: values["variants"][0]["settings"].update({"threads": 2}))
     (lab.results / "what-if.html").mkdir()
 
     done = lab.call("what-if", str(run))
 
     assert done.returncode == 0
-    assert "made-up, one, trial 1: 100 requests, replayed" in done.stdout
+    assert "made-up, one, trial 1: 20 requests, replayed" in done.stdout
     assert "There is no page of lanes: " in done.stderr
 
 
