@@ -204,26 +204,27 @@ def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _unintended(trial: TrialData, before: Observation, after: Observation, ended: set[int]) -> Iterator[str]:
-    """Yield which workers ended otherwise than the variant replaces them, and which HUP did not replace."""
+    """Yield which workers ended otherwise than the variant replaces them, and which its signal did not replace."""
     if not trial.variant.is_replaced:
         return
-    limit, reloaded = trial.variant.settings.get("max_requests") or 0, trial.variant.settings.get("hup_after_s")
+    limit, signal = trial.variant.settings.get("max_requests") or 0, trial.variant.signal
     if (after.out_of_memory or 0) > (before.out_of_memory or 0):
         yield "a worker ran out of memory"
     early = {worker for worker in ended if after.counts.get(worker, {}).get("served", 0) < limit}
-    if early and not reloaded:
+    if early and not signal:
         yield f"{_named(early)} ended before its limit of {limit} requests"
-    if reloaded and (kept := before.workers & after.workers):
-        yield f"HUP did not replace {_named(kept)}"
-    if reloaded and not limit and (others := ended - before.workers):
-        yield f"{_named(others)} ended, and not by HUP"
+    if signal and (kept := before.workers & after.workers):
+        yield f"{signal} did not replace {_named(kept)}"
+    if signal and not limit and (others := ended - before.workers):
+        yield f"{_named(others)} ended, and not by {signal}"
 
 
 def _full_queues(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that no listen queue overflowed; this is a finding if the load asks for more than servers can answer."""
+    """Check that no listen queue overflowed; a finding if the load asks for too much, or while workers are replaced."""
     for name, before, after in _observed(trial):
         if full := after.listen_overflows - before.listen_overflows:
-            severity: Severity = "note" if trial.load.overloads else "suspect"
+            expected = trial.load.overloads or trial.variant.is_replaced
+            severity: Severity = "note" if expected else "suspect"
             yield severity, f"the listen queue of {name} was full for {full} connections"
 
 

@@ -90,29 +90,33 @@ FROM trial WHERE known ORDER BY sent, id, generator
 def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
     """Return which requests waited in a trial of a variant; None: the number of threads is unknown.
 
-    The number of threads is unknown if the server is elastic, or if several workers do not say how many threads they
-    have. A variant with a single worker has no other worker, so no request waits beside a free thread.
+    The number of threads is unknown if the server is elastic, unless workers are only replaced, or if several workers
+    do not say how many threads they have. A variant with a single worker has no other worker, so no request waits
+    beside a free thread.
     """
-    if variant.elastic:
+    if variant.elastic and not variant.is_replaced:
         return None
     if variant.threads:
-        return avoidable_waits(answered, variant.workers, variant.threads)
+        return avoidable_waits(answered, variant.workers, variant.threads, replaced=variant.is_replaced)
     if variant.workers > 1:
         return None
     return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])
 
 
-def avoidable_waits(answered: Answered, workers: int, threads: int) -> Waits:
+def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced: bool = False) -> Waits:
     """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
 
     A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
     While one worker is busy, another worker has a free thread unless all workers are busy. So the wait beside a free
     thread is computed from the time between when the request was sent and when its work began: how long the request's
-    worker was busy in that time, minus how long all workers were busy in that time.
+    worker was busy in that time, minus how long all workers were busy in that time. If workers are ``replaced``, a
+    worker surely has a free thread only between its first request and its last one.
     """
     mine = [answered.worker == worker for worker in range(len(answered.workers))]
     busy = [at_least(threads, answered.began_s[own], answered.ended_s[own]) for own in mine]
-    every = np.concatenate([_NEVER, *busy])
+    away = [_around(answered, own) for own in mine if replaced]
+    workers = len(busy) if replaced else workers
+    every = np.concatenate([_NEVER, *busy, *away])
     all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
     beside_s = np.zeros_like(answered.sent_s)
     for own, segments in zip(mine, busy, strict=True):
@@ -120,6 +124,12 @@ def avoidable_waits(answered: Answered, workers: int, threads: int) -> Waits:
         waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
         beside_s[own] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
     return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
+
+
+def _around(answered: Answered, own: npt.NDArray[np.bool_]) -> Segments:
+    """Return the time before a worker's first request and after its last one."""
+    first_s = min(answered.sent_s.min(), answered.began_s.min())
+    return np.array([[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), answered.ended_s.max()]])
 
 
 def waits_in_line_s(answered: Answered, threads: int) -> Times:

@@ -122,8 +122,14 @@ class VariantRecord(Record):
 
     @property
     def is_replaced(self) -> bool:
-        """Whether workers are replaced during the load, after a number of requests or by HUP."""
-        return bool(self.settings.get("max_requests") or self.settings.get("hup_after_s"))
+        """Whether workers are replaced during the load, after a number of requests or by a signal."""
+        return bool(self.settings.get("max_requests") or self.signal)
+
+    @property
+    def signal(self) -> Literal["HUP", "SIGTERM"] | None:
+        """The signal that replaces all workers during the load; None: no signal does."""
+        signals: dict[str, Literal["HUP", "SIGTERM"]] = {"hup_after_s": "HUP", "term_after_s": "SIGTERM"}
+        return next((signal for name, signal in signals.items() if self.settings.get(name)), None)
 
     @property
     def threads(self) -> int | None:

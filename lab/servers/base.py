@@ -180,6 +180,11 @@ class Variant(Model, ABC):
     def queueing(self) -> Queueing:
         """How one worker queues requests, for theory and for pictures."""
 
+    @property
+    def queueing_of_build(self) -> Queueing:
+        """How one worker of a build that is not released queues requests, as far as theory can know it."""
+        return Queueing(threads=self.threads, missing=_BUILD)
+
     def configuration(self) -> list[str]:
         """Return the lines with which the server serves like that outside the lab; none: the lab does not know them."""
         return []
@@ -216,7 +221,7 @@ class Variant(Model, ABC):
             workers=self.workers * self.replicas,
             elastic=self.elastic,
             accept=self.accept,
-            queueing=Queueing(threads=self.threads, missing=_BUILD) if self.unreleased else self.queueing,
+            queueing=self.queueing_of_build if self.unreleased else self.queueing,
             settings=self.model_dump(mode="json"),
         )
 

@@ -26,6 +26,10 @@ class UnreleasedGunicorn(Unreleased):
     """A build of gunicorn that is not released."""
 
     of: Release = Field("27.0.1", description="The release whose locked packages it has, and that a patch changes.")
+    like: Literal["gthread", "idle_thread.IdleThreadWorker"] | None = Field(
+        None,
+        description="The worker_class that queues as the build should, of gunicorn-gthread; theory then predicts it.",
+    )
 
 
 def _build_or_release(value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -62,6 +66,8 @@ class Gunicorn(Replaced, ABC):
     def _release_is_locked(self) -> Self:
         if self.locked:
             check_lock_file("gunicorn", self.locked_release)
+        if isinstance(self.release, UnreleasedGunicorn) and self.release.like and self.server != "gunicorn-gthread":
+            raise ValueError(f"release.like: theory knows no classes of {self.server}; leave like out")
         if self.reuse_port and self._line < FIRST_WITH_REUSE_PORT:
             raise ValueError(
                 f"gunicorn {self.locked_release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
@@ -146,6 +152,12 @@ class GunicornGthread(GunicornWsgi):
             keeps_idle=self.keepalive_s > 0,
             closes_idle_when_full=closes_idle,
         )
+
+    @property
+    def queueing_of_build(self) -> Queueing:
+        """As that of the class that the build should be like, if it names one."""
+        like = self.release.like if isinstance(self.release, UnreleasedGunicorn) else None
+        return self.model_copy(update={"worker_class": like}).queueing if like else super().queueing_of_build
 
     def configuration(self) -> list[str]:
         """Return gunicorn.conf.py."""

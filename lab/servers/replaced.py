@@ -1,4 +1,4 @@
-"""Servers whose workers are replaced while requests come: after a number of requests, or when the server gets HUP."""
+"""Servers whose workers are replaced while requests come: after a number of requests, by HUP, or by SIGTERM."""
 
 from abc import ABC
 from typing import ClassVar, Self
@@ -20,9 +20,25 @@ class Replaced(Variant, ABC):
     hup_after_s: float = Field(
         0, ge=0, le=3600, description="The server gets HUP so many seconds after the load begins; 0: never."
     )
+    term_after_s: float = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="The replicas are restarted by SIGTERM, one after another, beginning so many seconds after the "
+        "load begins; 0: never. nginx learns of each a second later, and passes it no more requests until it is ready.",
+    )
+    pre_stop_s: float = Field(
+        0, ge=0, le=60, description="How long each replica goes on before it gets SIGTERM, as with a preStop hook."
+    )
     boot_s: float = Field(0, ge=0, le=20, description="How long a worker sleeps before it loads the application.")
 
-    passed_on: ClassVar[tuple[str, ...]] = ("max_requests", "max_requests_jitter", "hup_after_s", "boot_s")
+    passed_on: ClassVar[tuple[str, ...]] = (
+        "max_requests",
+        "max_requests_jitter",
+        "hup_after_s",
+        "term_after_s",
+        "boot_s",
+    )
 
     @model_validator(mode="after")
     def _workers_can_be_replaced(self) -> Self:
@@ -38,9 +54,13 @@ class Replaced(Variant, ABC):
             raise ValueError("hup_after_s: hypercorn ends when it gets HUP; choose another server")
         if self.hup_after_s and self.workers == 1 and not self.server.startswith(("gunicorn", "uwsgi")):
             raise ValueError(f"hup_after_s: {self.server} with one worker has nobody who replaces it; use 2 or more")
+        if self.pre_stop_s and not self.term_after_s:
+            raise ValueError("pre_stop_s: give term_after_s, too")
+        if self.term_after_s and (self.replicas == 1 or self.balancer != "nginx"):
+            raise ValueError("term_after_s: while one replica is away, nginx needs another; use replicas: 2 or more")
         return self
 
     @property
     def elastic(self) -> bool:
         """Whether workers come and go during the load."""
-        return bool(self.max_requests or self.hup_after_s)
+        return bool(self.max_requests or self.hup_after_s or self.term_after_s)

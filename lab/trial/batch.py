@@ -25,7 +25,7 @@ from lab.plan import Plan, PlannedTrial, timing
 from lab.trial.checking import ask_for_each_class, log_in
 from lab.trial.containers import TrialContainers
 from lab.trial.early_end import end_late_loads, end_when_memory_is_short, end_with_servers
-from lab.trial.reloading import reload_servers
+from lab.trial.replacing import replace_workers
 
 K6_SLACK_S = 60
 LOOK_EVERY_S = 0.5
@@ -192,7 +192,7 @@ def _load(
         while not stop_signals and (left_s := begins_at - time.time()) > 0:
             time.sleep(min(left_s, LOOK_EVERY_S))
         samplers.begin()
-        with reload_servers(started):
+        with replace_workers(started):
             _do(replace(WAIT_FOR_LOAD, expected_s=max(map(timing.load_s, planned))), started, progress, stop_signals)
     return samplers.read()
 

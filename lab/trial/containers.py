@@ -103,6 +103,11 @@ class TrialContainers:
         """The load generators, once they were created."""
         return [container for container in self.containers if container.is_generator]
 
+    @property
+    def servers(self) -> list[ContainerInfo]:
+        """The containers of the server, once they were created."""
+        return [container for container in self.containers if container.service == self.planned.variant.service]
+
     def fail(self, reason: str) -> None:
         """Note why this trial failed. Only the first reason counts."""
         if self.outcome == "measured":
@@ -300,8 +305,8 @@ class TrialContainers:
 
     def reload(self) -> None:
         """Send HUP to the servers, which then replace their workers."""
-        for container in self.containers:
-            if container.service == self.planned.variant.service and self.phase is Phase.LOADING:
+        for container in self.servers:
+            if self.phase is Phase.LOADING:
                 try:
                     container.machine.client.container.kill(container.id, signal="HUP")
                 except DockerException as error:

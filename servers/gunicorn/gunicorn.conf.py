@@ -50,8 +50,8 @@ worker_tmp_dir = "/dev/shm"  # keeps the heartbeat file in memory
 control_socket_disable = True  # from 25.1 on, all instances would use the same path
 max_requests = int(os.environ.get("LAB_MAX_REQUESTS", "0"))
 max_requests_jitter = int(os.environ.get("LAB_MAX_REQUESTS_JITTER", "0"))
-_is_reloaded = float(os.environ.get("LAB_HUP_AFTER_S", "0")) > 0
-graceful_timeout = 10 if max_requests or _is_reloaded else 1  # after the load, no client waits for an answer
+_is_replaced = max_requests or any(float(os.environ.get(f"LAB_{signal}_AFTER_S", "0")) for signal in ("HUP", "TERM"))
+graceful_timeout = 10 if _is_replaced else 1  # after the load, no client waits for an answer
 
 
 def on_starting(server: Any) -> None:

@@ -234,6 +234,8 @@ MISTAKES_OF_VARIANTS = [
     "server: gunicorn-sync, max_requests_jitter: 9",
     "server: uwsgi, threads: 2, max_requests: 9, max_requests_jitter: 9",
     "server: hypercorn, app: fastapi-async, hup_after_s: 9",
+    "server: gunicorn-sync, term_after_s: 9",
+    "server: gunicorn-sync, pre_stop_s: 9",
 ]  # fmt: skip
 
 
@@ -280,6 +282,9 @@ mine.yaml:8: variants.shared-socket: max_requests: granian does not count here; 
 mine.yaml:8: variants.shared-socket: max_requests_jitter: give max_requests, too
 mine.yaml:8: variants.shared-socket: max_requests_jitter: uWSGI adds nothing by chance; leave it out
 mine.yaml:8: variants.shared-socket: hup_after_s: hypercorn ends when it gets HUP; choose another server
+mine.yaml:8: variants.shared-socket: term_after_s: while one replica is away, nginx needs another; use
+    replicas: 2 or more
+mine.yaml:8: variants.shared-socket: pre_stop_s: give term_after_s, too
 """)
 
 
@@ -445,6 +450,8 @@ def variant(**settings: object) -> Variant:
         ({"server": "gunicorn-sync", "max_requests": 100, "max_requests_jitter": 5, "hup_after_s": 3},
          "gunicorn:27.0.1", "shared",
          {"LAB_MAX_REQUESTS": "100", "LAB_MAX_REQUESTS_JITTER": "5", "LAB_HUP_AFTER_S": "3.0"}),
+        ({"server": "gunicorn-sync", "replicas": 2, "term_after_s": 3, "pre_stop_s": 2}, "gunicorn:27.0.1", "shared",
+         {"LAB_TERM_AFTER_S": "3.0", "LAB_HUP_AFTER_S": "0"}),
         ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
          {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
         ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
@@ -517,6 +524,7 @@ def test_only_processes_that_come_and_go_are_elastic() -> None:
     assert variant(server="uwsgi", threads=1, max_requests=100).elastic
     assert variant(server="gunicorn-sync", max_requests=100).elastic
     assert variant(server="uvicorn", app="fastapi-async", hup_after_s=1).elastic
+    assert variant(server="uwsgi", threads=1, replicas=2, term_after_s=1).elastic
     assert not variant(server="uvicorn", app="fastapi-async", boot_s=1).elastic
 
 

@@ -318,12 +318,78 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
 
 
 def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
-    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=500 --bind :80 --timeout 120 shop:app\n")
+    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=$MOST --bind :80 --timeout 120 shop:app\n")
 
     served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
 
-    assert served["left_out"] == ["--max-requests 500", "--timeout 120"]
+    assert served["left_out"] == ["--max-requests $MOST", "--timeout 120"]
     assert Served.model_validate(served).workers == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "jitter"),
+    [
+        ({"Procfile": "web: gunicorn --max-requests 500 --max-requests-jitter=50 shop:app"}, 50),
+        ({"Procfile": "web: gunicorn -c conf.py shop:app",
+          "conf.py": "max_requests = 5 * 100\nmax_requests_jitter = 50\n"}, 50),
+        ({"Procfile": "web: uvicorn --workers 2 --limit-max-requests 500 shop:app"}, None),
+        ({"Procfile": "web: uwsgi --master --max-requests 500 --module shop:app"}, None),
+        ({"Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": "[uwsgi]\nmodule = shop:app\nmax-requests = 500\n"},
+         None),
+    ],
+)  # fmt: skip
+def test_init_says_after_how_many_requests_a_worker_is_replaced(
+    tmp_path: Path, files: dict[str, str], jitter: int | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
+
+    assert (served["max_requests"], served.get("max_requests_jitter")) == (500, jitter)
+    assert "left_out" not in served
+    assert Served.model_validate(served).max_requests == 500
+
+
+@pytest.mark.parametrize(
+    ("served", "says"),
+    [
+        ("granian: 2.8.7, interface: asgi, max_requests: 9", "max_requests: granian replaces no worker here"),
+        ("max_requests_jitter: 9", "max_requests_jitter needs max_requests"),
+        ("uwsgi: 2.0.31, max_requests: 9, max_requests_jitter: 9", "max_requests_jitter needs max_requests"),
+    ],
+)
+def test_only_servers_that_count_requests_replace_workers_after_some(served: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Served.model_validate(yaml.safe_load(f"{{workers: 2, {served}}}"))
+
+
+def test_workers_are_replaced_in_every_way_whose_server_counts_requests(service: Path) -> None:
+    found = read_user_service(service)
+    replaced = found.served.model_copy(update={"max_requests": 200, "max_requests_jitter": 10})
+    ways = candidates(found.model_copy(update={"served": replaced}), Layer(Path("nowhere"), "abc"))
+
+    limits = {way.name: (way.variant.factors().get("LAB_MAX_REQUESTS"), way.variant.elastic) for way in ways}
+
+    assert limits["today"] == limits["limit-2x2"] == limits["uwsgi-2x2"] == ("200", True)
+    assert limits["granian-2x2"] == (None, False)
+    assert not any(way.variant.elastic for way in candidates(found, Layer(Path("nowhere"), "abc")))
+
+
+def test_the_diagnosis_says_how_often_workers_are_replaced(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [Request()])
+    settings = {"workers": 4, "threads": 5, "max_requests": 200, "max_requests_jitter": 10}
+    run = run.model_copy(update={"variants": [VariantRecord(name=TODAY, workers=4, elastic=True, settings=settings)]})
+    summary = summary_of(row(TODAY, "home", "overhead", "p99", 4000), row(TODAY, None, "throughput", "per_second", 50))
+
+    said = " ".join(diagnosed(summary, run, tmp_path).sentences)
+
+    assert said == snapshot("""\
+One in a hundred of the home requests loses 4.0 s or more before its work begins: no worker had a free thread \
+meanwhile, because workers were replaced, or 20 requests at a time are too few for this load. max_requests replaces \
+each worker after 200 to 210 requests: at the measured rate, all 4 workers about every 16.4 s, and at nearly the same \
+moment, because the jitter is only 10. Waits while workers are replaced are in these numbers.\
+""")
 
 
 def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Path) -> None:

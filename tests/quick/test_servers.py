@@ -306,6 +306,17 @@ def test_uvicorn_is_told_after_how_many_requests_a_worker_ends(told: Path) -> No
     assert done.stdout.endswith(" fastapi_app:typed --limit-max-requests 100 --limit-max-requests-jitter 7\n")
 
 
+def test_a_server_that_the_lab_ends_is_started_again_and_one_that_ends_by_itself_is_not(told: Path) -> None:
+    """The lab removes the file with the server's process before it ends the server."""
+    server = f"echo started >> {told}/starts; [ $(wc -l < {told}/starts) = 2 ] || rm {told}/server; exit 3"
+
+    again = shell(SERVERS / "with-database", told, "sh", "-c", server, LAB_TERM_AFTER_S="3.0")
+    assert (again.returncode, (told / "starts").read_text().split()) == (3, ["started"] * 2)
+
+    alone = shell(SERVERS / "with-database", told, "sh", "-c", "echo served", LAB_TERM_AFTER_S="0")
+    assert (alone.returncode, alone.stdout) == (0, "served\n")
+
+
 def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = gunicorn(monkeypatch, "wsgi:app", "3")
     assert (settings["max_requests"], settings["graceful_timeout"]) == (0, 1)
@@ -313,6 +324,9 @@ def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkey
     monkeypatch.setenv("LAB_HUP_AFTER_S", "5.0")
     assert gunicorn(monkeypatch, "wsgi:app", "3")["graceful_timeout"] == 10
     monkeypatch.setenv("LAB_HUP_AFTER_S", "0")
+    monkeypatch.setenv("LAB_TERM_AFTER_S", "5.0")
+    assert gunicorn(monkeypatch, "wsgi:app", "3")["graceful_timeout"] == 10
+    monkeypatch.setenv("LAB_TERM_AFTER_S", "0")
     monkeypatch.setenv("LAB_MAX_REQUESTS", "100")
     monkeypatch.setenv("LAB_MAX_REQUESTS_JITTER", "7")
     settings = gunicorn(monkeypatch, "wsgi:app", "3")

@@ -19,7 +19,7 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.compose import Composed
 from lab.trial.containers import Phase, TrialContainers
-from lab.trial.reloading import reload_servers
+from lab.trial.replacing import replace_workers, restart_replicas
 
 
 @pytest.fixture(autouse=True)
@@ -94,11 +94,11 @@ def test_a_failure_after_an_interrupt_is_the_interrupt(monkeypatch: pytest.Monke
     ]
 
 
-def trial_with(folder: Path, name: str, hup_after_s: float) -> TrialContainers:
+def trial_with(folder: Path, name: str, hup_after_s: float, **settings: float) -> TrialContainers:
     """Return a trial whose server gets HUP so many seconds after the load begins."""
     users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
     load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
-    variant = GunicornSync(server="gunicorn-sync", workers=2, hup_after_s=hup_after_s)
+    variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, hup_after_s=hup_after_s, **settings)
     return TrialContainers(PlannedTrial(name, variant, "users", load, "1s", 1), folder, 1, Engines())
 
 
@@ -113,10 +113,48 @@ def test_servers_are_reloaded_during_the_load_and_not_after_it(monkeypatch: pyte
     monkeypatch.setattr(TrialContainers, "reload", reload)
     trials = [trial_with(tmp_path, name, after_s) for name, after_s in (("never", 0), ("soon", 0.01), ("late", 3600))]
 
-    with reload_servers(trials):
+    with replace_workers(trials):
         assert was_reloaded.wait(timeout=60)
 
     assert reloaded == ["soon"]
+
+
+@pytest.mark.parametrize(
+    ("pre_stop_s", "phase", "done"),
+    [
+        (0, Phase.LOADING, ["SIGTERM one", "nginx: two", "wait for one", "nginx: one two",
+                            "SIGTERM two", "nginx: one", "wait for two", "nginx: one two"]),
+        (2, Phase.LOADING, ["nginx: two", "SIGTERM one", "wait for one", "nginx: one two",
+                            "nginx: one", "SIGTERM two", "wait for two", "nginx: one two"]),
+        (0, Phase.LOADED, []),
+    ],
+)  # fmt: skip
+def test_replicas_are_restarted_one_after_another_and_nginx_learns_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pre_stop_s: float, phase: Phase, done: list[str]
+) -> None:
+    said: list[str] = []
+
+    def container(name: str, service: str) -> Any:  # stands in for a ContainerInfo
+        def execute(command: list[str]) -> str:
+            words = " ".join(command)
+            if command[0] == "env":
+                said.append("nginx: " + command[1].removeprefix("LAB_UPSTREAM=").replace(":8000", ""))
+            elif "kill -TERM" in words:
+                said.append(f"SIGTERM {name}")
+            elif command[0] == "timeout":
+                said.append(f"wait for {name}")
+            return f"{name} fd00::2"
+
+        return SimpleNamespace(id=name, service=service, execute=execute)
+
+    monkeypatch.setattr("lab.trial.replacing.NGINX_LEARNS_AFTER_S", 0.02)
+    trial = trial_with(tmp_path, "one", 0, term_after_s=1)
+    trial.containers = [container("one", "gunicorn"), container("two", "gunicorn"), container("balancer", "nginx")]
+    trial.phase = phase
+
+    restart_replicas(trial, pre_stop_s / 50)
+
+    assert said == done
 
 
 @pytest.mark.parametrize(("phase", "got"), [(Phase.LOADING, [("server", "HUP")]), (Phase.LOADED, [])])

@@ -41,7 +41,7 @@ def test_a_wheel_has_an_image_of_its_own_on_a_release_and_the_record_has_its_has
     assert build.factors()["LAB_UNRELEASED"] == f"-gunicorn-{sha256[:12]}"
     recorded = build.record("mine")
     assert recorded.settings["release"] == {
-        "wheel": str(wheel), "source": None, "patch": None, "sha256": sha256, "of": "26.2.0"
+        "wheel": str(wheel), "source": None, "patch": None, "sha256": sha256, "of": "26.2.0", "like": None
     }  # fmt: skip
     assert "LAB_UNRELEASED" not in served("26.2.0").factors()
 
@@ -62,6 +62,17 @@ def test_theory_does_not_know_what_a_build_does(wheel: Path) -> None:
 
     assert queueing(served({"wheel": str(wheel)}).record("one")) == "what a build does that is not released"
     assert queueing(served("27.0.1").record("one")) is None
+
+
+def test_theory_predicts_a_build_like_the_class_that_it_should_queue_like(wheel: Path) -> None:
+    of_class = "idle_thread.IdleThreadWorker"
+    gthread: dict[str, Any] = {"server": "gunicorn-gthread", "threads": 2}
+    like = served({"wheel": str(wheel), "like": of_class}, **gthread).record("one").queueing
+
+    assert like == served("27.0.1", **gthread, worker_class=of_class).record("one").queueing
+    assert like != served("27.0.1", **gthread).record("one").queueing
+    with pytest.raises(ValueError, match=r"release.like: theory knows no classes of gunicorn-sync"):
+        served({"wheel": str(wheel), "like": "gthread"})
 
 
 def test_a_build_of_an_asgi_server_names_the_server(tmp_path: Path) -> None:

@@ -79,6 +79,16 @@ def test_a_thread_that_goes_on_to_the_next_request_was_never_free() -> None:
     assert [one.tolist() for one in found.blocked] == [[[0, 5]]]
 
 
+def test_a_worker_that_is_replaced_is_surely_free_only_between_its_requests() -> None:
+    """The second request waits from 1 to 5. The other worker is known to be there until 1, or until 7."""
+    until_1 = (0, 0, 0, 5), (0, 1, 5, 6), (1, 0, 0, 1)
+    found = [avoidable_waits(answered(*served), 2, 1, replaced=True).beside_s.tolist()
+             for served in (until_1, (*until_1, (1, 6, 6, 7)))]  # fmt: skip
+
+    assert found == [[0, 0, 0], [0, 4, 0, 0]]
+    assert beside_s(*until_1) == [0, 4, 0]
+
+
 def test_beside_a_single_worker_there_is_no_other() -> None:
     assert beside_s((0, 0, 0, 5), (0, 1, 5, 6), workers=1) == [0, 0]
 

@@ -149,6 +149,8 @@ _RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
 
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
 """The servers that serve somebody's own application, by the names of their packages."""
+COUNT_REQUESTS = ("gunicorn", "uvicorn", "uwsgi")
+"""The servers that replace a worker after a number of requests."""
 WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
 """The kinds of workers that have threads."""
 MOST_THREADS, MOST_CONNECTIONS = 512, 65535
@@ -189,6 +191,13 @@ class Served(Model):
     worker_connections: int = Field(
         1000, ge=1, le=MOST_CONNECTIONS, description="gunicorn's limit of connections for each worker."
     )
+    max_requests: int = Field(
+        0, ge=0, le=1_000_000, description="A worker is replaced after so many requests, by gunicorn, uvicorn or "
+        "uWSGI; 0: never.",
+    )  # fmt: skip
+    max_requests_jitter: int = Field(
+        0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
+    )
     settings: Path | None = Field(
         None, description="Your own settings file of gunicorn or uWSGI, seen from the application's folder."
     )
@@ -197,7 +206,7 @@ class Served(Model):
     memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
     left_out: list[str] = Field(
         [], max_length=32, description="Options of your command line that the lab does not apply, such as "
-        "`--max-requests 500`. `lab init` writes them, and the diagnosis repeats them.",
+        "`--timeout 30`. `lab init` writes them, and the diagnosis repeats them.",
     )  # fmt: skip
 
     @model_validator(mode="before")
@@ -222,6 +231,10 @@ class Served(Model):
         for server, names in _OF_ONE_SERVER.items():
             if server != self.server and (others := sorted(names & self.model_fields_set)):
                 raise ValueError(f"{others[0]} is a setting of {server}; leave it out for {self.server}")
+        if self.max_requests and self.server not in COUNT_REQUESTS:
+            raise ValueError(f"max_requests: {self.server} replaces no worker here; leave max_requests out")
+        if self.max_requests_jitter and (self.server == "uwsgi" or not self.max_requests):
+            raise ValueError("max_requests_jitter needs max_requests, and gunicorn or uvicorn; leave it out")
         if self.settings and self.server not in ("gunicorn", "uwsgi"):
             raise ValueError(f"{self.server} has no settings file that the lab reads; leave settings out")
         return self

@@ -13,6 +13,7 @@ from analysis.predict.options import MOST_REPLICAS, OptionKind, gthread
 from lab.apps.service.description import (
     ASGI_WORKERS,
     CALLABLE_PATTERN,
+    COUNT_REQUESTS,
     GRANIAN_BACKLOG,
     MOST_CONNECTIONS,
     MOST_THREADS,
@@ -321,11 +322,19 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
         "cpus": 0,
         "left_out": settings_not_in_force(service, layer),
     }
+    shared |= _replaced(served, str(settings["server"]))
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
     says = replace(kind, reason=_reason(kind, served))
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
     return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+
+
+def _replaced(served: Served, server: str) -> dict[str, int]:
+    """Return after how many requests a worker of a way is replaced, as today, if its server counts requests."""
+    program = server.partition("-")[0]
+    limit = {"max_requests": served.max_requests} if served.max_requests and program in COUNT_REQUESTS else {}
+    return limit | ({"max_requests_jitter": served.max_requests_jitter} if limit and program != "uwsgi" else {})
 
 
 def _settings(kind: OptionKind, service: UserService) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def read_omissions(run_folder: Path, run: Run, summary: Summary) -> Omissions:
             if name.startswith("gunicorn") and (found := _of_gunicorn(told)):
                 return Omissions("gunicorn.conf.py", found, further)
             if name.startswith("uwsgi") and (listed := _OF_UWSGI.findall(told)):
-                return Omissions("uwsgi.ini", dict(listed), further)
+                in_force = ("max-requests", str(run.variant(TODAY).settings.get("max_requests")))
+                return Omissions("uwsgi.ini", dict(each for each in listed if each != in_force), further)
     return Omissions(further=further)
 
 
@@ -69,6 +70,14 @@ def omission_sentences(found: Omissions, per_second: float, workers: int) -> Ite
         yield f"The lab leaves out or replaces these settings of {found.file}: {named}."
     if found.further:
         yield f"The lab leaves out: {'; '.join(found.further)}."
+
+
+def replacement_sentences(settings: Mapping[str, object], per_second: float, workers: int) -> Iterator[str]:
+    """Say how often workers are replaced, which is in the numbers, if the variant's settings say that they are."""
+    most, jitter = (int(str(settings.get(name) or 0)) for name in ("max_requests", "max_requests_jitter"))
+    if most:
+        said = _restarts("max_requests", most, jitter, per_second, workers)
+        yield f"{said} Waits while workers are replaced are in these numbers."
 
 
 _TOGETHER = 0.25

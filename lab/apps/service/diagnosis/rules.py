@@ -13,7 +13,7 @@ from analysis.report.wording import number, percent
 from analysis.statistics.losses import Figures
 from lab.apps.service.diagnosis.held import Loops
 from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit
-from lab.apps.service.diagnosis.omissions import Omissions, omission_sentences
+from lab.apps.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
 from lab.apps.service.diagnosis.symptoms import ProcessorUse, Symptoms
 
 _NO_OMISSIONS = Omissions()
@@ -44,6 +44,7 @@ def diagnose(
     sentences = [
         *_failures(summary, found),
         *(text for bottleneck in bottlenecks for text in bottleneck.sentences),
+        *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
         *left_out,
     ]
     if not any(found.figures.percentile(name, [TODAY]) for name in found.classes):
@@ -177,7 +178,10 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
     if not found.slots or not lost or found.computes:
         return None
     few = f"{found.slots} requests at a time are" if found.slots > 1 else "one request at a time is"
-    sentences = _loses(slow, f"no worker had a free thread meanwhile, so {few} too few for this load.") + [
+    why = f"no worker had a free thread meanwhile, so {few} too few for this load."
+    if found.variant.is_replaced:
+        why = f"no worker had a free thread meanwhile, because workers were replaced, or {few} too few for this load."
+    sentences = _loses(slow, why) + [
         f"Even if all threads took requests from one queue, {_ONE_IN[stat].lower()} of the {name} requests would wait "
         f"for {_time(ms)} or more, so {found.slots} requests at a time are too few for this load."
         for name, (stat, ms) in found.slow_in_one_queue.items()

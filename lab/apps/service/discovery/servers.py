@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.apps.service.description import CALLABLE_PATTERN, GRANIAN_BACKLOG, GUNICORN_CLASSES, MOST_THREADS
+from lab.apps.service.description import (
+    CALLABLE_PATTERN,
+    COUNT_REQUESTS,
+    GRANIAN_BACKLOG,
+    GUNICORN_CLASSES,
+    MOST_THREADS,
+)
 from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.settings import ANY, Setting, settings_of
 from lab.apps.service.discovery.uwsgi import uwsgi_settings, variables_of_uwsgi
@@ -21,6 +27,11 @@ LEFT_OUT = {
     "--max-requests-jitter", "--timeout", "--timeout-keep-alive", "--harakiri",
 }  # fmt: skip
 """Options of commands that change how long requests wait, and that only a settings file can hand to the lab."""
+_RESTARTS = {
+    "--max-requests": "max_requests", "--limit-max-requests": "max_requests",
+    "--max-requests-jitter": "max_requests_jitter", "--limit-max-requests-jitter": "max_requests_jitter",
+}  # fmt: skip
+"""Those of the options that the lab applies for some servers, and the keys of the description."""
 _LEFT_OUT_OF_GRANIAN = (
     "--http", "--loop", "--runtime-mode", "--runtime-threads", "--task-impl", "--workers-lifetime", "--workers-max-rss",
 )  # fmt: skip
@@ -238,6 +249,9 @@ def note_settings(found: Discovery, path: Path, environment: Mapping[str, str], 
         elif setting:
             with suppress(ValueError):
                 found.note(name, int(setting.value), _place_of(setting, place, repository.cores))
+    for name in ("max_requests", "max_requests_jitter"):
+        if (setting := known.get(name)) and str(setting.value).isdecimal():
+            found.note(name, int(str(setting.value)), _place_of(setting, place, repository.cores))
     worker_class = known.get("worker_class")
     if worker_class and isinstance(worker_class.value, str):
         _note_class(found, worker_class.value, _place_of(worker_class, place, repository.cores))
@@ -346,8 +360,8 @@ def _uwsgi(found: Discovery, arguments: Sequence[str], start: Start, repository:
         found.unread = f"{said['emperor'][1]} says emperor"
     for name, _, value in (value.partition("=") for option, value in pairs if option == "--env"):
         found.note(f"environment {name}", value, start.place)
-    _note_left_out(found, options, start.place, ("--max-requests", "--listen", "--http-timeout"))
     note_uwsgi(found, said, start.place, repository)
+    _note_left_out(found, options, start.place, ("--listen", "--http-timeout"))
 
 
 _SETTINGS_OF_UWSGI = re.compile(r"^[^-].*\.(ini|yaml|yml|json|xml)(:\w+)?$")
@@ -389,6 +403,9 @@ def note_uwsgi(found: Discovery, said: Mapping[str, tuple[str, str]], place: str
         for key in keys:
             if key in said:
                 found.note_count(name, said[key][0], said[key][1], key)
+    most, place_of_most = said.get("max-requests", ("", place))
+    if most.isdecimal():
+        found.note("max_requests", int(most), place_of_most)
     found.default("workers", 1, "uWSGI")
     found.default("threads", 1, "uWSGI")
     otherwise = said.get("callable", ("application", ""))[0]
@@ -511,8 +528,12 @@ def _daphne(found: Discovery, arguments: Sequence[str], start: Start, repository
 
 
 def _note_left_out(found: Discovery, options: Mapping[str, str], place: str, further: Sequence[str] = ()) -> None:
-    """Note the options that the lab does not apply, though they change how long requests wait."""
-    names = LEFT_OUT | {*further}
+    """Note the options that change how long requests wait: those that the lab applies, and those that it does not."""
+    counts = found.values["server"] in COUNT_REQUESTS
+    applied = {name for name in _RESTARTS if counts and options.get(name, "").isdecimal()}
+    for name in applied:
+        found.note(_RESTARTS[name], int(options[name]), place)
+    names = (LEFT_OUT | {*further}) - applied
     found.note("left_out", [f"{name} {value}" for name, value in options.items() if name in names] or None, place)
 
 
