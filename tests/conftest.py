@@ -85,7 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.parent.name != "engine", -sizes[item.path]))
 
 
-COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]  # it is a group
+APP = typer.main.get_command(cli.app)
+COMMANDS = APP.commands  # type: ignore[attr-defined]  # it is a group
 NARROW = {"COLUMNS": "80", "NO_COLOR": "1"}
 
 
@@ -120,6 +121,7 @@ class Lab:
         with (
             patch.dict(os.environ, NARROW | self.environment),
             patch.object(sys, "argv", ["lab", *self._with_results(*arguments)]),
+            patch.object(cli, "app", APP),  # Typer would build all commands again
             patch.object(cli, "heed_signals"),
             patch.object(cli, "out", narrow),
             patch.object(commands, "out", narrow),

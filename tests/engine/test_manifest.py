@@ -17,7 +17,7 @@ from lab.experiment.file import load_experiment
 from lab.options import MeasureOptions, RunRequest
 from lab.plan import Plan, lay_out
 from lab.trial import batch
-from tests.quick.test_manifest import CHANGED, HUNDRED, UNTRUE, flip
+from tests.quick.test_manifest import CHANGED, FEW, UNTRUE, flip
 from tests.synthetic import make_run, make_trial
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -30,12 +30,12 @@ def record_of(folder: Path) -> Run:
 
 def test_a_run_is_sealed_after_each_batch_and_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed run keeps the hashes of its finished trials: what is changed before it is closed does not pass."""
-    run = make_run(tmp_path / "run", {"one": HUNDRED})
+    run = make_run(tmp_path / "run", {"one": FEW})
     seen: list[set[str]] = []
 
     def measure(_plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
         for number in (1, 2):
-            yield [read_trial(make_trial(folder, "one", number, HUNDRED))]
+            yield [read_trial(make_trial(folder, "one", number, FEW))]
             seen.append(set(read_manifest(folder)))
             flip(folder / "one" / "mix" / str(number) / "points.json.gz")
 

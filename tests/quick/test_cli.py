@@ -95,12 +95,10 @@ def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], m
 
 
 def break_experiment(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    """Let commands read a copy of the experiments in which a text of heavy-mix is replaced."""
-    copy = shutil.copytree(EXPERIMENTS, folder / "experiments")
-    text = (copy / "heavy-mix.yaml").read_text()
-    assert old in text
-    (copy / "heavy-mix.yaml").write_text(text.replace(old, new))
-    monkeypatch.setattr(file, "EXPERIMENTS", copy)
+    """Let commands read a folder of two experiments, in which a text of heavy-mix is replaced."""
+    for name in ("heavy-mix", "ten-at-once"):
+        (folder / f"{name}.yaml").write_text((EXPERIMENTS / f"{name}.yaml").read_text().replace(old, new))
+    monkeypatch.setattr(file, "EXPERIMENTS", folder)
 
 
 def test_a_mistake_in_a_file_is_wrong_use(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +146,7 @@ def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
     )
 
 
-def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
-    assert "heavy-mix\n  Two heavy requests at a time among many light ones\n" in lab.call("list").stdout
+def test_the_list_for_programs_has_all_experiments(lab: Lab) -> None:
     listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
     assert [one["name"] for one in listed] == NAMES
     assert {tuple(one) for one in listed} == {("name", "title", "question", "source", "variants", "loads")}
@@ -158,16 +155,17 @@ def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
 
 
 def test_the_list_goes_on_after_a_broken_file(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_experiment(tmp_path, monkeypatch, "question:", "qestion:")
+    break_experiment(tmp_path, monkeypatch, "question: Eight", "qestion: Eight")
 
-    done = lab.call("list", "--json")
+    done, told = lab.call("list", "--json"), lab.call("list")
 
     assert done.returncode == 2
     assert listed(filter(None, done.stderr.splitlines())) == snapshot("""\
 error: heavy-mix.yaml:3: qestion: unknown key; there are question, because, burns, …
 hint: Correct each file that is named here; all other experiments are listed.
 """)
-    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["ten-at-once"]
+    assert "ten-at-once\n  Ten requests at once\n" in told.stdout
 
 
 def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) -> None:
@@ -412,15 +410,14 @@ def test_a_path_that_compose_cannot_take_is_refused(lab: Lab) -> None:
     assert done.stderr.startswith(f"""error: The path of results "{lab.results}" contains "'", which Compose cannot""")
 
 
-def test_factors_come_from_the_file_and_never_from_the_shell(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factors_come_from_the_file_and_never_from_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stray LAB_WORKERS in somebody's shell would be in no record; it is dropped before Compose can see it."""
-    seen: list[str | None] = []
     monkeypatch.setenv("LAB_WORKERS", "64")
-    monkeypatch.setattr(cli, "app", lambda **_: seen.append(os.environ.get("LAB_WORKERS")))
+    monkeypatch.setattr(cli, "app", lambda **_: os.environ.get("LAB_WORKERS", "nothing"))
+    monkeypatch.setattr(cli, "heed_signals", lambda: None)
 
-    lab.call("list")
-
-    assert seen == [None]
+    with pytest.raises(SystemExit, match="nothing"):
+        cli.main()
 
 
 @pytest.mark.parametrize("command", sorted(str(one.name or one.callback.__name__) for one in app.registered_commands))  # type: ignore[union-attr]

@@ -27,6 +27,7 @@ MISSING = "missing, although manifest.sha256 lists it"
 UNLISTED = "not in manifest.sha256"
 NOT_DERIVED = "does not follow from the raw points"
 NOT_MEASURED = "is not what was measured"
+UNTRUE = f"one/mix/1/points.json.gz {NOT_MEASURED}: its hash differs from manifest.sha256"
 NOTHING = "0" * 64
 
 
@@ -259,17 +260,16 @@ def header_changed(points: Path) -> None:
 
 def test_points_that_were_changed_give_an_invalid_trial_and_no_number(run: Path) -> None:
     points = run / "one" / "mix" / "1" / "points.json.gz"
-    untrue = f"one/mix/1/points.json.gz {NOT_MEASURED}: its hash differs from manifest.sha256"
     header_changed(points)
-    assert problem(run) == untrue
+    assert problem(run) == UNTRUE
     replaced(points)
 
     summary = derive_summary(run)
 
     assert {one.variant for one in summary.rows} == {"two"}
     assert {one.variant for one in summary.workers} == {"two"}
-    assert (summary.validity.verdict, summary.validity.reasons[0]) == ("invalid", f"one: invalid: {untrue}")
-    assert [(one.verdict, one.measured, one.reason) for one in summary.claims] == [("invalid", None, f"one: {untrue}")]
+    assert (summary.validity.verdict, summary.validity.reasons[0]) == ("invalid", f"one: invalid: {UNTRUE}")
+    assert [(one.verdict, one.measured, one.reason) for one in summary.claims] == [("invalid", None, f"one: {UNTRUE}")]
     assert not points.with_name("requests.parquet").exists()
 
 

@@ -424,8 +424,12 @@ def test_few_trials_decide_if_they_agree_closely() -> None:
 
 
 def test_who_looks_after_every_round_needs_more_agreement() -> None:
-    """Seven trials of which the second misses the bound: the bootstrap would suffice if they had been planned."""
+    """Seven trials of which the second misses the bound: the bootstrap would suffice if they had been planned.
+
+    If the first five trials decide that it waits, and then it never waits again, the interval contradicts the look.
+    """
     seven = [60.0, 49.0, 60.0, 60.0, 60.0, 60.0, 60.0]
+    turned = [60.0] * 5 + [40.0] * 20
 
     def judged(p99s: list[float], until_decided: bool = True) -> tuple[str, str | None]:
         [found] = concluded({"one": p99s}, claims=[claim(50)], until_decided=until_decided)[1].claims
@@ -436,6 +440,10 @@ def test_who_looks_after_every_round_needs_more_agreement() -> None:
     assert verdict == "undecided"
     assert (reason or "").startswith("looking after every round needs more certainty; about 8 trials")
     assert judged([60.0] * 5) == ("reproduced", None)
+    assert judged(turned, until_decided=False) == ("not reproduced", None)
+    verdict, reason = judged(turned)
+    assert verdict == "undecided"
+    assert (reason or "").startswith("looking after every round needs more certainty")
 
 
 def test_looking_at_a_ratio_compares_the_trials_of_each_round() -> None:

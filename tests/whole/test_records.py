@@ -11,7 +11,7 @@ from analysis.records.claims import Claim
 from analysis.records.folder import read_summary
 from analysis.records.run import LoadRecord
 from tests.conftest import Lab
-from tests.quick.test_records import HUNDRED, KNOWN, P50, changed, future, today
+from tests.quick.test_records import FEW, KNOWN, P50, changed, future, today
 from tests.synthetic import make_run
 from tools.real_runs import unpack
 
@@ -99,7 +99,7 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
     """The results of the run are gone or, as after an update of the lab, not what this version would write."""
     run = make_run(
         lab.results / "made-up" / "20260101T000000Z",
-        {"one": HUNDRED, "two": HUNDRED},
+        {"one": FEW, "two": FEW},
         claims=[Claim(says=KNOWN, value=P50, at_most=1000)],
         times=2,
         loads=[LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "1"})],

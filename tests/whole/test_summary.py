@@ -1,4 +1,4 @@
-"""analysis.pipeline: large runs, and a look that the interval contradicts."""
+"""analysis.pipeline: large runs."""
 
 from pathlib import Path
 
@@ -8,8 +8,7 @@ import pytest
 from analysis.pipeline import derive_summary
 from analysis.read import trial_data
 from analysis.read.trial_data import RawTrial
-from analysis.records.claims import Claim
-from tests.quick.test_summary import HUNDRED, p99, repeated
+from tests.quick.test_summary import HUNDRED
 from tests.synthetic import make_run
 
 
@@ -32,16 +31,3 @@ def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path, mo
 
     assert summaries[0].count('"n":300000') > 10
     assert len(set(summaries)) == 1
-
-
-def test_a_look_that_the_interval_contradicts_decides_nothing(tmp_path: Path) -> None:
-    """The first five trials decide that it waits; then it never waits again, so the interval says that it does not."""
-    claim = Claim(says="It waits", value=p99(), at_least=50)
-    turned = [60.0] * 5 + [40.0] * 20
-
-    [found] = repeated(tmp_path / "looked", {"one": turned}, claim, until_decided=True).claims
-    [planned] = repeated(tmp_path / "planned", {"one": turned}, claim).claims
-
-    assert found.verdict == "undecided"
-    assert (found.reason or "").startswith("looking after every round needs more certainty")
-    assert planned.verdict == "not reproduced"
