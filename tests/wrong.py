@@ -1,12 +1,16 @@
 """Wrong values for each place of a file, generated from the model that reads it, with what a message must name."""
 
+import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from pydantic import BaseModel
 
+from lab.errors import LabError, WrongUse
 from lab.experiment.yaml_file import TYPES
 
 Place = tuple[Any, ...]
@@ -59,10 +63,13 @@ def _wrong_keys(whole: Schema, values: Any, place: Place, schema: Schema) -> Ite
 
 
 def garbled(model: type[BaseModel], files: Iterable[Any]) -> Iterator[Any]:
-    """Yield the values of files with each of FURTHER in each kind of place."""
-    for values, place, _ in kinds_of_places(model.model_json_schema(), files):
-        for wrong in FURTHER:
-            yield changed(values, (*place, wrong))
+    """Yield the values of files with each of FURTHER in a place of each schema, because messages follow from it."""
+    seen = set()
+    for values, place, schema in kinds_of_places(model.model_json_schema(), files):
+        of_messages = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
+        if (same := json.dumps(of_messages, sort_keys=True)) not in seen:
+            seen.add(same)
+            yield from (changed(values, (*place, wrong)) for wrong in FURTHER)
 
 
 def kinds_of_places(whole: Schema, files: Iterable[Any]) -> Iterator[tuple[Any, Place, Schema]]:
@@ -175,6 +182,28 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:,}" if isinstance(value, int) else repr(value)
+
+
+def refusal(read: Callable[[Path], object], path: Path, text: str, hint: str = "") -> str:
+    """Return the message with which a file of this text is refused, with the way out ``hint`` if one is given."""
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(WrongUse) as caught:
+        read(path)
+    assert hint in ("", caught.value.hint)
+    return caught.value.message.replace(str(path.parent), "…")
+
+
+def problem_of(act: Callable[..., object], *arguments: object) -> str:
+    """Return the message and the way out of the error that an act ends with."""
+    with pytest.raises(LabError) as caught:
+        act(*arguments)
+    return f"{caught.value.message}\n{caught.value.hint}"
+
+
+def unnamed(read: Callable[[Path], object], path: Path, files: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the messages that do not say all the words that they must, with these words, of texts that are refused."""
+    said = [(refusal(read, path, text), names) for text, names in files]
+    return [(message, names) for message, names in said if not all(name in message for name in names.split())]
 
 
 def listed(messages: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from lab.engine.cluster import images, swarm
 from lab.engine.cluster.engines import offset_s
 from lab.engine.cluster.machines import Machine, machines_of, read_machines
 from lab.engine.containers import ContainerInfo, overlay_name
-from lab.errors import LabError, WrongUse
+from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.variations import generated_on
 from lab.limits import MemoryBudget
@@ -26,7 +26,7 @@ from lab.paths import COMPOSE_FILE
 from lab.plan import PlannedTrial, lay_out
 from lab.plan.placement import MemoryBudgets, assign
 from lab.trial.compose import on_machine, split_over_machines
-from tests.wrong import listed
+from tests.wrong import listed, problem_of, refusal
 
 THREE = """\
 machines:
@@ -56,16 +56,6 @@ def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
 
 
 HINT = "A complete machine: bench-1: {context: bench-1, role: servers}"
-
-
-def refused(folder: Path, text: str) -> str:
-    """Return the message with which a file of machines is refused."""
-    with pytest.raises(WrongUse) as caught:
-        read_machines(written(folder, text))
-    assert caught.value.hint == HINT
-    return caught.value.message
-
-
 MISTAKES = [
     "machines: {}",
     "machines:\n  a: {role: load}",
@@ -75,20 +65,17 @@ MISTAKES = [
 
 
 def test_each_rule_of_the_file_of_machines_has_its_message(tmp_path: Path) -> None:
-    assert listed(refused(tmp_path, one) for one in MISTAKES) == snapshot("""\
+    file = tmp_path / "machines.yaml"
+    with pytest.raises(WrongUse, match=f"^{file} cannot be read: "):
+        read_machines(file)
+
+    assert listed(refusal(read_machines, file, one, HINT) for one in MISTAKES) == snapshot("""\
 machines.yaml:1: machines: {} must be a mapping that is not empty, e.g. machines: {bench-1: {context: bench-1,
     role: servers}}
 machines.yaml:2: machines.a.context: missing key; it must be text that is not empty, e.g. context: bench-1
 machines.yaml: no machine is for servers; give a machine role: servers, or leave its role out
 machines.yaml: a and b have the same context same
 """)
-
-
-def test_a_file_of_machines_that_is_missing_is_a_message(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse) as error:
-        read_machines(tmp_path / "machines.yaml")
-
-    assert error.value.message.startswith(f"{tmp_path}/machines.yaml cannot be read: ")
 
 
 def three_machines(tmp_path: Path, text: str = THREE) -> tuple[Machine, ...]:
@@ -315,37 +302,29 @@ def test_a_swarm_with_other_members_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("members", "message", "hint"),
+    ("members", "says"),
     [
-        ({"one": ("1", "n1", True), "two": ("2", "", False)},
-         "b is in no swarm, so containers share no network.", "lab machines join"),
-        ({"one": ("1", "n1", True), "two": ("2", "other-2", True)},
-         "b is in another swarm than a.", "Leave that swarm there (docker swarm leave), then: lab machines join"),
-        ({"one": ("1", "n1", False), "two": ("2", "n2", False)},
-         "None of a, b is a manager of its swarm, so the lab cannot make networks.",
-         "Add a manager to the file of machines, or promote a machine: docker node promote NODE"),
-        ({"one": ("1", "n1", True), "two": ("1", "n1", True)},
-         "a and b are the same engine.", "Remove one of them from the file of machines."),
+        ({"one": ("1", "n1", True), "two": ("2", "", False)}, "b is in no swarm / lab machines join"),
+        ({"one": ("1", "n1", True), "two": ("2", "other-2", True)}, "b is in another / than a / swarm leave / join"),
+        ({"one": ("1", "n1", False), "two": ("2", "n2", False)}, "None of a, b / manager / docker node promote NODE"),
+        ({"one": ("1", "n1", True), "two": ("1", "n1", True)}, "a and b are the same engine / Remove one of them"),
     ],
 )  # fmt: skip
-def test_machines_that_cannot_share_a_network_are_named(
-    members: dict[str, tuple[str, str, bool]], message: str, hint: str
-) -> None:
+def test_machines_that_cannot_share_a_network_are_named(members: dict[str, tuple[str, str, bool]], says: str) -> None:
     fake = Fake(**members)
-    with pytest.raises(LabError) as error:
-        swarm.check_joined(swarm.nodes_of([fake.machine("a", "one"), fake.machine("b", "two")]))
+    machines = [fake.machine("a", "one"), fake.machine("b", "two")]
 
-    assert (error.value.message, error.value.hint) == (message, hint)
+    problem = problem_of(lambda: swarm.check_joined(swarm.nodes_of(machines)))
+    assert [word for word in says.split(" / ") if word not in problem] == []
 
 
 def test_a_context_that_cannot_be_reached_is_named() -> None:
     """A real client asks a socket that nobody listens at."""
     machine = Machine("bench", DockerClient(host="unix:///nowhere/docker.sock"), shares_files=False)
-    with pytest.raises(LabError) as error:
-        swarm.nodes_of([machine])
 
-    assert error.value.message.startswith("The engine of bench does not answer: ")
-    assert error.value.hint == "docker context ls lists the contexts; docker --context NAME version asks an engine."
+    problem = problem_of(swarm.nodes_of, [machine])
+    assert problem.startswith("The engine of bench does not answer: ")
+    assert "docker context ls" in problem
 
 
 def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -357,13 +336,13 @@ def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(images, "_copy", lambda names, _, machine: copied.append((names, machine.name)))
     said: list[str] = []
-    with pytest.raises(LabError) as error:
-        images.bring_images(["a", "b"], machines, said.append)
 
+    assert problem_of(images.bring_images, ["a", "b"], machines, said.append) == snapshot("""\
+laptop has another image b than bench-1 after the image was copied.
+Machines of one run need the same kind of processor: lab machines check\
+""")
     assert copied == [(["b"], "laptop")]
     assert said == ["Copying b from bench-1 to laptop …"]
-    assert error.value.message == "laptop has another image b than bench-1 after the image was copied."
-    assert error.value.hint == "Machines of one run need the same kind of processor: lab machines check"
 
 
 def difference(used: list[tuple[str, Machine, str]]) -> str | None:
@@ -397,7 +376,6 @@ def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.
         stopped.bind(str(tmp_path / "engine.sock"))
         stopped.listen()
         machine = Machine("bench", DockerClient(host=f"unix://{tmp_path}/engine.sock"), shares_files=False)
-        with pytest.raises(LabError) as error:
-            swarm.nodes_of([machine])
+        problem = problem_of(swarm.nodes_of, [machine])
 
-    assert error.value.message == "The engine of bench does not answer: no answer within 1 s"
+    assert problem.startswith("The engine of bench does not answer: no answer within 1 s\n")

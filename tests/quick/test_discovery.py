@@ -120,6 +120,19 @@ SHAPES = {
          "conf/uwsgi.ini": "[uwsgi]\nbase = shop\nmodule = %(base).wsgi\ncallable = app\nprocesses = %k\nthreads=3\n"},
         {"callable": "shop.wsgi:app", "uwsgi": "2.0.31", "workers": 2, "threads": 3, "settings": "conf/uwsgi.ini"},
     ),
+    "nginx before two containers": (
+        {"nginx.conf": "upstream app {\n  least_conn;\n  server a:80;\n  server b:80;\n}\n", "app.py": ""},
+        {"replicas": 2, "balance": "least_conn"}),
+    "uWSGI's ini file without a command": (
+        {"uwsgi.ini": "[uwsgi]\nmodule = shop.wsgi\nprocesses = 5\nthreads = 3\n"},
+        {"callable": "shop.wsgi:application", "uwsgi": "2.0.31", "workers": 5, "threads": 3}),
+    "gunicorn's settings without a command": (
+        {"gunicorn.conf.py": "workers = 2\nthreads = 8\nworker_connections = 8\n",
+         "shop/wsgi.py": "application = get_wsgi_application()\n"},
+        {"callable": "shop.wsgi:application", "workers": 2, "threads": 8, "worker_connections": 8}),
+    "threads of a class that has none": (
+        {"Procfile": "web: gunicorn -b 0.0.0.0:80 -k sync --threads 4 a:b\n"},
+        {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
     "an application for development beside the real command": (
         {"Procfile": "web: gunicorn -w 2 shop:app\n",
          "compose.yaml": "services:\n  web:\n    build: .\n    command: flask --app shop run --debug\n"},
@@ -668,6 +681,12 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
     said = found["application"] | found["served"] | ({"beside": found["beside"]} if "beside" in found else {})
     assert {name: said.get(name) for name in finds} == finds
     UserService.model_validate(found)
+
+
+def test_what_no_file_says_is_guessed(tmp_path: Path) -> None:
+    text = describe_folder(tmp_path).text
+
+    assert (yaml.safe_load(text)["application"]["callable"], text.count("# guessed")) == ("app:app", 6)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import os
 import re
 import subprocess
-import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from lab.cli.help import GROUPS
 from lab.experiment.file import load_experiment, names
 from lab.paths import EXPERIMENTS, K6, ROOT
 from lab.servers import Server
+from tools.reference import renew
 
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,6 +38,7 @@ LAB = {
     for name, whole in LAB_COMMANDS.items()
     for part, command in (whole.commands if isinstance(whole, TyperGroup) else {"": whole}).items()
 }
+experiment_of = cache(load_experiment)
 LESSON = ["Question", "Think first", "Run", "See", "Conclude", "What would change our mind", "Exercise"]
 
 
@@ -88,11 +90,7 @@ def test_every_make_target_in_a_document_exists(document: Path) -> None:
 
 def test_what_is_generated_follows_from_the_code() -> None:
     """If it does not, this test writes it; keep what was written with your change."""
-    said = subprocess.run(
-        [sys.executable, "-m", "tools.reference"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-
-    assert said.stdout == "Nothing was stale.\n"
+    assert renew() == []
 
 
 def test_every_command_has_one_line_in_the_help_and_an_example() -> None:
@@ -132,7 +130,7 @@ def test_a_document_gives_lab_only_the_options_that_it_has(document: Path) -> No
 @pytest.mark.parametrize("name", names())
 def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -> None:
     page = (DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8")
-    experiment = load_experiment(name)
+    experiment = experiment_of(name)
 
     assert all(f"`{variant}`" in page for variant in experiment.variants)
     assert all(claim.says in page.replace("\\", "") for claim in experiment.claims)
@@ -200,8 +198,8 @@ def test_every_experiment_is_in_the_index_with_its_question_what_it_finds_and_a_
 
     assert int(minutes) >= 1
     assert question.endswith("?")
-    assert answer in {claim.says for claim in load_experiment(name).claims}
-    assert verdict.startswith("new") == (not load_experiment(name).published)
+    assert answer in {claim.says for claim in experiment_of(name).claims}
+    assert verdict.startswith("new") == (not experiment_of(name).published)
     assert verdict.endswith("claims hold")
 
 

@@ -79,7 +79,8 @@ lesson.yaml:91: steps.4.predict.0.value: give load; there are waiting, computing
 lesson.yaml:91: steps.4.predict.0.value.load: there is no load wait; there are waiting, computing
 lesson.yaml:21: steps.0.exercise.check: the check must be about one-thread alone
 lesson.yaml:25: steps.0.exercise.answer: This exercise does not change 'worker'
-lesson.yaml:25: steps.0.exercise.answer: threads=0 is not possible: Input should be greater than or equal to 1
+lesson.yaml:25: steps.0.exercise.answer: threads=0 is not possible: 0 must be a whole number, at least 1, e.g.
+    threads: 1
 lesson.yaml:25: steps.0.exercise.answer: one-thread already has threads=1
 """)
 
@@ -292,15 +293,15 @@ def test_a_change_that_is_not_possible_measures_nothing(student: Student, measur
     student.measure(step)
 
     assert early.value.message == "The exercise comes after the result of heavy-mix, which was not measured yet."
-    number = "Input should be a valid integer, unable to parse string as an integer."
+    number = "must be a whole number, at least 1, e.g. threads: 1."
     for change, message, hint in [
         ("threads", "The change 'threads' must be a setting and its value.", HOW),
         ("threads=", "The change 'threads=' must be a setting and its value.", HOW),
         ("=5", "The change '=5' must be a setting and its value.", HOW),
         ("workers=1", "This exercise does not change 'workers'.", "Change one of threads"),
         ("threads=2", "four-processes already has threads=2.", "Choose another value."),
-        ("threads=1:30", f"threads=1:30 is not possible: {number}", "Choose another value."),
-        ("threads=true", f"threads=true is not possible: {number}", "Choose another value."),
+        ("threads=1:30", f"threads=1:30 is not possible: '1:30' {number}", "Choose another value."),
+        ("threads=true", f"threads=true is not possible: 'true' {number}", "Choose another value."),
         ("threads=100000", "threads=100000 is not possible: ", "Choose another value."),
     ]:
         with pytest.raises(WrongUse) as caught:

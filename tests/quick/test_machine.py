@@ -72,54 +72,58 @@ def put(path: Path, name: str, script: str) -> Path:
     return log
 
 
+@pytest.fixture
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be somebody who may not install anything."""
+    """Be somebody who may not install anything, on Linux."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("lab.engine.engine.platform.system", lambda: "Linux")
 
 
-def test_without_an_engine_and_rights_the_exact_commands_are_named(
-    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    not_root(monkeypatch)
-
+def refused(said: list[str]) -> str:
+    """Return the message and the way out if this machine cannot be made ready; nothing is said, and nothing starts."""
     with pytest.raises(LabError) as caught:
         doctor.make_ready(said.append)
-
-    assert path.exists()
-    assert caught.value.message == "This machine has no container engine with Compose v2 and buildx."
-    assert caught.value.hint.splitlines() == [
-        "Debian or Ubuntu, as root:  tools/install-engine.sh",
-        "Fedora:                     sudo dnf install moby-engine docker-compose docker-buildx",
-        "macOS or Windows (WSL2):    install Docker Desktop, or: brew install colima docker docker-compose "
-        "docker-buildx",
-        "Then run the same command again.",
-    ]
     assert said == []
+    return f"{caught.value.message}\n{caught.value.hint}"
 
 
-def test_an_old_compose_counts_as_missing(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    not_root(monkeypatch)
+@pytest.mark.usefixtures("not_root")
+def test_without_an_engine_and_rights_the_exact_commands_are_named(path: Path, said: list[str]) -> None:
+    """An old Compose counts as missing."""
+    missing = refused(said)
+
+    assert missing == snapshot("""\
+This machine has no container engine with Compose v2 and buildx.
+Debian or Ubuntu, as root:  tools/install-engine.sh
+Fedora:                     sudo dnf install moby-engine docker-compose docker-buildx
+macOS or Windows (WSL2):    install Docker Desktop, or: brew install colima docker docker-compose docker-buildx
+Then run the same command again.\
+""")
     put(path, "docker", 'case "$1" in compose) echo 1.29.2 ;; *) echo 28.0 ;; esac')
-
-    with pytest.raises(LabError, match="no container engine with Compose v2"):
-        doctor.make_ready(said.append)
+    assert refused(said) == missing
 
 
+NO_ANSWER = 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac'
+
+
+@pytest.mark.usefixtures("not_root")
 def test_an_engine_that_may_not_be_started_is_explained(
     path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    not_root(monkeypatch)
-    monkeypatch.setattr("lab.engine.engine.platform.system", lambda: "Linux")
+    """Debian keeps dockerd in /usr/sbin, where only root looks; an engine elsewhere is not replaced by one here."""
+    put(path, "docker", NO_ANSWER)
+    hidden = refused(said)
     put(path, "dockerd", "")
-    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
 
-    with pytest.raises(LabError) as caught:
-        doctor.make_ready(said.append)
+    assert refused(said) == snapshot("""\
+The container engine does not answer.
+sudo systemctl start docker, then run the same command again.\
+""")
+    monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
+    assert [one.splitlines()[0] for one in (hidden, refused(said))] == ["The container engine does not answer."] * 2
 
-    assert caught.value.message == "The container engine does not answer."
-    assert caught.value.hint == "sudo systemctl start docker, then run the same command again."
 
-
+@pytest.mark.usefixtures("not_root")
 @pytest.mark.parametrize(
     ("members", "way"),
     [
@@ -132,7 +136,6 @@ def test_a_user_whom_the_engine_refuses_is_told_how_to_get_in(
     path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch, members: list[str] | None, way: str
 ) -> None:
     """Whether the engine runs is not the question then, and another engine would not help."""
-    not_root(monkeypatch)
     name = pwd.getpwuid(os.getuid()).pw_name
 
     def group(_: str) -> grp.struct_group:
@@ -141,16 +144,12 @@ def test_a_user_whom_the_engine_refuses_is_told_how_to_get_in(
         return grp.struct_group(("docker", "x", 105, [name if each == "NAME" else each for each in members]))
 
     monkeypatch.setattr(grp, "getgrnam", group)
-    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; '
-                        "*) echo 'Permission Denied while trying to connect' >&2; exit 1 ;; esac")  # fmt: skip
+    put(path, "docker", NO_ANSWER.replace("exit 1", "echo 'Permission Denied while trying to connect' >&2; exit 1"))
 
-    with pytest.raises(LabError) as caught:
-        doctor.make_ready(said.append)
+    told = f"The container engine runs, and this user may not use it.\n{way.replace('NAME', name)}"
     silent = next(one for one in doctor.checks() if one.what == "container engine")
-
-    assert caught.value.message == "The container engine runs, and this user may not use it."
-    assert caught.value.hint == way.replace("NAME", name)
-    assert silent.remedy == f"{caught.value.message} {caught.value.hint}"
+    assert refused(said) == told
+    assert silent.remedy == told.replace("\n", " ")
 
 
 def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
@@ -163,23 +162,11 @@ def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
     started = put(path, "dockerd", "")
     put(path, "docker", "exec /bin/sleep 1000")
 
-    with pytest.raises(LabError, match="The container engine is there and does not answer") as caught:
-        doctor.make_ready(said.append)
+    message = refused(said)
 
-    assert "paused or frozen" in caught.value.hint
-    assert said == []
+    assert "is there and does not answer" in message
+    assert "paused or frozen" in message
     assert not started.exists()
-
-
-def test_an_engine_that_is_installed_where_only_root_looks_is_not_called_missing(
-    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Debian keeps dockerd in /usr/sbin; a user outside the group docker has the client and no answer."""
-    not_root(monkeypatch)
-    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
-
-    with pytest.raises(LabError, match="The container engine does not answer"):
-        doctor.make_ready(said.append)
 
 
 @pytest.fixture
@@ -238,10 +225,9 @@ def test_an_engine_that_ends_instead_of_starting_says_why(
 ) -> None:
     put(path, "dockerd", f"printf '{logged}' >&2; exit 1")
 
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(LabError, match=r"^The container engine ended instead of starting\.$") as caught:
         engine.make_engine_ready(said.append)
 
-    assert caught.value.message == "The container engine ended instead of starting."
     assert caught.value.hint == f"{reason}\nLog: {path.parent}/engine.log"
     assert (own_engine / "network/files/local-kv.db").exists()
 
@@ -251,22 +237,10 @@ def test_an_engine_that_never_answers_is_given_up(path: Path, said: list[str], m
     monkeypatch.setattr(engine, "ENGINE_START_S", 0.2)
     put(path, "dockerd", "/bin/sleep 2")
 
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(LabError, match=r"^The container engine did not answer within 0\.2 s\.$") as caught:
         engine.make_engine_ready(said.append)
 
-    assert caught.value.message == "The container engine did not answer within 0.2 s."
     assert caught.value.hint == engine.how_to_start()
-
-
-def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
-    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
-    put(path, "dockerd", "")
-    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
-
-    with pytest.raises(LabError, match="The container engine does not answer"):
-        doctor.make_ready(said.append)
 
 
 def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, said: list[str], tmp_path: Path) -> None:
@@ -287,27 +261,26 @@ def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, sa
     assert not (tmp_path / "built").exists()
 
 
+@pytest.mark.usefixtures("not_root")
 def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
-    path: Path, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, said: list[str], tmp_path: Path
 ) -> None:
-    not_root(monkeypatch)
     pull = "echo 'dial tcp: no such host' >&2; exit 1"
     put(path, "docker", HEALTHY.format(inspect=NO_IMAGE, pull=pull, folder=tmp_path))
 
     with pytest.raises(LabError) as caught:
         doctor.make_ready(said.append)
 
-    assert said == [
-        "Pulling debian:trixie-slim …",
-        "debian:trixie-slim could not be pulled (dial tcp: no such host).",
-    ]
-    assert caught.value.message == "The image debian:trixie-slim can be neither pulled nor built on this machine."
-    assert caught.value.hint == (
-        "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
-        f"On a machine that reaches a registry: docker pull {images.PINNED['debian:trixie-slim']} && "
-        f"docker tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim && "
-        "docker save debian:trixie-slim --output image.tar\nOn this machine: docker load --input image.tar"
-    )
+    told = "\n".join([*said, caught.value.message, caught.value.hint])
+    assert told.replace(images.PINNED["debian:trixie-slim"], "PINNED") == snapshot("""\
+Pulling debian:trixie-slim …
+debian:trixie-slim could not be pulled (dial tcp: no such host).
+The image debian:trixie-slim can be neither pulled nor built on this machine.
+On Debian or Ubuntu, root can build it from the package archive: sudo make setup
+On a machine that reaches a registry: docker pull PINNED && docker tag PINNED debian:trixie-slim && docker save \
+debian:trixie-slim --output image.tar
+On this machine: docker load --input image.tar\
+""")
 
 
 WITHOUT_K6 = """
@@ -471,31 +444,20 @@ def engine_says(path: Path, **told: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("rights", "way"), [([], "cgroup_enable=memory"), (["name=seccomp", "name=rootless"], "Delegate=cpu cpuset")]
+    ("told", "says"),
+    [
+        ({"MemoryLimit": False}, ["limit the memory", "use up all memory", "cgroup_enable=memory"]),
+        ({"MemoryLimit": False, "SecurityOptions": ["name=seccomp", "name=rootless"]}, ["Delegate=cpu cpuset"]),
+        ({"components": "Podman Engine", "ServerVersion": "4.3.1"}, ["Podman 4.3.1", "Docker"]),
+    ],
 )
-def test_an_engine_that_cannot_limit_memory_is_refused(
-    path: Path, said: list[str], rights: list[str], way: str
+def test_an_engine_that_cannot_serve_the_lab_is_refused_before_anything_starts(
+    path: Path, said: list[str], told: dict[str, object], says: list[str]
 ) -> None:
-    engine_says(path, MemoryLimit=False, SecurityOptions=rights)
+    engine_says(path, **told)
 
-    with pytest.raises(LabError) as caught:
-        doctor.make_ready(said.append)
-
-    assert caught.value.message == (
-        "The container engine cannot limit the memory of containers, so a load could use up all memory."
-    )
-    assert way in caught.value.hint
-
-
-def test_podman_is_refused_before_anything_starts(path: Path, said: list[str]) -> None:
-    engine_says(path, components="Podman Engine", ServerVersion="4.3.1")
-
-    with pytest.raises(LabError) as caught:
-        doctor.make_ready(said.append)
-
-    assert "Podman 4.3.1" in caught.value.message
-    assert "Docker" in caught.value.hint
-    assert said == []
+    message = refused(said)
+    assert [word for word in says if word not in message] == []
 
 
 def test_limits_that_the_engine_does_not_enforce_are_named(path: Path, said: list[str]) -> None:

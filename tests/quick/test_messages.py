@@ -95,12 +95,11 @@ def test_a_mistake_is_named_with_its_place_its_value_and_what_is_allowed(kind: s
     wrong = [mistake for mistake in mistakes(model, files) if "settings" not in mistake.place or kind != "experiment"]
     said = [(mistake, *explained(kind, mistake.values)) for mistake in wrong]
 
-    unnamed = [
+    assert [
         (mistake.place, mistake.names, place, problem)
         for mistake, place, problem in said
         if place != mistake.place or not all(name in problem for name in mistake.names)
-    ]
-    assert unnamed == []
+    ] == []
     assert [problem for *_, problem in said if OF_PYDANTIC.search(problem) or "text like" in problem] == []
     assert len(said) > 30
 

@@ -164,55 +164,45 @@ def test_somebodys_application_is_served_with_the_loop_that_the_server_finds(
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{command}\n", "")
 
 
+UWSGI = {"WORKERS": "2", "THREADS": "1", "SOMAXCONN": "100", "PROTOCOL": "http", "THUNDER_LOCK": "false",
+         "MAP_SOCKET": "false"}  # fmt: skip
+
+
+def uwsgi(told: Path, **changed: str) -> list[str]:
+    """Return the options with which uWSGI is started beside those of every start."""
+    environment = {f"LAB_{name}": value for name, value in (UWSGI | changed).items()}
+    done = shell(SERVERS / "uwsgi" / "start", told, **environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"uwsgi --strict --ini {told}/uwsgi.ini\n", "")
+    written = (told / "uwsgi.ini").read_text()
+    return written.removeprefix((SERVERS / "uwsgi" / "uwsgi.ini").read_text()).replace(str(told), "/told").splitlines()
+
+
+APPLICATION = "module = application:app"
+SOCKET = ["socket = 0.0.0.0:8000"]
+MAPPED = ["socket = 0.0.0.0:8000", "map-socket = 0:1", "socket = 0.0.0.0:8001", "map-socket = 1:2"]
+TCP, UNIX = "127.0.0.1:7999", "/told/processes.sock"
+
+
 @pytest.mark.parametrize(
-    ("somaxconn", "mapped", "lines"),
+    ("changed", "lines"),
     [
-        ("4096", "false", ["listen = 2048", "protocol = fastcgi", "socket = 0.0.0.0:8000"]),
-        ("16", "false", ["listen = 16", "protocol = fastcgi", "socket = 0.0.0.0:8000"]),
-        ("4096", "true",
-         ["listen = 2048", "protocol = fastcgi", "socket = 0.0.0.0:8000", "map-socket = 0:1",
-          "socket = 0.0.0.0:8001", "map-socket = 1:2"]),
+        ({"SOMAXCONN": "4096", "PROTOCOL": "fastcgi"}, ["listen = 2048", "protocol = fastcgi", APPLICATION, *SOCKET]),
+        ({"SOMAXCONN": "16", "PROTOCOL": "fastcgi"}, ["listen = 16", "protocol = fastcgi", APPLICATION, *SOCKET]),
+        ({"MAP_SOCKET": "true", "PROTOCOL": "fastcgi"}, ["listen = 100", "protocol = fastcgi", APPLICATION, *MAPPED]),
+        ({"ROUTER": "tcp"},
+         ["listen = 100", APPLICATION, "http = 0.0.0.0:8000", f"http-to = {TCP}", f"socket = {TCP}"]),
+        ({"ROUTER": "unix"},
+         ["listen = 100", APPLICATION, "http = 0.0.0.0:8000", f"http-to = {UNIX}", f"socket = {UNIX}"]),
     ],
 )  # fmt: skip
-def test_uwsgi_is_started_with_the_longest_queue_that_the_kernel_allows_up_to_2048(
-    told: Path, somaxconn: str, mapped: str, lines: list[str]
+def test_uwsgi_is_started_with_a_queue_of_up_to_2048_and_the_sockets_of_the_experiment(
+    told: Path, changed: dict[str, str], lines: list[str]
 ) -> None:
-    done = shell(
-        SERVERS / "uwsgi" / "start", told,
-        LAB_WORKERS="2", LAB_THREADS="3", LAB_SOMAXCONN=somaxconn, LAB_PROTOCOL="fastcgi", LAB_THUNDER_LOCK="false",
-        LAB_MAP_SOCKET=mapped,
-    )  # fmt: skip
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"uwsgi --strict --ini {told}/uwsgi.ini\n", "")
-    written = (told / "uwsgi.ini").read_text().removeprefix((SERVERS / "uwsgi" / "uwsgi.ini").read_text())
-    assert written.splitlines() == [
-        "processes = 2", "threads = 3", *lines[:2], "module = application:app", *lines[2:]
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("router", "to"), [("tcp", "127.0.0.1:7999"), ("unix", "{told}/processes.sock")])
-def test_uwsgi_is_started_with_a_router_before_its_processes(told: Path, router: str, to: str) -> None:
-    shell(
-        SERVERS / "uwsgi" / "start", told,
-        LAB_WORKERS="2", LAB_THREADS="1", LAB_SOMAXCONN="100", LAB_PROTOCOL="http", LAB_THUNDER_LOCK="false",
-        LAB_MAP_SOCKET="false", LAB_ROUTER=router,
-    )  # fmt: skip
-
-    written = (told / "uwsgi.ini").read_text().removeprefix((SERVERS / "uwsgi" / "uwsgi.ini").read_text())
-    assert written.splitlines() == [
-        "processes = 2", "threads = 1", "listen = 100", "module = application:app",
-        "http = 0.0.0.0:8000", f"http-to = {to.format(told=told)}", f"socket = {to.format(told=told)}",
-    ]  # fmt: skip
+    assert uwsgi(told, **changed) == ["processes = 2", "threads = 1", *lines]
 
 
 def test_uwsgi_is_told_after_how_many_requests_a_process_ends(told: Path) -> None:
-    shell(
-        SERVERS / "uwsgi" / "start", told,
-        LAB_WORKERS="2", LAB_THREADS="1", LAB_SOMAXCONN="100", LAB_PROTOCOL="http", LAB_THUNDER_LOCK="false",
-        LAB_MAP_SOCKET="false", LAB_MAX_REQUESTS="100",
-    )  # fmt: skip
-
-    assert "\nmax-requests = 100\n" in (told / "uwsgi.ini").read_text()
+    assert "max-requests = 100" in uwsgi(told, MAX_REQUESTS="100")
 
 
 def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_counts(
@@ -237,19 +227,12 @@ def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_
 
 
 def test_uwsgi_in_an_image_gets_its_plugin_for_python_and_the_virtual_environment(told: Path) -> None:
-    (told / "programs" / "uwsgi").write_text('#!/bin/sh\ncase "$*" in *python3*--help) echo "  --wsgi-file" ;; esac\n')
+    run = 'case "$*" in *python3*--help) echo "  --wsgi-file" ;; *) echo uwsgi "$@" ;; esac'
+    (told / "programs" / "uwsgi").write_text(f"#!/bin/sh\n{run}\n")
     (told / "programs" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (told / "programs" / "python3").chmod(0o755)
 
-    shell(
-        SERVERS / "uwsgi" / "start", told,
-        LAB_WORKERS="2", LAB_THREADS="3", LAB_SOMAXCONN="16", LAB_PROTOCOL="http", LAB_THUNDER_LOCK="false",
-        LAB_MAP_SOCKET="false", LAB_CALLABLE="app:app", LAB_FOLDER="/home/shop",
-    )  # fmt: skip
-
-    written = (told / "uwsgi.ini").read_text()
-    assert "\nplugin = python3\n" in written
-    assert f"\nvirtualenv = {sys.prefix}\n" in written
+    assert {"plugin = python3", f"virtualenv = {sys.prefix}"} <= {*uwsgi(told, CALLABLE="app:app", FOLDER="/home/shop")}
 
 
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:

@@ -41,35 +41,30 @@ def beside_s(*served: Served, workers: int = 2, threads: int = 1) -> list[float]
     return found
 
 
-def test_a_request_waits_beside_a_worker_that_served_nothing() -> None:
-    """One thread: the second request is sent at 1 and begins at 5, when the first is done. The other worker is idle."""
-    assert beside_s((0, 0, 0, 5), (0, 1, 5, 6)) == [0, 4]
+LATE = (0, 0, 0, 5), (0, 1, 5, 6)
+"""One thread: the second request is sent at 1 and begins at 5, when the first is done."""
+THREE = (0, 0, 0, 5), (1, 0, 0, 5), (0, 1, 5, 6)
 
 
-def test_nobody_waits_beside_a_free_thread_when_none_is_free() -> None:
-    assert beside_s((0, 0, 0, 5), (1, 0, 0, 5), (0, 1, 5, 6)) == [0, 0, 0]
-
-
-def test_nobody_waits_beside_others_when_the_own_worker_has_a_free_thread() -> None:
-    """It begins late for another reason: one of its worker's two threads was free all the time."""
-    assert beside_s((0, 0, 0, 5), (0, 1, 5, 6), threads=2) == [0, 0]
-
-
-def test_all_threads_of_a_worker_must_be_busy() -> None:
-    """Two threads, busy together from 2 to 5: of the wait from 1 to 5 three seconds count."""
-    assert beside_s((0, 0, 0, 5), (0, 2, 2, 7), (0, 1, 5, 6), threads=2) == [0, 0, 3]
-
-
-def test_only_the_part_of_a_wait_counts_in_which_another_worker_had_a_free_thread() -> None:
-    """The wait is from 1 to 8, the other worker is busy from 0 to 2, and from 4 to 5."""
-    assert beside_s((0, 0, 0, 8), (1, 0, 0, 2), (1, 4, 4, 5), (0, 1, 8, 9)) == [0, 0, 0, 5]
-
-
-def test_one_of_several_other_workers_is_enough() -> None:
-    three = (0, 0, 0, 5), (1, 0, 0, 5), (0, 1, 5, 6)
-
-    assert beside_s(*three, workers=3) == [0, 0, 4]
-    assert beside_s(*three, (2, 0, 0, 3), workers=3) == [0, 0, 2, 0]
+@pytest.mark.parametrize(
+    ("served", "workers", "threads", "expected"),
+    [
+        pytest.param(LATE, 2, 1, [0, 4], id="the other worker served nothing"),
+        pytest.param(LATE, 1, 1, [0, 0], id="there is no other worker"),
+        pytest.param(LATE, 2, 2, [0, 0], id="a thread of its own worker was free all the time"),
+        pytest.param(THREE, 2, 1, [0, 0, 0], id="no thread is free"),
+        pytest.param(((0, 0, 0, 5), (0, 2, 2, 7), (0, 1, 5, 6)), 2, 2, [0, 0, 3], id="all threads are busy from 2 on"),
+        pytest.param(((0, 0, 0, 8), (1, 0, 0, 2), (1, 4, 4, 5), (0, 1, 8, 9)), 2, 1, [0, 0, 0, 5],
+                     id="it waits from 1 to 8, and the other worker is busy from 0 to 2 and from 4 to 5"),
+        pytest.param(THREE, 3, 1, [0, 0, 4], id="one of several other workers is enough"),
+        pytest.param((*THREE, (2, 0, 0, 3)), 3, 1, [0, 0, 2, 0], id="the third worker is busy until 3"),
+        pytest.param(((0, 0, 0, 5), (0, 4, 3, 6)), 2, 1, [0, 0], id="a clock lets it begin before it was sent"),
+    ],
+)  # fmt: skip
+def test_waits_beside_a_free_thread_are_those_counted_by_hand(
+    served: tuple[Served, ...], workers: int, threads: int, expected: list[float]
+) -> None:
+    assert beside_s(*served, workers=workers, threads=threads) == expected
 
 
 def test_a_thread_that_goes_on_to_the_next_request_was_never_free() -> None:
@@ -87,10 +82,6 @@ def test_a_worker_that_is_replaced_is_surely_free_only_between_its_requests() ->
 
     assert found == [[0, 0, 0], [0, 4, 0, 0]]
     assert beside_s(*until_1) == [0, 4, 0]
-
-
-def test_beside_a_single_worker_there_is_no_other() -> None:
-    assert beside_s((0, 0, 0, 5), (0, 1, 5, 6), workers=1) == [0, 0]
 
 
 def test_waits_of_up_to_50_ms_do_not_count() -> None:
@@ -114,10 +105,6 @@ def test_a_worker_is_blocked_while_it_is_busy_and_another_worker_is_not() -> Non
 
 def test_nothing_is_said_of_no_request() -> None:
     assert waiting.wait_statistics(np.empty(0)) == {}
-
-
-def test_a_clock_that_lets_a_request_begin_before_it_was_sent_makes_no_negative_wait() -> None:
-    assert beside_s((0, 0, 0, 5), (0, 4, 3, 6)) == [0, 0]
 
 
 @pytest.mark.parametrize(

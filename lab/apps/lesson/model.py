@@ -3,21 +3,21 @@
 from pathlib import Path
 from typing import Literal, Self, get_args, get_origin
 
-from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from analysis.metrics import unit
 from analysis.records.model import Model, Name
 from analysis.records.nearest import nearest_first
-from lab.errors import Misplaced, WrongUse, reason_of
+from lab.errors import Misplaced, WrongUse
 from lab.experiment.entries import ClaimEntry, QuantityEntry
 from lab.experiment.file import WORDING, read_experiment
 from lab.experiment.model import Cpu, Experiment
 from lab.experiment.variations import computing
-from lab.experiment.yaml_file import YamlFile
+from lab.experiment.yaml_file import YamlFile, explain
 from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.plan.timing import expected_s
-from lab.servers import Server
+from lab.servers import KINDS
 from lab.servers.base import Variant, setting_text
 
 LONGEST_S = 180
@@ -114,10 +114,11 @@ def experiment_with_change(experiment: Experiment, exercise: Exercise, setting: 
         raise WrongUse(problem, hint=f"Change one of {nearest_first(setting, exercise.settings)}")
     before = experiment.variants[exercise.variant]
     values = before.model_dump(exclude_unset=True) | {setting: value}
+    model = KINDS.get(str(values["server"]), type(before))
     try:
-        variant = TypeAdapter[Server](Server).validate_python(values)
+        variant = model.model_validate(values)
     except ValidationError as error:
-        problem = f"{setting}={setting_text(value)} is not possible: {reason_of(error)}."
+        problem = f"{setting}={setting_text(value)} is not possible: {explain(error, model, values, WORDING)[1]}."
         raise WrongUse(problem, hint="Choose another value.") from None
     if getattr(before, setting) == getattr(variant, setting):
         raise WrongUse(f"{exercise.variant} already has {setting}={setting_text(value)}.", hint="Choose another value.")
