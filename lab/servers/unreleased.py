@@ -36,6 +36,11 @@ class Unreleased(Model):
             raise ValueError("give one of wheel, source and patch")
         if not (self.path.is_dir() if self.kind == "source" else self.path.is_file()):
             raise ValueError(f"{self.kind}: {self.name} does not exist; {_MAKE_IT[self.kind]}")
+        if self.kind == "source" and (self.path / "Cargo.toml").is_file():
+            raise ValueError(
+                f"source: {self.name} has parts in Rust, which the lab's images cannot compile; give a wheel for "
+                "Python 3.13, built with: maturin build --release --interpreter python3.13"
+            )
         sha256 = digest_of(self.path)
         if self.sha256 not in ("", sha256):
             raise ValueError(f"sha256: {self.name} has {sha256}; correct sha256, or leave it out to measure any build")

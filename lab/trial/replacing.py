@@ -17,12 +17,13 @@ from lab.trial.containers import Phase, TrialContainers
 NGINX_LEARNS_AFTER_S = 1
 """How long nginx goes on passing requests to a replica that is to end, as a balancer of Kubernetes does."""
 _END = 'server=$(cat /tmp/server) && rm /tmp/server && kill -TERM "$server"'
-_READY = """\
+_START = """\
+touch /tmp/again
 until [ -e /tmp/server ] && [ "$(find /tmp/workers -type f -newer /tmp/server | wc -l)" -ge "$LAB_WORKERS" ] &&
   grep --quiet ":1F40 .* 0A " /proc/net/tcp /proc/net/tcp6
 do sleep 0.1; done"""
-"""Wait until all workers of the server have loaded the application, and it listens on port 8000 (1F40): no request asks
-it, because its workers would count the request."""
+"""Start the server again, and wait until all its workers have loaded the application, and it listens on port 8000
+(1F40): no request asks it, because its workers would count the request."""
 READY_WITHIN_S = 60
 
 
@@ -57,7 +58,7 @@ def restart_replicas(trial: TrialContainers, pre_stop_s: float) -> None:
                 return
             others = [address for of, address in addresses.items() if of != replica.id]
             _end(replica, pre_stop_s, partial(_tell, nginx, others))
-            replica.execute(["timeout", str(READY_WITHIN_S), "sh", "-c", _READY])
+            replica.execute(["timeout", str(READY_WITHIN_S), "sh", "-c", _START])
             _tell(nginx, addresses.values())
     except DockerException as error:
         trial.fail(f"its servers could not be restarted: {last_line(error)}")

@@ -290,11 +290,13 @@ def test_uvicorn_is_told_after_how_many_requests_a_worker_ends(told: Path) -> No
 
 
 def test_a_server_that_the_lab_ends_is_started_again_and_one_that_ends_by_itself_is_not(told: Path) -> None:
-    """The lab removes the file with the server's process before it ends the server."""
+    """The lab removes the file with the server's process before it ends the server, and says when to start again."""
     server = f"echo started >> {told}/starts; [ $(wc -l < {told}/starts) = 2 ] || rm {told}/server; exit 3"
+    (told / "again").touch()
 
     again = shell(SERVERS / "with-database", told, "sh", "-c", server, LAB_TERM_AFTER_S="3.0")
     assert (again.returncode, (told / "starts").read_text().split()) == (3, ["started"] * 2)
+    assert not (told / "again").exists()
 
     alone = shell(SERVERS / "with-database", told, "sh", "-c", "echo served", LAB_TERM_AFTER_S="0")
     assert (alone.returncode, alone.stdout) == (0, "served\n")

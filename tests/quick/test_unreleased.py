@@ -153,6 +153,15 @@ def test_a_build_that_cannot_be_measured_is_refused_with_the_way_out(tmp_path: P
     assert refused.value.message.removeprefix("mine.yaml:14: variants.released") == message
 
 
+def test_sources_that_the_image_cannot_compile_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    assert Unreleased(source=str(tmp_path))
+    (tmp_path / "Cargo.toml").touch()
+
+    with pytest.raises(ValueError, match=r"has parts in Rust.* give a wheel .* built with: maturin build"):
+        Unreleased(source=str(tmp_path))
+
+
 def test_of_a_patch_of_a_repository_only_the_modules_count() -> None:
     parts = [f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-1\n+2" for name in
              ("tests/test_one.py", "gunicorn/one.py", "docs/gunicorn/one.md")]  # fmt: skip
