@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -103,15 +104,15 @@ def catalogue() -> Iterator[str]:
     """Yield the table of all experiments, the shortest first, with what the reference says of their claims."""
     kept = {each.experiment: each for each in read_reproduction(REFERENCE).experiments}
     found = {name: load_experiment(name) for name in names()}
-    minutes = {
-        name: max(1, round(expected_s(lay_out(each, trials=each.trials, jobs=JOBS_ON_TWO_CORES, seed=0)) / 60))
+    halves = {
+        name: ceil(expected_s(lay_out(each, trials=each.trials, jobs=JOBS_ON_TWO_CORES, seed=0)) / 30)
         for name, each in found.items()
     }
     yield "| experiment | minutes | question | what it finds | compared with the article |\n|" + " --- |" * 5
-    for name, each in sorted(found.items(), key=lambda of: (minutes[of[0]], of[0])):
+    for name, each in sorted(found.items(), key=lambda of: (halves[of[0]], of[0])):
         answer = next((claim for claim in each.claims if claim.role == "answer"), each.claims[0])
-        judged = _judged(kept.get(name))
-        yield f"| [{name}](experiments/{name}.md) | {minutes[name]} | {each.question} | {answer.says} | {judged} |"
+        judged, minutes = _judged(kept.get(name)), f"{halves[name] // 2}{'½' * (halves[name] % 2)}"
+        yield f"| [{name}](experiments/{name}.md) | {minutes} | {each.question} | {answer.says} | {judged} |"
 
 
 def _judged(kept: Reproduced | None) -> str:
@@ -131,13 +132,13 @@ def service_keys() -> Iterator[str]:
 
 def ways() -> Iterator[str]:
     """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
-    kinds_when = {"always": default_kinds, "if a limit asks for it": lifting_kinds, "if it is named": kinds_if_named}
+    kinds_when = {"always": default_kinds, "if a limit asks for it": lifting_kinds, "with `WAYS`": kinds_if_named}
     yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
     for when, kinds_of in kinds_when.items():
         for kind in KINDS:
             if served := [word for word, each in _SERVED.items() if kind.name in kinds_of(each)]:
-                first = f" (release {WITH_NEWER[kind.name]} or later)" if kind.name in WITH_NEWER else ""
-                yield f"| `{kind.name}` | {kind.reason} | {_listed(served)}{first} | {when} |"
+                first = f"from release {WITH_NEWER[kind.name]} on: " if kind.name in WITH_NEWER else ""
+                yield f"| `{kind.name}` | {kind.reason} | {first}{_listed(served)} | {when} |"
 
 
 _OF_GUNICORN = {

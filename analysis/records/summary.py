@@ -380,6 +380,20 @@ class Summary(Record):
     not_predicted: list[NotPredicted] = Field([])
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
 
+    @property
+    def notes(self) -> list[str]:
+        """What was noted of the trials, as ``validity`` has it: findings, which are no reason to doubt the run."""
+        return [reason for reason in self.validity.reasons if self._is_note(reason)]
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reasons to doubt the run, without the notes."""
+        return [reason for reason in self.validity.reasons if not self._is_note(reason)]
+
+    def _is_note(self, reason: str) -> bool:
+        trial, _, told = reason.partition(": ")
+        return (trial.partition(" (")[0], told) in {(each.variant, note) for each in self.trials for note in each.notes}
+
     def row(self, variant: str, load: str | None, request_class: str | None, metric: str, stat: str) -> Row | None:
         """Return the row of a quantity; None: there is none. ``load`` may be None if the run has only one load."""
         rows, found = self._rows_by_quantity

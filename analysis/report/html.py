@@ -20,6 +20,7 @@ from analysis.report.tables.quantities import clocks_table, differences_table, l
 from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
 from analysis.report.timeline.load import LoadTimeline, load_timelines
+from analysis.report.wording import trials_phrase
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
 _EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -45,6 +46,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         "contents.js",
         run=run,
         summary=summary,
+        trials=trials_phrase(summary),
         sections=sections,
         answers=list(key_claims(run, summary)),
         page=f"../../../docs/experiments/{run.experiment}.md"

@@ -9,12 +9,12 @@ from analysis.report.tables import Table, in_one_line
 from analysis.report.tables.quantities import legend, quantity_tables, stairs_tables
 from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
-from analysis.report.wording import capitalised
+from analysis.report.wording import capitalised, trials_phrase
 
 
 def markdown(run: Run, summary: Summary) -> str:
     """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
-    doubts = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
+    doubts, noted = ("".join(f"- {reason}\n" for reason in told) for told in (summary.doubts, summary.notes))
     quantities = [*quantity_tables(run, summary)]
     notes = [f"{capitalised(sentence)}.\n" for sentence in legend(run, quantities)]
     before = [
@@ -28,7 +28,8 @@ def markdown(run: Run, summary: Summary) -> str:
         *errors_tables(run, summary),
         *stairs_tables(run, summary),
     ]
-    head = f"The measurement is {summary.validity.verdict}.\n\n{doubts}"
+    head = f"The measurement is {summary.validity.verdict}: {trials_phrase(summary)}.\n\n{doubts}"
+    head += f"\nAlso noted:\n\n{noted}" if noted else ""
     return "\n".join([head, *map(markdown_table, before), *notes, *map(markdown_table, after)])
 
 

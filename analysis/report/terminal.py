@@ -12,7 +12,7 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.article import article_tables
 from analysis.report.extensions import Section
-from analysis.report.tables import Table
+from analysis.report.tables import COUNTS, Table
 from analysis.report.tables.quantities import (
     differences_table,
     legend,
@@ -23,6 +23,7 @@ from analysis.report.tables.quantities import (
 )
 from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
+from analysis.report.wording import trials_phrase
 
 _STYLES = {
     "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
@@ -111,15 +112,13 @@ def _print_all(console: Console, tables: Iterable[Table]) -> None:
 
 
 def validity_text(summary: Summary) -> RenderableType:
-    """Return the run's validity and every reason to doubt it, one line each."""
+    """Return the run's validity, every reason to doubt it, and what else was noted, one line each."""
     verdict = summary.validity.verdict
-    valid = sum(trial.verdict == "valid" for trial in summary.trials)
     head = Text.assemble(
-        "The measurement is ",
-        (verdict, _STYLES.get(verdict, "")),
-        f": {valid} of {len(summary.trials)} trials are valid.",
-    )
-    return Group(head, _listed(summary.validity.reasons))
+        "The measurement is ", (verdict, _STYLES.get(verdict, "")), f": {trials_phrase(summary)}."
+    )  # fmt: skip
+    noted: list[RenderableType] = [Text("Also noted:"), _listed(summary.notes)] if summary.notes else []
+    return Group(head, _listed(summary.doubts), *noted)
 
 
 def _listed(sentences: Sequence[str]) -> rich.Table:
@@ -159,11 +158,11 @@ _VERDICT, _NAME, _GAP = 15, 24, 2
 
 
 def _parts(table: Table, width: int) -> Iterator[Table]:
-    """Yield a table of quantities in parts of at most ``width`` columns of text; each has the names and ``n``."""
+    """Yield a table of quantities in parts of at most ``width`` columns of text; each has the names and the counts."""
     if "" not in table.head:
         yield table
         return
-    words, numbers = [*range(table.words)], [place for place, name in enumerate(table.head) if name == "n"]
+    words, numbers = [*range(table.words)], [place for place, name in enumerate(table.head) if name in COUNTS]
     figures = [place for place in range(table.words, len(table.head)) if place not in numbers]
     cells = zip(table.head, *table.rows, strict=True)
     widths = [_GAP + max(map(len, "\n".join(column).split("\n"))) for column in cells]

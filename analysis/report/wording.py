@@ -1,16 +1,37 @@
 """Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
+from collections import Counter
+
 from analysis.metrics import METRICS, WHOLE_UNITS, unit
 from analysis.metrics.metric import TIME_STATISTICS, percentile
 from analysis.records.claims import Claim, Quantity
+from analysis.records.plural import plural
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, PublishedFigure, PublishedRow
+from analysis.records.summary import ClaimRow, PublishedFigure, PublishedRow, Summary
 from analysis.statistics.stopping import has_interval
 
 
 def median_suffix(run: Run) -> str:
     """Return the end of a title whose numbers are medians over trials; empty for one trial."""
     return f", median of {run.trials} trials" if run.trials > 1 else ""
+
+
+def trials_phrase(summary: Summary) -> str:
+    """Return how many trials are in doubt, e.g. of 9 trials, 2 are suspect and counted all the same."""
+    trials, found = plural(len(summary.trials), "trial"), Counter(trial.verdict for trial in summary.trials)
+    if len(found) == 1:
+        [verdict] = found
+        return f"{f'all {trials} are' if len(summary.trials) > 1 else 'the only trial is'} {verdict}{_EFFECTS[verdict]}"
+    told = [
+        f"{found[verdict]} {'is' if found[verdict] == 1 else 'are'} {verdict}{effect}"
+        for verdict, effect in _EFFECTS.items()
+        if effect and found[verdict]
+    ]
+    return f"of {trials}, {', '.join(told)}" if told else "no trial was planned"
+
+
+_EFFECTS = {"invalid": " and left out", "suspect": " and counted all the same", "valid": ""}
+"""What the verdict on a trial means for its numbers."""
 
 
 def verdict_phrase(verdict: str, suspect: bool) -> str:

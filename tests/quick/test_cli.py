@@ -176,7 +176,7 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
     page = lab.call("report", str(run), "--markdown")
 
     assert (done.returncode, done.stderr) == (0, f"\nReport: {run / 'report.html'}\n")
-    assert "The measurement is valid: 1 of 1 trials are valid." in done.stdout
+    assert "The measurement is valid: the only trial is valid." in done.stdout
     assert "one      measured  1.0  50.5  90.1  99.0  100" in done.stdout
     assert (run / "summary.json").exists()
     assert page.returncode == 0

@@ -196,7 +196,7 @@ def test_every_experiment_is_in_the_index_with_its_question_what_it_finds_and_a_
         row for row in rows(INDEX) if row[0] == f"[{name}](experiments/{name}.md)"
     ]
 
-    assert int(minutes) >= 1
+    assert re.fullmatch(r"[1-9]\d*½?", minutes)
     assert question.endswith("?")
     assert answer in {claim.says for claim in experiment_of(name).claims}
     assert verdict.startswith("new") == (not experiment_of(name).published)

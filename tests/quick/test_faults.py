@@ -54,6 +54,6 @@ def test_a_report_says_which_points_are_damaged(lab: Lab, when: str, why: str) -
 
     assert done.returncode == 0
     said = " ".join(done.stdout.split())
-    assert "The measurement is invalid: 1 of 2 trials are valid." in said
+    assert "The measurement is invalid: of 2 trials, 1 is invalid and left out." in said
     assert f"one: invalid: {why}" in said
     assert {row["variant"] for row in json.loads((run / "summary.json").read_text())["rows"]} == {"two"}

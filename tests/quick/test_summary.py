@@ -575,7 +575,7 @@ def test_a_long_name_breaks_before_a_number_does() -> None:
     row = ("a-variant-of-thirty-characters", "measured", *["12.3"] * len(statistics), "1234")
     out = io.StringIO()
 
-    table = Table("Times", ("variant", "", *statistics, "n"), [row], words=2)
+    table = Table("Times", ("variant", "", *statistics, "answered"), [row], words=2)
     Console(file=out, width=80).print(terminal_table(table))
 
     lines = [one.rstrip() for one in out.getvalue().splitlines()]
@@ -626,14 +626,14 @@ two-with-a-long-name  measured           21000           21000  500
 def test_what_has_no_figure_has_no_row_and_no_column() -> None:
     """The column n says how many requests there were, and a variant without a figure may have had some."""
     table = Table(
-        "Times", ("variant", "", "p50", "p99", "max", "n"), words=2,
+        "Times", ("variant", "", "p50", "p99", "max", "answered"), words=2,
         rows=[("one", "published", "–", "–", "9", ""), ("one", "measured", "1", "–", "–", "12"),
               ("two", "measured", "–", "–", "–", "3")],
     )  # fmt: skip
 
     found = table.without_gaps()
 
-    assert found.head == ["variant", "", "p50", "max", "n"]
+    assert found.head == ["variant", "", "p50", "max", "answered"]
     assert found.rows == [["one", "published", "–", "9", ""], ["one", "measured", "1", "–", "12"]]
     assert found.words == 2
 

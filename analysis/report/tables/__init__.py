@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 _EMPTY = ("", "–")
+COUNTS = ("answered", "visits")
+"""The column that says how many requests or visits of all trials the figures of a row come from."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class Table:
     def without_gaps(self) -> "Table":
         """Return the table without the rows that have no figure, and without the columns that have nothing at all.
 
-        The column ``n`` says how many requests there were, which is no figure.
+        How many requests or visits there were is no figure.
         """
-        figures = [place for place in range(self.words, len(self.head)) if self.head[place] != "n"]
+        figures = [place for place in range(self.words, len(self.head)) if self.head[place] not in COUNTS]
         rows = [row for row in self.rows if not figures or any(row[place] not in _EMPTY for place in figures)]
         kept = [place for place in range(len(self.head)) if any(row[place] not in _EMPTY for row in rows)]
         return replace(

@@ -85,7 +85,8 @@ def _quantity_table(
     stats = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
     title = f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}"
     note = _without_a_value(names, rows)
-    return Table(title, ("variant", "", *stats, "n"), lines, words=2, note=note).without_gaps()
+    counted = "visits" if METRICS[metric].sample == "visits" else "answered"
+    return Table(title, ("variant", "", *stats, counted), lines, words=2, note=note).without_gaps()
 
 
 def _lines_of(rows: Mapping[Statistic, Row]) -> Iterator[tuple[str, Mapping[Statistic, str]]]:

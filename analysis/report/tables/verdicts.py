@@ -1,9 +1,11 @@
 """Tables of verdicts: on claims, and on published figures."""
 
+from collections import Counter
+from collections.abc import Sequence
 from math import ceil
 
 from analysis.records.run import Run
-from analysis.records.summary import PublishedRow, Summary
+from analysis.records.summary import ClaimRow, PublishedRow, Summary
 from analysis.report.spread import claim_values, spread
 from analysis.report.tables import Table
 from analysis.report.wording import (
@@ -20,17 +22,36 @@ from analysis.verdict.claims import missing_cores
 def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
     """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
     rows = []
-    reasons = [row.reason for row in summary.claims if row.reason]
-    shared = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
-    for claim, row in zip(run.claims, summary.claims, strict=True):
-        says = row.says + (f" — {row.reason}" if row.reason and row.reason not in shared else "")
+    apart = [_reason_and_doubt(row) for row in summary.claims]
+    shared, doubts = _shared(apart)
+    for claim, row, (reason, doubt) in zip(run.claims, summary.claims, apart, strict=True):
+        why = [reason] * bool(reason and reason not in shared)
+        why += [f"suspect: {doubt}"] * bool(doubt and doubt not in doubts)
+        says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         measured = [claim_value(row), spread(claim_values(claim, run, summary), row.low, row.high)]
         bound = row.bound + (" ms" if row.unit == "ms" else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
-    note = "reproduced: the measured value satisfies the bound; it may differ from the published value"
-    head = ("verdict", "claim", "measured", "bound")
-    return Table("Claims", head, rows, words=2, note="; ".join([*shared, note]))
+    told = [*shared]
+    if doubts:
+        told.append(f"suspect: rests on a trial in doubt, for example because {doubts[0]}")
+    told.append("reproduced: the whole interval satisfies the bound")
+    told += ["the value may still differ from the published value"] * bool(summary.published)
+    return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note="; ".join(told))
+
+
+def _reason_and_doubt(row: ClaimRow) -> tuple[str, str]:
+    """Return why a claim is undecided or invalid, and why its verdict is suspect; each may be empty."""
+    reason, _, doubt = (row.reason or "").partition("suspect: ")
+    return reason.removesuffix("; "), doubt
+
+
+def _shared(apart: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Return the reason that all claims share, if there is one, and the doubts that several claims share."""
+    reasons = [reason for reason, _ in apart if reason]
+    times = Counter(doubt for _, doubt in apart if doubt)
+    alike = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
+    return alike, [doubt for doubt in times if times[doubt] > 1]
 
 
 def power_table(run: Run, summary: Summary) -> Table:

@@ -1,5 +1,6 @@
 """What an experiment's page in docs/ shows of a run. The reference keeps it; the page's block is written from there."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
@@ -11,13 +12,19 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.article import article_tables
 from analysis.report.markdown import markdown_table
-from analysis.report.tables import Table
+from analysis.report.tables import COUNTS, Table
 from analysis.report.tables.quantities import quantity_tables
 from analysis.report.tables.verdicts import claims_table
+from analysis.report.wording import capitalised, trials_phrase
 
 END = "<!-- end -->"
-MOST_DOUBTS = 4
-"""How many reasons to doubt a run a page names."""
+READING = (
+    "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval says nothing, the "
+    "values of all trials stand instead. The last column counts the answered requests, or visits, of all trials."
+)
+"""How to read a page's tables of quantities."""
+MOST_DOUBTS = 6
+"""How many kinds of reasons to doubt a run a page names."""
 
 
 class ShownTable(Record):
@@ -42,6 +49,8 @@ class Shown(Record):
     def lines(self) -> Iterator[str]:
         """Yield the lines of the block in Markdown."""
         yield f"{self.about}\n"
+        if any({*table.head} & {*COUNTS} for table in self.tables):
+            yield f"{READING}\n"
         for table in (*self.tables, *self.further):
             yield markdown_table(Table(table.title, table.head, table.rows, words=len(table.head), note=table.note))
 
@@ -64,15 +73,28 @@ def _is_about(table: Table, metrics: Iterable[str]) -> bool:
 def _about(run: Run, summary: Summary) -> str:
     programs = dict.fromkeys(chain.from_iterable(image.programs.items() for image in run.images))
     versions = ", ".join(f"{name} {version}" for name, version in programs)
-    valid = sum(trial.verdict == "valid" for trial in summary.trials)
-    doubts = "".join(f"\n- {reason}" for reason in summary.validity.reasons[:MOST_DOUBTS])
-    more = len(summary.validity.reasons) - MOST_DOUBTS
-    doubts += f"\n- {more} more, which the report lists" if more > 0 else ""
+    doubts = "".join(f"\n- {told}" for told in _doubts(summary))
+    end = f":\n{doubts}" if doubts else "."
+    if summary.validity.verdict == "valid" and doubts:
+        end = f". Also noted{end}"
     return (
         f"Measured on {run.began[:10]}, {plural(run.trials, 'trial')} of each variant, on {run.host.cpu}, "
         f"{plural(run.host.cores, 'core')}, {run.host.kernel}{f', with {versions}' if versions else ''}. "
-        f"{valid} of {plural(len(summary.trials), 'trial')} are valid{f':{chr(10)}{doubts}' if doubts else '.'}"
+        f"{capitalised(trials_phrase(summary))}{end}"
     )
+
+
+def _doubts(summary: Summary) -> list[str]:
+    """Return the reasons to doubt a run; those that differ only in their numbers are one, with how many there are."""
+    alike: dict[str, list[str]] = {}
+    for doubt in summary.doubts:
+        _, is_of_trial, told = doubt.partition(": suspect: ")
+        kind = re.sub(r"[\d.]+", "", told) if is_of_trial else doubt
+        alike.setdefault(kind, []).append(doubt.replace(": suspect: ", ": "))
+    kinds = sorted(alike.values(), key=len, reverse=True)
+    shown = [f"in {len(kind)} trials, such as {kind[0]}" if len(kind) > 1 else kind[0] for kind in kinds[:MOST_DOUBTS]]
+    more = sum(map(len, kinds[MOST_DOUBTS:]))
+    return [*shown, *([f"{more} more, which the report lists"] if more else [])]
 
 
 def _kept(table: Table) -> ShownTable:
