@@ -359,9 +359,9 @@ def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided() -> No
     lines = lines_of(run, found)
     start = lines.index("Burst")
     assert lines[start + 1 : start + 4] == [
-        "variant                   total, ms  largest share  n",
+        "variant                   total, ms  largest share  answered",
         "one      published ÷ 222       4000           0.90",
-        "         measured              4003            1.0  4",
+        "         measured              4003            1.0         4",
     ]
     assert {row.stat: row.published for row in found.rows if row.metric == "burst"} == {
         "total": 4000,

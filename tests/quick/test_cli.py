@@ -177,13 +177,13 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
 
     assert (done.returncode, done.stderr) == (0, f"\nReport: {run / 'report.html'}\n")
     assert "The measurement is valid: the only trial is valid." in done.stdout
-    assert "one      measured  1.0  50.5  90.1  99.0  100" in done.stdout
+    assert "one      measured  1.0  50.5  90.1  99.0       100" in done.stdout
     assert (run / "summary.json").exists()
     assert page.returncode == 0
     assert "| verdict | claim | measured | bound |\n| --- |" in page.stdout
     assert "| undecided | a\\|b \\*c\\* — one trial decides nothing" in page.stdout
     assert "| p50 50.5 ms | \\<= 60 ms |" in page.stdout
-    assert "Overhead of light requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | n |\n" in page.stdout
+    assert "Overhead of light requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | answered |\n" in page.stdout
     assert "| one | measured | 1.0 | 50.5 | 90.1 | 99.0 | 100 |\n" in page.stdout
 
 

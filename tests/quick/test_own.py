@@ -995,7 +995,7 @@ sockets of their own: avoidable-wait ['light']: … … The cause is how workers
     thread.
 a balancer: avoidable-wait ['light']: … … The cause is the balancer: it passes requests to a worker without
     knowing which worker has a free thread.
-one stream: avoidable-wait ['page']: 50.0% of the page requests waited for a full worker while another worker
+one stream: avoidable-wait ['page']: 50.0% of the page requests waited for a busy worker while another worker
     had a free thread, for up to 0.00 s. …
 two streams: avoidable-wait ['page'], threads ['page']: … … Even if all threads took requests from one queue,
     one in ten of the page requests would wait for 4.3 s or more, so 2 requests at a time are too few for this

@@ -575,7 +575,7 @@ def test_a_long_name_breaks_before_a_number_does() -> None:
     row = ("a-variant-of-thirty-characters", "measured", *["12.3"] * len(statistics), "1234")
     out = io.StringIO()
 
-    table = Table("Times", ("variant", "", *statistics, "answered"), [row], words=2)
+    table = Table("Times", ("variant", "", *statistics, "n"), [row], words=2)
     Console(file=out, width=80).print(terminal_table(table))
 
     lines = [one.rstrip() for one in out.getvalue().splitlines()]
@@ -597,28 +597,28 @@ def test_quantities_of_several_trials_fit_80_columns_in_as_many_parts_as_it_take
     lines = text[text.index("Overhead of light requests") : text.index("measured: the median")].splitlines()
     assert "\n".join(line.rstrip() for line in lines) == snapshot("""\
 Overhead of light requests, ms
-variant                                     min             p50    n
+variant                                     min             p50  answered
 one                   published               –            25.0
-                      measured             20.0            20.0  500
+                      measured             20.0            20.0       500
                                    10.0 to 90.0    10.0 to 90.0
 two-with-a-long-name  published               –            25.0
-                      measured            21000           21000  500
+                      measured            21000           21000       500
                                  11000 to 91000  11000 to 91000
 
 Overhead of light requests, ms
-variant                                     p60             p80    n
+variant                                     p60             p80  answered
 one                   published            20.0           20000
-                      measured             20.0            20.0  500
+                      measured             20.0            20.0       500
                                    10.0 to 90.0    10.0 to 90.0
 two-with-a-long-name  published            20.0           20000
-                      measured            21000           21000  500
+                      measured            21000           21000       500
                                  11000 to 91000  11000 to 91000
 
 Overhead of light requests, ms
-variant                                    p90             p99    n
-one                   measured            20.0            20.0  500
+variant                                    p90             p99  answered
+one                   measured            20.0            20.0       500
                                   10.0 to 90.0    10.0 to 90.0
-two-with-a-long-name  measured           21000           21000  500
+two-with-a-long-name  measured           21000           21000       500
                                 11000 to 91000  11000 to 91000\
 """)
 

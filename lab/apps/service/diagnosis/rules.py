@@ -129,7 +129,7 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
         share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
         longest_s = (found.value(name, "avoidable_wait", "max") or 0.0) / 1000
         sentences.append(
-            f"{share} of the {name} requests waited for a full worker while another worker had a free thread, for up "
+            f"{share} of the {name} requests waited for a busy worker while another worker had a free thread, for up "
             f"to {number(longest_s)} s."
         )
     if blockers := [f"{name} for {percent(share)} of the time" for name, share in found.blockers()]:
