@@ -16,6 +16,10 @@ from analysis.records.summary import ClaimRow, Row, Summary, TrialValidity, Vali
 from analysis.report.extensions import Section
 from analysis.report.screen import LINES, WIDTH, screen_lines
 from analysis.report.screen.strip import scale_of, strip
+from analysis.report.tables.verdicts import claims_table
+from analysis.report.wording import trials_phrase
+from analysis.verdict.validity import judge_run
+from lab.apps.reproduce.shown import shown_of
 from lab.experiment.file import load_experiment, names
 from lab.options import MeasureOptions
 from lab.run import record_of
@@ -225,3 +229,78 @@ def test_a_claim_without_a_value_says_why() -> None:
     text = " ".join(line.plain for line in screen_lines(run, summary.model_copy(update={"claims": [row]}), "r.html"))
 
     assert "too few requests" in text
+
+
+def in_doubt(*told: tuple[str, str]) -> tuple[Run, Summary]:
+    """Return a run in which each trial has a verdict and a reason, and whose claims rest on the suspect trials."""
+    run, summary = simple()
+    trials = [
+        TrialValidity(
+            variant="one", load="mix", trial=number, verdict=verdict, reasons=[reason],
+            notes=[reason] if verdict == "valid" else [],
+        )
+        for number, (verdict, reason) in enumerate(told, start=1)
+    ]  # fmt: skip
+    validity = judge_run(run.model_copy(update={"outcome": "completed"}), trials, ["no p99: it needs 100 requests"])
+    doubts = [f"suspect: {reason}" for verdict, reason in told if verdict == "suspect"]
+    claims = [
+        row.model_copy(update={"suspect": True, "reason": doubts[place % len(doubts)]})
+        for place, row in enumerate(summary.claims)
+    ]
+    return run, summary.model_copy(update={"trials": trials, "validity": validity, "claims": claims})
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "told"),
+    [
+        (["valid"] * 3, "all 3 trials are valid"),
+        (["valid"], "the only trial is valid"),
+        (["suspect"] * 2, "all 2 trials are suspect and counted all the same"),
+        (["suspect", "invalid", "valid", "suspect"],
+         "of 4 trials, 1 is invalid and left out, 2 are suspect and counted all the same"),
+    ],
+)  # fmt: skip
+def test_how_many_trials_are_in_doubt_and_what_follows(verdicts: list[str], told: str) -> None:
+    _, summary = in_doubt(("suspect", "busy"), *((verdict, "") for verdict in verdicts))
+
+    assert trials_phrase(summary.model_copy(update={"trials": summary.trials[1:]})) == told
+
+
+def test_what_was_found_in_a_trial_is_no_reason_to_doubt_it() -> None:
+    _, summary = in_doubt(("suspect", "the machine was 51% busy"), ("valid", "2 of 9 requests failed (status 502)"))
+
+    assert summary.doubts == ["one (trial 1): suspect: the machine was 51% busy", "no p99: it needs 100 requests"]
+    assert summary.notes == ["one (trial 2): 2 of 9 requests failed (status 502)"]
+
+
+def test_a_doubt_that_claims_share_stands_once_below_their_table() -> None:
+    """A doubt of a single claim stands beside the claim."""
+    run, summary = in_doubt(
+        *[("suspect", "the machine was busy")] * len(simple()[0].claims[1:]), ("suspect", "k6 waited")
+    )
+
+    table = claims_table(run, summary)
+
+    assert [says for _, says, *_ in table.rows if "suspect" in says] == [f"{run.claims[-1].says} — suspect: k6 waited"]
+    assert table.note == (
+        "suspect: rests on a trial in doubt, for example because the machine was busy; "
+        "reproduced: the whole interval satisfies the bound"
+    )
+
+
+def test_a_page_tells_doubts_that_differ_only_in_numbers_as_one() -> None:
+    """What was found is in the tables, so the page does not list it."""
+    run, summary = in_doubt(
+        ("suspect", "k6 waited 0.2 s"), ("suspect", "the machine was 51% busy"), ("suspect", "the machine was 9% busy"),
+        ("valid", "2 of 9 requests failed"),
+    )  # fmt: skip
+
+    about = shown_of(run, summary).about
+
+    assert about[about.index("Of 4") :] == snapshot("""\
+Of 4 trials, 3 are suspect and counted all the same:
+
+- in 2 trials, such as one (trial 2): the machine was 51% busy
+- one (trial 1): k6 waited 0.2 s
+- no p99: it needs 100 requests\
+""")
