@@ -137,7 +137,7 @@ def ways() -> Iterator[str]:
     for when, kinds_of in kinds_when.items():
         for kind in KINDS:
             if served := [word for word, each in _SERVED.items() if kind.name in kinds_of(each)]:
-                first = f"from release {WITH_NEWER[kind.name]} on: " if kind.name in WITH_NEWER else ""
+                first = f"gunicorn from {WITH_NEWER[kind.name]} on: " if kind.name in WITH_NEWER else ""
                 yield f"| `{kind.name}` | {kind.reason} | {first}{_listed(served)} | {when} |"
 
 
