@@ -1,8 +1,8 @@
 """A lesson without containers: what a step would measure is made up from the variants' settings."""
 
-import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,15 +12,16 @@ from analysis.pipeline import derive_summary
 from analysis.predict.stored import predictions_of
 from analysis.records.folder import read_run, read_summary
 from analysis.records.run import LoadRecord
-from analysis.records.summary import Summary
+from analysis.records.summary import Summary, Validity
 from lab.apps.lesson import notes, teaching
 from lab.apps.lesson.model import read_lesson
 from lab.apps.lesson.teaching import Student
 from lab.experiment.model import Experiment
 from lab.options import RunRequest
 from lab.servers.base import Variant
-from tests.synthetic import Request, make_run, write_points
+from tests.synthetic import Request, make_run
 
+lesson = cache(read_lesson)
 HEAVY_MIX = 2
 """The step whose results are made up: its variants are ``four-processes`` and ``one-process``."""
 DONE = notes.StepNotes(
@@ -70,29 +71,30 @@ class Measuring:
         assert request.options.jobs == 3
         folder = request.results / request.name / f"20260102T0304{len(self.started):02}Z"
         self.folders.append(folder)
-        what = request.name, request.experiment.model_dump_json(), self.invalid, self.busy
+        what = request.name, request.experiment.model_dump_json()
         stored = self.store / sha256(repr(what).encode()).hexdigest()
         if not stored.exists():
-            self._make_up(stored, request.name, request.experiment)
+            _make_up(stored, request.name, request.experiment)
         shutil.copytree(stored, folder)
-        return folder, read_summary(folder)
-
-    def _make_up(self, folder: Path, name: str, experiment: Experiment) -> None:
-        make_run(
-            folder,
-            {name: requests_of(variant) for name, variant in experiment.variants.items()},
-            claims=experiment.claims,
-            times=experiment.trials,
-            experiment=name,
-            variants=[variant.record(name) for name, variant in experiment.variants.items()],
-            loads=[LoadRecord(name="mix", script="heavy-mix.js", duration="60s", settings={"LIGHT_VUS": "5"})],
-        )
+        summary = read_summary(folder)
         if self.invalid:
-            write_points(folder / "one-process" / "mix" / "1" / "points.json.gz", [Request()] * 7)
-        if self.busy:
-            for record in folder.glob("*/*/*/trial.json"):
-                record.write_text(re.sub(r'("busy_before": ?)[\d.]+', r"\g<1>0.9", record.read_text()))
-        derive_summary(folder, predictions_of(folder))
+            validity = Validity(verdict="invalid", reasons=["a worker ended"])
+            return folder, summary.model_copy(update={"validity": validity})
+        claims = [claim.model_copy(update={"suspect": self.busy}) for claim in summary.claims]
+        return folder, summary.model_copy(update={"claims": claims})
+
+
+def _make_up(folder: Path, name: str, experiment: Experiment) -> None:
+    make_run(
+        folder,
+        {name: requests_of(variant) for name, variant in experiment.variants.items()},
+        claims=experiment.claims,
+        times=experiment.trials,
+        experiment=name,
+        variants=[variant.record(name) for name, variant in experiment.variants.items()],
+        loads=[LoadRecord(name="mix", script="heavy-mix.js", duration="60s", settings={"LIGHT_VUS": "5"})],
+    )
+    derive_summary(folder, predictions_of(folder))
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def measuring(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def student(tmp_path: Path) -> Student:
     """Somebody who begins the lesson."""
-    return Student(read_lesson(), tmp_path / "results")
+    return Student(lesson(), tmp_path / "results")
 
 
 def experiment_of_run(student: Student, run: str) -> str:

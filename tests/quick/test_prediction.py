@@ -177,6 +177,9 @@ def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
         system_of(variant(), load("dreams.js", traffic=traffic))
 
 
+BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9", "CPU": "burn"})
+
+
 @pytest.mark.parametrize(
     ("of", "under", "missing"),
     [
@@ -192,11 +195,18 @@ def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
          "a listen queue that is full"),
         (variant(), load("arrivals.js", settings={"RATE_RPS": "900", "DELAY_S": "1"}),
          "the open loops keep 900.3 threads busy, and there are 8"),
+        (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
+         "a load in which class user neither works nor pauses"),
+        (variant(accept=None), load(), "whether the workers share a socket, which older records do not say"),
+        (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
+        (variant(cpus=2), BURNING, "workers that compute and share cores"),
+        (variant(cpus=1), BURNING.model_copy(update={"api": {"one_device": True}}),
+         "workers that compute and share a core, and call a device"),
     ],
 )  # fmt: skip
 def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: LoadRecord, missing: str) -> None:
     with pytest.raises(NotModelled, match=missing):
-        system_of(of, under)
+        system_of(of, under, cores=2)
 
 
 @pytest.mark.parametrize(
@@ -274,26 +284,6 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
     run = planned("thread-headroom", trials=1, duration="1440m")
 
     assert set(predict_run(run).missing.values()) == {"time for a load of more than 200,000 requests"}
-
-
-BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9", "CPU": "burn"})
-
-
-@pytest.mark.parametrize(
-    ("of", "under", "missing"),
-    [
-        (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
-         "a load in which class user neither works nor pauses"),
-        (variant(accept=None), load(), "whether the workers share a socket, which older records do not say"),
-        (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
-        (variant(cpus=2), BURNING, "workers that compute and share cores"),
-        (variant(cpus=1), BURNING.model_copy(update={"api": {"one_device": True}}),
-         "workers that compute and share a core, and call a device"),
-    ],
-)  # fmt: skip
-def test_what_a_record_can_say_and_theory_cannot(of: VariantRecord, under: LoadRecord, missing: str) -> None:
-    with pytest.raises(NotModelled, match=missing):
-        system_of(of, under, cores=2)
 
 
 @pytest.mark.parametrize("of", [variant(), variant(server="gunicorn-tornado", threads=None)])

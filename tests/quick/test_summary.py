@@ -39,6 +39,7 @@ from tests.in_memory import (
     values_of,
 )
 from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation, run_record
+from tests.wrong import listed
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
 
@@ -54,7 +55,7 @@ def p99(variant: str = "one") -> Quantity:
     return Quantity(variant=variant, request_class="light", metric="overhead", stat="p99")
 
 
-def claim(at_least: float, **changed: Any) -> Claim:
+def claim(at_least: float | None, **changed: Any) -> Claim:
     """Return a claim that light requests wait."""
     return Claim(**({"says": "It waits", "value": p99(), "at_least": at_least} | changed))
 
@@ -218,35 +219,6 @@ def test_published_figures_stand_beside_measured_ones() -> None:
     assert rows["requests_by_worker", "largest_share"] == (455 / 795, None, None)
 
 
-@pytest.mark.parametrize(
-    ("bound", "verdict"),
-    [
-        ({"at_least": 98.99}, "reproduced"),
-        ({"at_least": 99.01}, "not reproduced"),
-        ({"at_most": 99.01}, "reproduced"),
-        ({"at_most": 98.99}, "not reproduced"),
-    ],
-)
-def test_a_verdict_follows_from_the_bound(bound: dict[str, float], verdict: str) -> None:
-    one = Claim.model_validate({"says": "the tail is so long", "value": p99(), **bound})
-
-    _, summary = concluded({"one": [99] * 5}, claims=[one])
-
-    assert [(one.verdict, one.reason, one.measured) for one in summary.claims] == [(verdict, None, 99)]
-
-
-def test_a_claim_can_compare_two_variants() -> None:
-    ratio = claim(1.9, value=p99("two"), relative_to=p99("one"))
-    of_zero = claim(2, value=p99("one"), relative_to=p99("zero"))
-
-    _, summary = concluded({"one": [10] * 5, "two": [20] * 5, "zero": [0] * 5}, claims=[ratio, of_zero])
-
-    two, zero = summary.claims
-    assert (two.verdict, two.unit, two.measured) == ("reproduced", "ratio", 2)
-    assert (zero.verdict, zero.measured) == ("undecided", None)
-    assert zero.reason == "a trial of zero has 0, by which nothing can be divided"
-
-
 def test_failures_that_could_be_the_tail_leave_a_claim_undecided() -> None:
     """One request in a hundred failed: had they been answered, they might have been the slowest hundredth."""
     requests = HUNDRED * 10 + [Request(error="status 502")] * 11
@@ -357,52 +329,6 @@ def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "on
 SPREAD = [80.0, 90.0, 100.0, 110.0, 125.0]
 
 
-def test_trials_give_their_median_and_an_interval_around_it() -> None:
-    found = row(concluded({"one": [10, 30, 20, 90, 15]})[1], "p99")
-
-    assert found is not None
-    assert (found.measured, found.low, found.high, found.trials) == pytest.approx((20, 10, 90, 5))
-
-
-def test_one_trial_decides_nothing_and_says_what_would() -> None:
-    """The interval of one trial knows nothing of another start of the servers; a trial takes a minute."""
-    _, summary = concluded({"one": [1000]}, claims=[claim(50)], published=[near({"p99": 1000})])
-
-    found = row(summary, "p99")
-    assert found is not None
-    assert (found.low, found.high) == (1000, 1000)
-    why = "one trial decides nothing; about 5 trials (5 min) would decide: TRIALS=5"
-    [claimed], [published] = summary.claims, summary.published
-    assert (claimed.verdict, claimed.measured, claimed.trials_needed, claimed.reason) == ("undecided", 1000, 5, why)
-    assert (published.verdict, published.reason) == ("undecided", why)
-
-
-@pytest.mark.parametrize(
-    ("p99s", "reason"),
-    [
-        ([40, 90, 95, 100, 120], "about 10 trials (2 min) would decide: TRIALS=10"),
-        ([40, 48, 51, 54, 60], "more than 100 trials would be needed"),
-        ([80, 90], "about 3 trials (2 min) would decide: TRIALS=3"),
-    ],
-)
-def test_what_is_undecided_says_how_many_trials_would_decide(p99s: list[float], reason: str) -> None:
-    [found] = concluded({"one": p99s}, claims=[claim(50 if p99s[0] < 80 else 60)])[1].claims
-
-    assert (found.verdict, found.reason) == ("undecided", f"the interval straddles the bound; {reason}")
-
-
-@pytest.mark.parametrize(("cores", "verdict"), [(2, "undecided"), (4, "reproduced")])
-def test_a_claim_that_needs_more_cores_stays_undecided(cores: int, verdict: str) -> None:
-    """More trials would not help, so none are advised."""
-    host = NOWHERE.model_copy(update={"cores": cores})
-
-    [found] = concluded({"one": [60.0] * 5}, claims=[claim(50, cores=4)], host=host)[1].claims
-
-    why = None if cores == 4 else "the claim needs 4 cores, and the servers had 2"
-    assert (found.verdict, found.measured, found.reason) == (verdict, 60, why)
-    assert (found.trials_needed is None) == (cores == 2)
-
-
 def test_two_machines_of_two_cores_do_not_have_four() -> None:
     """A process runs on one machine, so the cores of the smallest machine count. Machines for load do not count."""
 
@@ -417,62 +343,84 @@ def test_two_machines_of_two_cores_do_not_have_four() -> None:
     assert missing_cores(claim(50, cores=4), on(("servers", 4), ("both", 8), ("load", 1))) is None
 
 
-def test_few_trials_decide_if_they_agree_closely() -> None:
-    found = [concluded({"one": p99s}, claims=[claim(50)])[1].claims[0].verdict for p99s in ([100, 101], [100, 160])]
-
-    assert found == ["reproduced", "undecided"]
-
-
-def test_who_looks_after_every_round_needs_more_agreement() -> None:
-    """Seven trials of which the second misses the bound: the bootstrap would suffice if they had been planned.
-
-    If the first five trials decide that it waits, and then it never waits again, the interval contradicts the look.
-    """
-    seven = [60.0, 49.0, 60.0, 60.0, 60.0, 60.0, 60.0]
-    turned = [60.0] * 5 + [40.0] * 20
-
-    def judged(p99s: list[float], until_decided: bool = True) -> tuple[str, str | None]:
-        [found] = concluded({"one": p99s}, claims=[claim(50)], until_decided=until_decided)[1].claims
-        return found.verdict, found.reason
-
-    assert judged(seven, until_decided=False) == ("reproduced", None)
-    verdict, reason = judged(seven)
-    assert verdict == "undecided"
-    assert (reason or "").startswith("looking after every round needs more certainty; about 8 trials")
-    assert judged([60.0] * 5) == ("reproduced", None)
-    assert judged(turned, until_decided=False) == ("not reproduced", None)
-    verdict, reason = judged(turned)
-    assert verdict == "undecided"
-    assert (reason or "").startswith("looking after every round needs more certainty")
-
-
-def test_looking_at_a_ratio_compares_the_trials_of_each_round() -> None:
-    ratio = claim(2, relative_to=p99("two"))
-
-    [found] = concluded({"one": [50.0] * 5, "two": [10.0] * 5}, claims=[ratio], until_decided=True)[1].claims
-
-    assert found.verdict == "reproduced"
+MORE_CORES, FEWER_CORES = (NOWHERE.model_copy(update={"cores": cores}) for cores in (4, 2))
+OF_TWO = {"relative_to": p99("two")}
+TURNED = [60.0] * 5 + [40.0] * 20
+CLAIMED: list[tuple[dict[str, list[float]], Claim, dict[str, Any]]] = [
+    ({"one": [99] * 5}, claim(98.99), {}),
+    ({"one": [99] * 5}, claim(99.01), {}),
+    ({"one": [99] * 5}, claim(None, at_most=99.01), {}),
+    ({"one": [99] * 5}, claim(None, at_most=98.99), {}),
+    # a single trial knows nothing of another start of the servers; a run takes a minute
+    ({"one": [1000]}, claim(50), {}),
+    ({"one": [100, 101]}, claim(50), {}),
+    ({"one": [100, 160]}, claim(50), {}),
+    ({"one": [80, 90]}, claim(60), {}),
+    # the median alone, 100 ms, would keep the bound of the third claim
+    ({"one": SPREAD}, claim(79), {}),
+    ({"one": SPREAD}, claim(126), {}),
+    ({"one": SPREAD}, claim(99), {}),
+    ({"one": [10, 30, 20, 90, 15]}, claim(9), {}),
+    ({"one": [40, 90, 95, 100, 120]}, claim(50), {}),
+    ({"one": [40, 48, 51, 54, 60]}, claim(50), {}),
+    ({"one": [40, 45, 50, 55, 60], "two": [10, 12, 15, 18, 20]}, claim(2, **OF_TWO), {}),
+    ({"one": [40] * 5, "two": [0] * 5}, claim(2, **OF_TWO), {}),
+    # more trials do not help where cores are missing
+    ({"one": [60.0] * 5}, claim(50, cores=4), {"host": MORE_CORES}),
+    ({"one": [60.0] * 5}, claim(50, cores=4), {"host": FEWER_CORES}),
+    # whoever looks after every round needs more agreement than the interval, which would suffice if it was planned
+    ({"one": [60.0, 49.0, *[60.0] * 5]}, claim(50), {}),
+    ({"one": [60.0, 49.0, *[60.0] * 5]}, claim(50), {"until_decided": True}),
+    ({"one": TURNED}, claim(50), {}),
+    ({"one": TURNED}, claim(50), {"until_decided": True}),
+    ({"one": [60.0] * 5}, claim(50), {"until_decided": True}),
+    ({"one": [50.0] * 5, "two": [10.0] * 5}, claim(2, **OF_TWO), {"until_decided": True}),
+]
 
 
-def test_a_verdict_uses_the_interval() -> None:
-    """The median alone, 100 ms, would keep the bound of the last claim."""
-    found = concluded({"one": SPREAD}, claims=[claim(bound) for bound in (79, 126, 99)])[1].claims
+def test_a_verdict_follows_from_the_interval_and_the_bound() -> None:
+    """What is undecided says how many trials would decide."""
 
-    assert [(one.verdict, one.reason) for one in found] == [
-        ("reproduced", None),
-        ("not reproduced", None),
-        ("undecided", "the interval straddles the bound; more than 100 trials would be needed"),
-    ]
-    assert all((one.low, one.high) == pytest.approx((80, 125)) for one in found)
+    def judged(values: dict[str, list[float]], one: Claim, changed: dict[str, Any]) -> str:
+        [found] = concluded(values, claims=[one], **changed)[1].claims
+        figure = "nothing" if found.measured is None else f"{found.measured:.4g} ({found.low:.4g} to {found.high:.4g})"
+        needed = f"needs {found.trials_needed}" if found.trials_needed else "no number decides"
+        return f"{figure} {found.unit}, {found.bound}: {found.verdict} ({needed}); {found.reason}"
 
-
-def test_a_ratio_has_an_interval_too() -> None:
-    ratio = claim(2, relative_to=p99("two"))
-
-    [found] = concluded({"one": [40, 45, 50, 55, 60], "two": [10, 12, 15, 18, 20]}, claims=[ratio])[1].claims
-
-    assert found.verdict == "reproduced"
-    assert (found.measured, found.low, found.high) == pytest.approx((50 / 15, 2.1, 5), rel=0.1)
+    assert listed(judged(*row) for row in CLAIMED) == snapshot("""\
+99 (99 to 99) ms, >= 98.99: reproduced (needs 2); None
+99 (99 to 99) ms, >= 99.01: not reproduced (needs 2); None
+99 (99 to 99) ms, <= 99.01: reproduced (needs 2); None
+99 (99 to 99) ms, <= 98.99: not reproduced (needs 2); None
+1000 (1000 to 1000) ms, >= 50: undecided (needs 5); one trial decides nothing; about 5 trials (5 min) would
+    decide: TRIALS=5
+100.5 (94.34 to 107.1) ms, >= 50: reproduced (needs 2); None
+130 (6.387 to 2505) ms, >= 50: undecided (needs 3); the interval straddles the bound; about 3 trials (2 min)
+    would decide: TRIALS=3
+85 (40.15 to 179.3) ms, >= 60: undecided (needs 3); the interval straddles the bound; about 3 trials (2 min)
+    would decide: TRIALS=3
+100 (80 to 125) ms, >= 79: reproduced (needs 5); None
+100 (80 to 125) ms, >= 126: not reproduced (needs 5); None
+100 (80 to 125) ms, >= 99: undecided (no number decides); the interval straddles the bound; more than 100
+    trials would be needed
+20 (10 to 90) ms, >= 9: reproduced (needs 5); None
+95 (40 to 120) ms, >= 50: undecided (needs 10); the interval straddles the bound; about 10 trials (2 min)
+    would decide: TRIALS=10
+51 (40 to 60) ms, >= 50: undecided (no number decides); the interval straddles the bound; more than 100 trials
+    would be needed
+3.333 (2.25 to 5) ratio, >= 2: reproduced (needs 5); None
+nothing ratio, >= 2: undecided (no number decides); a trial of two has 0, by which nothing can be divided
+60 (60 to 60) ms, >= 50: reproduced (needs 2); None
+60 (60 to 60) ms, >= 50: undecided (no number decides); the claim needs 4 cores, and the servers had 2
+60 (60 to 60) ms, >= 50: reproduced (needs 2); None
+60 (60 to 60) ms, >= 50: undecided (needs 2); looking after every round needs more certainty; about 8 trials
+    (2 min) would decide: TRIALS=8
+40 (40 to 40) ms, >= 50: not reproduced (needs 2); None
+40 (40 to 40) ms, >= 50: undecided (needs 2); looking after every round needs more certainty; about 26 trials
+    (2 min) would decide: TRIALS=26
+60 (60 to 60) ms, >= 50: reproduced (needs 2); None
+5 (5 to 5) ratio, >= 2: reproduced (needs 2); None
+""")
 
 
 def test_a_published_figure_is_reproduced_up_to_the_stated_share() -> None:
@@ -504,6 +452,10 @@ def test_a_published_figure_is_reproduced_up_to_the_stated_share() -> None:
 
 
 def test_a_published_figure_is_compared_with_the_whole_interval() -> None:
+    """One trial decides nothing."""
+    [alone] = concluded({"one": [1000]}, published=[near({"p99": 1000})])[1].published
+    why = "one trial decides nothing; about 5 trials (5 min) would decide: TRIALS=5"
+    assert (alone.verdict, alone.reason) == ("undecided", why)
     straddles = "the interval of p99 straddles an edge; "
     expected = [
         (100, 0.25, "reproduced", ""), (60, 0.25, "contradicted", ""), (200, 0.25, "contradicted", ""),

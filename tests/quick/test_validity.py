@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
 from analysis.pipeline import derive_summary
 from analysis.read.observation import Reading
@@ -30,6 +31,7 @@ from analysis.report.tables.quantities import workers_tables
 from analysis.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
 from tests.in_memory import MIX, changed, judged, trial_of
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, run_record, write_points
+from tests.wrong import listed
 
 BOTH = {7: 150, 8: 50}
 """What the workers of ``SHARED`` served."""
@@ -174,102 +176,140 @@ def test_a_rule_that_could_not_be_applied_is_named(change: dict[str, Any], what:
     assert [*unapplied([trial])] == ([f"not checked: {what}"] if what else [])
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "verdict", "reason"),
-    [
-        ({}, {}, "valid", None),
-        ({}, {"served": {7: 151, 8: 50}}, "invalid",
-         "the counts disagree: 200 requests were answered by a worker, the balancer served 200, the workers 201"),
-        ({}, {"served": {7: 151, 8: 49}}, "invalid",
-         "the counts disagree: 150 answers name worker box:7, which counted 151"),
-        ({}, {"overflows": 2}, "suspect", "the listen queue of server-1 was full for 2 connections"),
-        ({}, {"throttled_s": 0.9}, "suspect", "server-1 was kept from computing by its limit for 0.9 s"),
-        ({}, {"throttled_s": 0.1}, "valid", None),
-        ({}, {"sockets": {7: [100]}}, "invalid", "server-1 lost worker 8 during the load"),
-        ({}, {"sockets": {7: [100]}, "out_of_memory": 1}, "invalid",
-         "server-1 lost worker 8 during the load (out of memory)"),
-        ({}, {"served": {**BOTH, 9: 0, 10: 0}}, "invalid", "server-1 started workers 9, 10 during the load"),
-        ({"served": {7: 0}}, {"served": {7: 150}}, "invalid", "1 workers served where 2 were asked for"),
-        ({"sockets": {7: [100], 8: [101]}}, {}, "invalid",
-         "the workers of server-1 hold 2 listening sockets, not one socket that all share"),
-    ],
-)  # fmt: skip
-def test_a_trial_is_judged_by_what_its_servers_say(
-    before: dict[str, Any], after: dict[str, Any], verdict: str, reason: str | None
-) -> None:
-    found, reasons = judged(
-        trial_of(SHARED),
-        variant=VariantRecord(name="one", workers=2, accept="shared", settings={}),
-        before={"server-1": observation(**({"served": {7: 0, 8: 0}} | before))},
-        after={"server-1": observation(**({"served": BOTH} | after))},
-        seconds=Seconds(load=60),
-    )
-
-    assert found == verdict
-    assert (reason in reasons) if reason else reasons == []
+def variant(accept: str | None = None, workers: int = 2, **settings: Any) -> VariantRecord:
+    """Return a variant whose workers do not change."""
+    return VariantRecord(name="one", workers=workers, accept=accept, settings=settings)
 
 
-@pytest.mark.parametrize(
-    ("sockets", "reason"),
-    [
-        ({7: [100], 8: [101]}, None),
-        ({7: [100], 8: [100]}, "the workers of server-1 hold 1 listening socket, not a socket of their own each"),
-        ({7: [100, 101], 8: [101]}, "the workers of server-1 hold 2 listening sockets, not a socket of their own each"),
-    ],
-)
-def test_workers_that_should_have_a_socket_each_must_have_one(
-    sockets: dict[int, list[int]], reason: str | None
-) -> None:
-    _, reasons = judged(
-        trial_of(SHARED),
-        variant=VariantRecord(name="one", workers=2, accept="per-worker", settings={}),
-        before={"server-1": observation(served={7: 0, 8: 0}, sockets=sockets)},
-        after={"server-1": observation(served=BOTH, sockets=sockets)},
-    )
-
-    assert reasons == ([reason] if reason else [])
+def elastic(**settings: Any) -> VariantRecord:
+    """Return a variant that starts and ends up to four workers as it needs them."""
+    return variant(workers=4, **settings).model_copy(update={"elastic": True})
 
 
-@pytest.mark.parametrize(("balanced", "counted"), [(201, 199), (203, 201)])
-def test_a_trial_is_judged_by_what_the_balancer_counted(balanced: int, counted: int) -> None:
-    """Two requests before the load: 202 would be right."""
-    assert judged(trial_of(SHARED), after={"nginx-1": observation("proxy", balanced=balanced)}) == (
-        "invalid",
-        [f"the counts disagree: 200 requests were sent and 200 answered, the balancer served {counted}"],
-    )
+NEW = {**BOTH, 9: 0}
+"""What the workers of ``SHARED`` served if worker 9 came later."""
+SERVERS: list[tuple[VariantRecord, dict[str, Any], dict[str, Any]]] = [
+    (variant("shared"), {}, {}),
+    (variant("shared"), {}, {"served": {7: 151, 8: 50}}),
+    (variant("shared"), {}, {"served": {7: 151, 8: 49}}),
+    (variant("shared"), {}, {"overflows": 2}),
+    (variant("shared"), {}, {"throttled_s": 0.9}),
+    (variant("shared"), {}, {"throttled_s": 0.1}),
+    (variant("shared"), {}, {"sockets": {7: [100]}}),
+    (variant("shared"), {}, {"sockets": {7: [100]}, "out_of_memory": 1}),
+    (variant("shared"), {}, {"served": {**NEW, 10: 0}}),
+    (variant("shared"), {"served": {7: 0}}, {"served": {7: 150}}),
+    (variant("shared"), {"sockets": {7: [100], 8: [101]}}, {}),
+    (variant("per-worker"), {"sockets": {7: [100], 8: [101]}}, {}),
+    (variant("per-worker"), {"sockets": {7: [100], 8: [100]}}, {}),
+    (variant("per-worker"), {"sockets": {7: [100, 101], 8: [101]}}, {}),
+    (elastic(), {}, {}),
+    (elastic(), {}, {"served": NEW}),
+    (elastic(), {"served": dict.fromkeys((5, 6, 7, 8), 0)}, {}),
+    (elastic(), {"served": {7: 0}}, {"served": {**NEW, 10: 0}, "sockets": {8: [100], 10: [100]}}),
+    (elastic(), {"served": {7: 0}}, {"sockets": {8: [100]}, "out_of_memory": 1}),
+    (elastic(), {}, {"served": {**NEW, 10: 0, 11: 0}}),
+    (elastic(), {"served": dict.fromkeys((1, 2, 3, 7, 8), 0)}, {}),
+    (elastic(max_requests=40), {}, {"served": NEW, "sockets": {8: [100], 9: [100]}}),
+    (elastic(max_requests=160), {}, {"served": NEW, "sockets": {8: [100], 9: [100]}}),
+    (elastic(max_requests=40), {}, {"served": NEW, "sockets": {8: [100], 9: [100]}, "out_of_memory": 1}),
+    (elastic(max_requests=40), {}, {"served": {**NEW, 10: 0}, "sockets": {9: [100], 10: [100]}, "overflows": 5}),
+    (elastic(hup_after_s=5), {}, {"served": {**NEW, 10: 0}, "sockets": {9: [100], 10: [100]}}),
+    (elastic(hup_after_s=5), {}, {"served": NEW, "sockets": {8: [100], 9: [100]}}),
+    (elastic(hup_after_s=5), {}, {"served": {**NEW, 10: 0}, "sockets": {10: [100]}}),
+    (elastic(term_after_s=5), {}, {"served": {**NEW, 10: 0}, "sockets": {9: [100], 10: [100]}}),
+    (elastic(term_after_s=5), {}, {"served": NEW, "sockets": {8: [100], 9: [100]}}),
+]
 
 
-UNSEEN = {"before": {"nginx-1": None}, "after": {"nginx-1": None}}
-NOTHING_CONFIRMS = "the servers were not observed before and after the load: nothing confirms the counts"
+def test_a_trial_is_judged_by_what_its_servers_say() -> None:
+    """Workers must share a socket or have one each, and none may come or go unless the variant says so.
+
+    An elastic server may start and end workers up to its number: those that it remembers, and that neither lived before
+    nor live after, did both. A worker may end at its limit of requests, or by a signal if it was there before the load.
+    """
+    assert listed(
+        verdict_in_words(
+            variant=of,
+            before={"server-1": observation(**({"served": {7: 0, 8: 0}} | before))},
+            after={"server-1": observation(**({"served": BOTH} | after))},
+            seconds=Seconds(load=60),
+        )
+        for of, before, after in SERVERS
+    ) == snapshot("""\
+valid:
+invalid: the counts disagree: 200 requests were answered by a worker, the balancer served 200, the workers
+    201; the counts disagree: 150 answers name worker box:7, which counted 151
+invalid: the counts disagree: 150 answers name worker box:7, which counted 151; the counts disagree: 50
+    answers name worker box:8, which counted 49
+suspect: the listen queue of server-1 was full for 2 connections
+suspect: server-1 was kept from computing by its limit for 0.9 s
+valid:
+invalid: server-1 lost worker 8 during the load
+invalid: server-1 lost worker 8 during the load (out of memory)
+invalid: server-1 started workers 9, 10 during the load
+invalid: the counts disagree: 200 requests were answered by a worker, the balancer served 200, the workers
+    150; the counts disagree: 50 answers name worker box:8, which counted 0; 1 workers served where 2 were
+    asked for
+invalid: the workers of server-1 hold 2 listening sockets, not one socket that all share
+valid:
+invalid: the workers of server-1 hold 1 listening socket, not a socket of their own each
+invalid: the workers of server-1 hold 2 listening sockets, not a socket of their own each
+valid:
+valid: server-1 started 1 and ended 0 workers during the load
+valid: server-1 started 0 and ended 2 workers during the load
+valid: server-1 started 3 and ended 2 workers during the load
+valid: server-1 started 1 and ended 1 workers during the load (out of memory)
+invalid: 5 workers served where at most 4 were asked for; server-1 started 3 and ended 0 workers during the
+    load
+invalid: 5 workers served where at most 4 were asked for; server-1 started 0 and ended 3 workers during the
+    load
+valid: server-1 started 1 and ended 1 workers during the load
+invalid: server-1: worker 7 ended before its limit of 160 requests; server-1 started 1 and ended 1 workers
+    during the load
+invalid: server-1: a worker ran out of memory; server-1 started 1 and ended 1 workers during the load (out of
+    memory)
+valid: server-1 started 2 and ended 2 workers during the load; the listen queue of server-1 was full for 5
+    connections
+valid: server-1 started 2 and ended 2 workers during the load
+invalid: server-1: HUP did not replace worker 8; server-1 started 1 and ended 1 workers during the load
+invalid: server-1: worker 9 ended, and not by HUP; server-1 started 2 and ended 3 workers during the load
+valid: server-1 started 2 and ended 2 workers during the load
+invalid: server-1: SIGTERM did not replace worker 8; server-1 started 1 and ended 1 workers during the load
+""")
 
 
-@pytest.mark.parametrize(
-    ("server", "reasons"),
-    [
-        ({}, []),
-        ({"after": {"nginx-1": None, "server-1": observation(served={7: 151, 8: 50})}},
-         ["the counts disagree: 200 requests were answered by a worker, the workers served 201",
-          "the counts disagree: 150 answers name worker box:7, which counted 151"]),
-        ({when: {"nginx-1": None, "server-1": None} for when in UNSEEN}, [NOTHING_CONFIRMS]),
-    ],
-)  # fmt: skip
-def test_workers_that_are_asked_directly_are_compared_with_the_load_generator(
-    server: dict[str, Any], reasons: list[str]
-) -> None:
-    variant = VariantRecord(name="one", workers=2, settings={"balancer": "none"})
-
-    assert judged(trial_of(SHARED), variant=variant, **(UNSEEN | server))[1] == reasons
+def verdict_in_words(**change: Any) -> str:
+    """Return the verdict on the trial of ``SHARED`` of which something else is known, with the reasons."""
+    verdict, reasons = judged(trial_of(SHARED), **change)
+    return f"{verdict}: {'; '.join(reasons)}"
 
 
-def test_servers_that_nobody_looked_at_confirm_nothing() -> None:
-    assert judged(trial_of(SHARED), after={"nginx-1": None, "server-1": None}) == (
-        "suspect",
-        [
-            NOTHING_CONFIRMS,
-            "nginx-1 was not observed after the load",
-            "server-1 was not observed after the load",
-        ],
-    )
+GONE = {"nginx-1": None, "server-1": None}
+TWICE = observation(served={7: 151, 8: 50})
+
+
+def test_a_trial_is_judged_by_what_its_balancer_says_and_by_who_was_not_observed() -> None:
+    """Two requests before the load: 202 would be right. Without a balancer, the load generator is compared."""
+    direct = variant(balancer="none")
+    changes: list[dict[str, Any]] = [
+        *({"after": {"nginx-1": observation("proxy", balanced=balanced)}} for balanced in (201, 203)),
+        {"after": GONE},
+        {"variant": direct, "before": {"nginx-1": None}, "after": {"nginx-1": None}},
+        {"variant": direct, "before": {"nginx-1": None}, "after": {"nginx-1": None, "server-1": TWICE}},
+        {"variant": direct, "before": GONE, "after": GONE},
+    ]
+
+    assert listed(verdict_in_words(**change) for change in changes) == snapshot("""\
+invalid: the counts disagree: 200 requests were sent and 200 answered, the balancer served 199
+invalid: the counts disagree: 200 requests were sent and 200 answered, the balancer served 201
+suspect: the servers were not observed before and after the load: nothing confirms the counts; nginx-1 was not
+    observed after the load; server-1 was not observed after the load
+valid:
+invalid: the counts disagree: 200 requests were answered by a worker, the workers served 201; the counts
+    disagree: 150 answers name worker box:7, which counted 151
+suspect: the servers were not observed before and after the load: nothing confirms the counts
+""")
 
 
 CRASH = LoadRecord(name="mix", script="mix.js", kind="crash", duration="60s", settings={"CRASH_AFTER_S": "5"})
@@ -568,86 +608,17 @@ def test_a_load_whose_generators_are_not_all_there_is_invalid() -> None:
     assert judged(trial, load=three, **WITH_DIRECT) == ("invalid", missing)
 
 
-ELASTIC = VariantRecord(name="one", workers=4, elastic=True, settings={"server": "fastcgi", "threads": 1})
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "verdict", "reasons"),
-    [
-        ({7: 0, 8: 0}, {"served": BOTH}, "valid", []),
-        ({7: 0, 8: 0}, {"served": {**BOTH, 9: 0}}, "valid",
-         ["server-1 started 1 and ended 0 workers during the load"]),
-        ({7: 0, 8: 0, 5: 0, 6: 0}, {"served": BOTH}, "valid",
-         ["server-1 started 0 and ended 2 workers during the load"]),
-        ({7: 0}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {8: [100], 10: [100]}}, "valid",
-         ["server-1 started 3 and ended 2 workers during the load"]),
-        ({7: 0}, {"served": BOTH, "sockets": {8: [100]}, "out_of_memory": 1}, "valid",
-         ["server-1 started 1 and ended 1 workers during the load (out of memory)"]),
-        ({7: 0, 8: 0}, {"served": {**BOTH, 9: 0, 10: 0, 11: 0}}, "invalid",
-         ["5 workers served where at most 4 were asked for",
-          "server-1 started 3 and ended 0 workers during the load"]),
-        ({1: 0, 2: 0, 3: 0, 7: 0, 8: 0}, {"served": BOTH}, "invalid",
-         ["5 workers served where at most 4 were asked for",
-          "server-1 started 0 and ended 3 workers during the load"]),
-    ],
-)  # fmt: skip
-def test_an_elastic_server_may_start_and_end_workers_up_to_its_number(
-    before: dict[int, int], after: dict[str, Any], verdict: str, reasons: list[str]
-) -> None:
-    """Those that it remembers and that neither lived before nor live after did both."""
-    seen = {"before": {"server-1": observation(served=before)}, "after": {"server-1": observation(**after)}}
-
-    assert judged(trial_of(SHARED), variant=ELASTIC, **seen) == (verdict, reasons)
-
-
-@pytest.mark.parametrize(
-    ("settings", "after", "verdict", "reasons"),
-    [
-        ({"max_requests": 40}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "valid",
-         ["server-1 started 1 and ended 1 workers during the load"]),
-        ({"max_requests": 160}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "invalid",
-         ["server-1: worker 7 ended before its limit of 160 requests",
-          "server-1 started 1 and ended 1 workers during the load"]),
-        ({"hup_after_s": 5}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {9: [100], 10: [100]}}, "valid",
-         ["server-1 started 2 and ended 2 workers during the load"]),
-        ({"hup_after_s": 5}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "invalid",
-         ["server-1: HUP did not replace worker 8", "server-1 started 1 and ended 1 workers during the load"]),
-        ({"hup_after_s": 5}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {10: [100]}}, "invalid",
-         ["server-1: worker 9 ended, and not by HUP", "server-1 started 2 and ended 3 workers during the load"]),
-        ({"term_after_s": 5}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {9: [100], 10: [100]}}, "valid",
-         ["server-1 started 2 and ended 2 workers during the load"]),
-        ({"term_after_s": 5}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}}, "invalid",
-         ["server-1: SIGTERM did not replace worker 8", "server-1 started 1 and ended 1 workers during the load"]),
-        ({"max_requests": 40}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {9: [100], 10: [100]}, "overflows": 5},
-         "valid",
-         ["server-1 started 2 and ended 2 workers during the load",
-          "the listen queue of server-1 was full for 5 connections"]),
-        ({"max_requests": 40}, {"served": {**BOTH, 9: 0}, "sockets": {8: [100], 9: [100]}, "out_of_memory": 1},
-         "invalid",
-         ["server-1: a worker ran out of memory",
-          "server-1 started 1 and ended 1 workers during the load (out of memory)"]),
-    ],
-)  # fmt: skip
-def test_workers_that_are_meant_to_be_replaced_are_no_fault_and_others_are(
-    settings: dict[str, int], after: dict[str, Any], verdict: str, reasons: list[str]
-) -> None:
-    """A worker may end at its limit of requests, or by HUP if it was there before the load."""
-    variant = ELASTIC.model_copy(update={"settings": settings})
-
-    assert judged(trial_of(SHARED), variant=variant, after={"server-1": observation(**after)}) == (verdict, reasons)
-
-
 def test_requests_that_are_lost_while_workers_are_replaced_are_a_finding() -> None:
     reason = "3 of 200 light requests failed (status 502)"
 
     for limit, verdict in ((0, "suspect"), (10, "valid")):
-        variant = VariantRecord(name="one", workers=2, settings={"max_requests": limit})
-        assert judged(trial_of(SHARED), variant=variant, requests=failed(3)) == (verdict, [reason])
+        replaced = variant(max_requests=limit)
+        assert judged(trial_of(SHARED), variant=replaced, requests=failed(3)) == (verdict, [reason])
 
 
 def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) -> None:
     """Two workers serve 150 and 50 requests; two more would be zeros if they were known to be there."""
-    make_run(tmp_path, {"one": SHARED}, variants=[ELASTIC])
+    make_run(tmp_path, {"one": SHARED}, variants=[elastic(server="fastcgi", threads=1)])
 
     summary = derive_summary(tmp_path)
 

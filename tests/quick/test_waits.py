@@ -99,6 +99,7 @@ LOADED = {
     "threads": "import threading, time\nfor _ in range(2): threading.Thread(target=time.sleep, args=(1e6,)).start()\n",
     "signals": "import signal, atexit, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "atexit.register(time.sleep, 1e6)\n",
+    "threads are few, or gevent cannot patch modules": "import threading\nassert threading.active_count() == 1\n",
     "streams": "import os, sys\nfor one in (sys.stdout, sys.stderr): one.close()\nos.close(1), os.close(2)\n",
 }
 APP = "def app(environ, start_response): ...\n"
@@ -163,13 +164,6 @@ def test_an_application_that_blocks_in_c_is_ended_too(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert cause(done.stderr).startswith("Timeout (")
     assert 'shop.py", line 3 in <module>' in done.stderr
-
-
-def test_an_application_is_loaded_without_threads(tmp_path: Path) -> None:
-    """With several threads, gevent cannot patch the modules of a process."""
-    done = loaded(tmp_path, f"import threading\nassert threading.active_count() == 1\n{APP}")
-
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:
