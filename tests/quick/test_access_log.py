@@ -454,6 +454,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     assert {one.name: one.rate for one in asked.classes} == pytest.approx(
         {"get-quick": 2400 / 119, "get-slow": 120 / 119}, rel=0.01
     )
+    monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
     way = next(one for one in serving_options(asked) if one.workers * one.threads >= 8)
     assert predict_option(way, asked).p99_ms["get-quick"] < 50
 

@@ -52,14 +52,6 @@ SHAPES = {
          "requirements": "../requirements/production.txt", "settings": "../gunicorn.conf.py",
          "environment": {"DJANGO_SETTINGS_MODULE": "shop.settings"}},
     ),
-    "a variable with a value that is taken otherwise": (
-        {"Procfile": "web: uvicorn --factory shop.main:create_app --port $PORT --workers ${WEB_CONCURRENCY:-2}\n"},
-        {"callable": "shop.main:create_app()", "workers": 2},
-    ),
-    "a variable that only the service's machine has": (
-        {"Procfile": "web: gunicorn --preload --workers $WEB_CONCURRENCY --threads 5 shop.wsgi\n"},
-        {"callable": "shop.wsgi:application", "threads": 5, "worker_class": "gthread"},
-    ),
     "granian with its options": (
         {"compose.yaml": "services:\n  web:\n    build: .\n    command: granian --interface wsgi --workers 4 "
                          "--blocking-threads 3 --backpressure=64 --runtime-threads 2 app\n", "app.py": "",
@@ -94,32 +86,6 @@ SHAPES = {
          "requirements.txt": "daphne==4.1.2\n"},
         {"callable": "shop.asgi:application", "daphne": "4.1.2", "workers": 1, "left_out": ["--timeout 60"]},
     ),
-    "a command over several lines behind a wrapper": (
-        {"Dockerfile": "FROM python\nCMD tini -- gunicorn shop:app \\\n    --workers 3 \\\n    -k gevent\n"},
-        {"callable": "shop:app", "workers": 3, "worker_class": "gevent"},
-    ),
-    "a script that hands on its arguments": (
-        {"Dockerfile": 'FROM python\nENTRYPOINT ["/docker/run.sh"]\nCMD ["gunicorn", "-w", "6", "shop:app"]\n',
-         "docker/run.sh": '#!/bin/bash\npython migrate.py\nset -- "$@" --threads 2\nexec "$@"\n'},
-        {"callable": "shop:app", "workers": 6, "threads": 2},
-    ),
-    "a factory with arguments": (
-        {"Procfile": "web: gunicorn -w 4 'shop:create_app(\"prod\", debug=False)'\n"},
-        {"callable": 'shop:create_app("prod", debug=False)', "workers": 4},
-    ),
-    "a Compose file with an environment, replicas and a database": (
-        {"compose.yaml": "services:\n  web:\n    build: .\n    command: [uvicorn, 'shop:app']\n    environment:\n"
-                         "      WEB_CONCURRENCY: '3'\n      SHOP: tea\n    deploy: {replicas: 2}\n"
-                         "    depends_on: {db: {condition: service_healthy}}\n  db:\n    image: mariadb\n",
-         "Dockerfile": "FROM python\nCMD python worker.py\n"},
-        {"callable": "shop:app", "workers": 3, "replicas": 2, "environment": {"SHOP": "tea"},
-         "beside": {"compose": "compose.yaml", "services": ["db"]}},
-    ),
-    "uWSGI with its ini file": (
-        {"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "conf/uwsgi.ini"]\n',
-         "conf/uwsgi.ini": "[uwsgi]\nbase = shop\nmodule = %(base).wsgi\ncallable = app\nprocesses = %k\nthreads=3\n"},
-        {"callable": "shop.wsgi:app", "uwsgi": "2.0.31", "workers": 2, "threads": 3, "settings": "conf/uwsgi.ini"},
-    ),
     "nginx before two containers": (
         {"nginx.conf": "upstream app {\n  least_conn;\n  server a:80;\n  server b:80;\n}\n", "app.py": ""},
         {"replicas": 2, "balance": "least_conn"}),
@@ -133,11 +99,6 @@ SHAPES = {
     "threads of a class that has none": (
         {"Procfile": "web: gunicorn -b 0.0.0.0:80 -k sync --threads 4 a:b\n"},
         {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
-    "an application for development beside the real command": (
-        {"Procfile": "web: gunicorn -w 2 shop:app\n",
-         "compose.yaml": "services:\n  web:\n    build: .\n    command: flask --app shop run --debug\n"},
-        {"callable": "shop:app", "workers": 2},
-    ),
 }  # fmt: skip
 
 FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
@@ -156,15 +117,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "a release of uWSGI that the lab lacks": (
         {"Procfile": "web: uwsgi --module shop:app --processes 2\n", "requirements.txt": "flask\nuWSGI==2.0.24\n"},
         {"callable": "shop:app", "uwsgi": "2.0.31", "left_out": ["uWSGI 2.0.24: 2.0.31 is measured instead"]},
-    ),
-    # cloud.google.com/run, the quickstart for Python
-    "the shell form with exec": (
-        {"Dockerfile": "FROM python:3.12-slim\nENV PYTHONUNBUFFERED True\nENV APP_HOME /app\nWORKDIR $APP_HOME\nCOPY "
-                       ". ./\n"
-                       "CMD exec gunicorn --bind :$PORT --workers 1 --threads 6 --timeout 0 "
-                       "main:app\n", "main.py": FLASK},
-        {"callable": "main:app", "workers": 1, "threads": 6, "worker_class": "gthread", "left_out": ["--timeout 0"],
-         "environment": {"APP_HOME": "/app"}},
     ),
     # cookiecutter-django, compose/production
     "a Compose file for production, and scripts without a suffix": (
@@ -245,12 +197,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
                             'exec gunicorn -k uvicorn.workers.UvicornWorker -c "$CONF" "$APP"\n',
          "main.py": FASTAPI, "gunicorn_conf.py": "workers = 3\n", "prestart.sh": "alembic upgrade head\n"},
         {"callable": "main:api", "workers": 3, "settings": "gunicorn_conf.py"},
-    ),
-    # docs.docker.com/build/building/multi-stage, a last stage for development
-    "a stage for production before that for development": (
-        {"Dockerfile": "FROM python AS base\nFROM base AS production\nCMD gunicorn -w 4 a:b\n"
-                       "FROM base AS development\nCMD flask run\n"},
-        {"callable": "a:b", "workers": 4},
     ),
     "variables that the command itself gives": (
         {"Procfile": "web: export SHOP=tea; HOST=$UNKNOWN DJANGO_SETTINGS_MODULE=shop.live env RATE=3 gunicorn "
@@ -352,16 +298,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"callable": "shop:app", "workers": 2, "replicas": 3, "environment": {"SHOP": "tea"}},
     ),
     # docs of Poetry, PDM, uv and Hatch: scripts
-    "a script of the project that calls uvicorn.run": (
-        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nCMD ["uv", "run", "--no-sync", "serve"]\n',
-         "pyproject.toml": "[project]\nname = 'shop'\n[project.scripts]\nserve = 'shop.cli:main'\n",
-         "src/shop/__init__.py": "",
-         "src/shop/cli.py": "import os\nimport uvicorn\n\ndef main() -> None:\n    count = int(os.getenv('COUNT', "
-                            "'3'))\n"
-                            "    uvicorn.run('shop.web:create', factory=True, host='0.0.0.0', workers=count)\n",
-         "src/shop/web.py": "def create(): ...\n"},
-        {"folder": "src", "callable": "shop.web:create()", "workers": 3},
-    ),
     "a script of PDM": (
         {"Procfile": "web: pdm run start\n",
          "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n"},
@@ -383,13 +319,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          "main.py": FASTAPI + "\nif __name__ == '__main__':\n    import uvicorn\n    uvicorn.run(app, port=80)\n"},
         {"callable": "main:app", "workers": 1},
     ),
-    "a package that is run": (
-        {"Procfile": "web: python -m shop\n", "shop/__init__.py": "",
-         "shop/__main__.py": "import uvicorn\nfrom shop.web import application as app\n\nif __name__ == '__main__':\n"
-                             "    uvicorn.run(app, workers=1)\n",
-         "shop/web.py": "from starlette.applications import Starlette\napplication = Starlette()\n"},
-        {"callable": "shop.web:application", "workers": 1},
-    ),
     # docs.pylonsproject.org/projects/waitress
     "waitress in a Python program": (
         {"Procfile": "web: python serve.py\n", "shop.py": FLASK,
@@ -401,12 +330,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"callable": "shop:create_app()", "workers": 1, "threads": 4, "worker_class": "gthread"},
     ),
     # docs.docker.com/reference/compose-file/services
-    "a folded command": (
-        {"docker-compose.yml": "services:\n  web:\n    build: .\n    command: >\n      sh -c \"python manage.py "
-                               "migrate &&\n"
-                               "             gunicorn shop.wsgi:application --bind 0.0.0.0:8000 --workers 3\"\n"},
-        {"callable": "shop.wsgi:application", "workers": 3},
-    ),
     "a literal command, with the numbers in .env": (
         {"docker-compose.yml": "services:\n  web:\n    build: .\n    command: |\n      bash -c \"\n      alembic "
                                "upgrade head\n"
@@ -447,13 +370,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
                        "exec gunicorn -w 3 shop:app\nEOT\nCMD [\"/start.sh\"]\n"},
         {"callable": "shop:app", "workers": 3},
     ),
-    "requirements that the Dockerfile of the service names": (
-        {"api/docker/Dockerfile": "FROM python\nWORKDIR /app\nCOPY deps /app/deps\n"
-                                  "RUN pip install --no-cache-dir \\\n    -r deps/live.txt\nCOPY src /app\nCMD "
-                                  "gunicorn shop:app\n",
-         "api/deps/live.txt": "flask\ngunicorn==23.0.0\n", "api/src/shop.py": FLASK},
-        {"folder": "api/src", "requirements": "../deps/live.txt", "gunicorn": "23.0.0"},
-    ),
     "a number of ARG that ENV keeps": (
         {"Dockerfile": "ARG PY=3.12\nFROM python:${PY}\nARG COUNT=3\nENV COUNT=${COUNT} \\\n    # a note\n    NAME='a "
                        "b'\n"
@@ -481,12 +397,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
                     "--reload ;;\n"
                     "  api|rest) exec gunicorn -w 9 shop:api ;;\n  web) serve ;;\n  *) exec \"$@\" ;;\nesac\n"},
         {"callable": "shop:app", "workers": 4, "threads": 2},
-    ),
-    "a condition on a variable that is known": (
-        {"Dockerfile": 'FROM python\nENV APP_ENV=production\nCMD ["./run.sh"]\n',
-         "run.sh": '#!/bin/sh\nif [ "$APP_ENV" = "staging" ]; then\n  gunicorn -w 1 shop:app\n'
-                   'elif [ "$APP_ENV" = production ]; then\n  gunicorn -w 8 shop:app\nelse\n  flask run\nfi\n'},
-        {"callable": "shop:app", "workers": 8},
     ),
     "a script that waits for the database": (
         {"docker-compose.yml": "services:\n  web:\n    build: .\n"
@@ -562,14 +472,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n'
                        'CMD ["litestar", "run", "--host", "0.0.0.0", "--wc", "3"]\n'},
         {"callable": "shop.web:create_app()", "workers": 3},
-    ),
-    # flask.palletsprojects.com, several applications in a repository
-    "several services in a repository": (
-        {"services/cart/Dockerfile": "FROM python\nWORKDIR /app\nCOPY . .\nCMD gunicorn -w 3 cart:app\n",
-         "services/cart/cart.py": FLASK, "services/cart/requirements.txt": "flask\ngunicorn==23.0.0\n",
-         "services/mail/Dockerfile": "FROM python\nWORKDIR /app\nCOPY . .\nCMD uvicorn mail:app\n",
-         "services/mail/mail.py": FASTAPI},
-        {"folder": "services/cart", "callable": "cart:app", "workers": 3, "gunicorn": "23.0.0"},
     ),
     # cookiecutter-django: two env_files, a database with a Dockerfile of its own, and an entrypoint that migrates
     "two env_files, a database that is built, and commands before the server": (

@@ -17,7 +17,7 @@ from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.servers import SERVERS
 from lab.services import services
-from tests.conftest import Lab
+from tests.conftest import Lab, copy_lab
 
 BUILT = {name: service["build"] for name, service in services().items() if "build" in service}
 OF_SERVERS = {server.service for server in SERVERS}
@@ -28,13 +28,26 @@ def digests() -> dict[str, str]:
     return {service: inputs_digest(service, {}, "sha256:base") for service in BUILT}
 
 
-def changed_by(copied_lab: Lab, monkeypatch: pytest.MonkeyPatch, path: str) -> set[str]:
-    """Return the services whose images another byte in a file of a copy changes."""
-    monkeypatch.setattr(inputs, "ROOT", copied_lab.root)
-    before = digests()
-    with (copied_lab.root / path).open("a") as file:
-        file.write("# changed\n")
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the lab."""
+    return copy_lab(tmp_path_factory.mktemp("lab")).root
+
+
+@pytest.fixture
+def copy(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The copy, from which images are built."""
+    monkeypatch.setattr(inputs, "ROOT", tree)
+    return tree
+
+
+def changed_by(file: Path, old: str, new: str) -> set[str]:
+    """Return the services whose images another text in a file changes."""
+    before, text = digests(), file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
     after = digests()
+    file.write_text(text)
     return {service for service in BUILT if before[service] != after[service]}
 
 
@@ -56,21 +69,14 @@ def changed_by(copied_lab: Lab, monkeypatch: pytest.MonkeyPatch, path: str) -> s
         ("mariadb/init.sql", {"mariadb"}),
     ],
 )
-def test_a_changed_file_makes_new_images_of_what_copies_it_alone(
-    copied_lab: Lab, monkeypatch: pytest.MonkeyPatch, path: str, images: set[str]
-) -> None:
-    assert changed_by(copied_lab, monkeypatch, path) == images
+def test_a_changed_file_makes_new_images_of_what_copies_it_alone(copy: Path, path: str, images: set[str]) -> None:
+    assert changed_by(copy / path, "", "# changed\n") == images
 
 
-def test_a_changed_stage_makes_a_new_image_of_what_is_built_on_it_alone(
-    copied_lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inputs, "ROOT", copied_lab.root)
-    before = digests()
-    copied_lab.edit("servers/Dockerfile", "FROM counted AS flup\n", "FROM counted AS flup\nENV X=1\n")
-    assert {name for name, digest in digests().items() if digest != before[name]} == {"flup"}
-    copied_lab.edit("servers/Dockerfile", "FROM base AS counted\n", "FROM base AS counted\nENV X=1\n")
-    changed = {name for name, digest in digests().items() if digest != before[name]}
+def test_a_changed_stage_makes_a_new_image_of_what_is_built_on_it_alone(copy: Path) -> None:
+    stages = copy / "servers" / "Dockerfile"
+    assert changed_by(stages, "FROM counted AS flup\n", "FROM counted AS flup\nENV X=1\n") == {"flup"}
+    changed = changed_by(stages, "FROM base AS counted\n", "FROM base AS counted\nENV X=1\n")
     assert changed >= {"gunicorn", "asgi", "flup"}
     assert changed.isdisjoint({"uwsgi", "api", "client", "nginx", "haproxy", "mariadb"})
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.errors import WrongUse
@@ -439,6 +439,7 @@ ODD_LOGFMT = st.builds(
 
 
 @pytest.mark.parametrize(("plain", "odd"), [(json.dumps(PLAIN_JSON), ODD_JSON), (" ".join(PLAIN_PAIRS), ODD_LOGFMT)])
+@settings(max_examples=25)
 @given(data=st.data())
 def test_odd_lines_among_many_say_what_they_say_alone(
     plain: str, odd: st.SearchStrategy[str], data: st.DataObject

@@ -550,6 +550,7 @@ FLAGS = "flags\t\t: fpu sse4_2 popcnt avx avx2 fma bmi1 bmi2 abm\n"
         ("", None),
     ],
 )
+@pytest.mark.usefixtures("path")
 def test_a_processor_that_cannot_run_a_package_is_told_with_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, lacking: str | None
 ) -> None:

@@ -2040,8 +2040,11 @@ def test_an_image_with_uwsgi_needs_its_plugin_for_python(
     assert check_of_images().problem("uwsgi", "2.0.21") == says
 
 
-def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path) -> None:
+def test_theory_advises_a_way_from_an_earlier_run(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reports hold up pages, so a page must not be accepted by a worker without a free thread."""
+    monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
     found = read_user_service(service)
     earlier = tmp_path / "run"
     with pytest.raises(WrongUse, match=r"^WAYS=advised: there is no earlier run of this service\.$"):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
 from analysis.metrics import unit
 from analysis.pipeline import derive_summary
@@ -19,6 +20,7 @@ from analysis.report.figures.published import LOOKS, published_chart
 from analysis.verdict.article import circumstances, judge_article
 from analysis.verdict.claims import edges_of
 from tests.synthetic import Request, make_run
+from tests.wrong import listed
 
 
 def figures(**of_stat: tuple[float, float | None]) -> dict[str, tuple[float, float | None]]:
@@ -273,9 +275,17 @@ def two_variants(folder: Path, **changed: Any) -> Summary:
     return derive_summary(make_run(folder, {"quick": quick, "slow": slow}, **(values | changed)))
 
 
-def test_a_floor_is_told_apart_from_a_contradiction_and_from_a_short_run(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Summary]:
+    """The run of two variants and its summary."""
+    folder = tmp_path_factory.mktemp("two")
+    summary = two_variants(folder)
+    return read_run(folder), summary
+
+
+def test_a_floor_is_told_apart_from_a_contradiction_and_from_a_short_run(two: tuple[Run, Summary]) -> None:
     """Their p50 of 7.5 ms is our 1.5 with the floor of 6 ms; their p25 of 292 ms is not our 2."""
-    summary = two_variants(tmp_path)
+    _, summary = two
 
     verdicts = {(row.variant, each.stat): each.verdict for row in summary.published for each in row.figures}
     assert verdicts == {
@@ -293,19 +303,17 @@ def test_a_floor_is_told_apart_from_a_contradiction_and_from_a_short_run(tmp_pat
     assert (counts.undecided, counts.invalid, counts.count) == (0, 0, 7)
 
 
-def test_a_percentile_that_is_missing_because_requests_failed_is_not_for_want_of_a_longer_run(tmp_path: Path) -> None:
-    failing = [Request(error="status 502" if n < 5 else None, sent_s=n) for n in range(100)]
-    published = [Published(variant="one", request_class="light", metric="overhead", stats={"p99": 5})]
+@pytest.mark.parametrize(
+    ("requests", "request_class", "stat"),
+    [([Request(error="status 502" if n < 5 else None, sent_s=n) for n in range(100)], "light", "p99"),
+     ([Request()] * 10, "heavy", "p50")], ids=["requests failed", "nobody answered"],
+)  # fmt: skip
+def test_a_percentile_that_is_missing_for_another_reason_is_not_for_want_of_a_longer_run(
+    tmp_path: Path, requests: list[Request], request_class: str, stat: str
+) -> None:
+    published = [Published(variant="one", request_class=request_class, metric="overhead", stats={stat: 5})]
 
-    summary = derive_summary(make_run(tmp_path, {"one": failing}, published=published, times=5))
-
-    assert [each.verdict for row in summary.published for each in row.figures] == ["undecided"]
-
-
-def test_a_class_that_nobody_answered_was_not_too_short(tmp_path: Path) -> None:
-    published = [Published(variant="one", request_class="heavy", metric="overhead", stats={"p50": 5})]
-
-    summary = derive_summary(make_run(tmp_path, {"one": [Request()] * 10}, published=published, times=5))
+    summary = derive_summary(make_run(tmp_path, {"one": requests}, published=published, times=5))
 
     assert [each.verdict for row in summary.published for each in row.figures] == ["undecided"]
 
@@ -333,10 +341,8 @@ def test_a_run_without_published_figures_has_no_verdict_on_an_article(tmp_path: 
     assert article_sentence(read_run(tmp_path), summary) is None
 
 
-def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
-    summary = two_variants(tmp_path)
-
-    assert article_sentence(read_run(tmp_path), summary) == (
+def test_the_verdict_on_an_article_fits_two_lines(two: tuple[Run, Summary]) -> None:
+    assert article_sentence(*two) == snapshot(
         "A blog, 2020: same order of variants, same conclusion; "
         "4 of 6 measured figures within 25 % (their requests cost 6.0 ms more), 2 contradicted."
     )
@@ -347,21 +353,24 @@ def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
     [((-3.0, -3.0), "our requests cost 3.0 ms more"), ((4.0, 6.2), "their requests cost 4.0 to 6.2 ms more"),
      ((1.0, -2.0), "our requests cost 2.0 ms more")],
 )  # fmt: skip
-def test_whose_requests_cost_more_is_said(tmp_path: Path, floors_ms: tuple[float, float], said: str) -> None:
-    summary = two_variants(tmp_path)
+def test_whose_requests_cost_more_is_said(two: tuple[Run, Summary], floors_ms: tuple[float, ...], said: str) -> None:
+    run, summary = two
     assert summary.article is not None
     [floor] = summary.article.floors
-    both = [floor.model_copy(update={"ms": ms}) for ms in floors_ms]
-    article = summary.article.model_copy(update={"floors": both})
+    article = summary.article.model_copy(update={"floors": [floor.model_copy(update={"ms": ms}) for ms in floors_ms]})
 
-    assert said in (article_sentence(read_run(tmp_path), summary.model_copy(update={"article": article})) or "")
+    assert said in (article_sentence(run, summary.model_copy(update={"article": article})) or "")
 
 
 def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
     summary = two_variants(tmp_path, times=1)
+    run = read_run(tmp_path)
 
-    assert article_sentence(read_run(tmp_path), summary) == (
-        "A blog, 2020: one trial decides nothing about the order of the variants, the conclusion or the 7 figures."
+    assert [article_sentence(run, summary), picture(summary, run)["title"]["text"]] == snapshot(
+        [
+            "A blog, 2020: one trial decides nothing about the order of the variants, the conclusion or the 7 figures.",
+            "One trial does not say which of 6 figures agree with the article",
+        ]
     )
 
 
@@ -382,21 +391,17 @@ def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: st
     assert "figures within 25 %" in sentence
 
 
-def test_the_three_questions_have_an_answer_each(tmp_path: Path) -> None:
-    summary = two_variants(tmp_path)
+def test_the_three_questions_have_an_answer_each(two: tuple[Run, Summary]) -> None:
+    [table] = article_tables(*two)
 
-    [table] = article_tables(read_run(tmp_path), summary)
-
-    assert table.title == "A blog, 2020, compared with this run"
-    assert table.rows == [
-        ("Is the order of the variants the same?", "yes, in 1 of 1 pair of figures that can be told apart"),
-        ("Is the conclusion the same?", "yes: 1 reproduced, of 1 claim about these variants"),
-        ("Are the figures within 25 %?", "1 within it, 3 within it but for the floor, 2 contradicted, "
-         "1 not measured in a short run, of 7 figures"),
-    ]  # fmt: skip
-    assert table.note == (
-        "floor: in the article, the p50 overhead under mix is 6.0 ms higher even where nobody waits (quick)"
-    )
+    assert listed([table.title, *map(": ".join, table.rows), table.note]) == snapshot("""\
+A blog, 2020, compared with this run
+Is the order of the variants the same?: yes, in 1 of 1 pair of figures that can be told apart
+Is the conclusion the same?: yes: 1 reproduced, of 1 claim about these variants
+Are the figures within 25 %?: 1 within it, 3 within it but for the floor, 2 contradicted, 1 not measured in a
+    short run, of 7 figures
+floor: in the article, the p50 overhead under mix is 6.0 ms higher even where nobody waits (quick)
+""")
 
 
 def picture(summary: Summary, run: Run) -> dict[str, Any]:
@@ -416,11 +421,12 @@ def points(part: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
     return marks
 
 
-def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_figure(tmp_path: Path) -> None:
+def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_figure(
+    two: tuple[Run, Summary], tmp_path: Path
+) -> None:
     """A percentile that was not measured is not drawn; the evenness of counts is a ratio."""
+    run, summary = two
     counts = Published(variant="slow", request_class="light", metric="requests_by_worker", counts=[2, 1])
-    summary = two_variants(tmp_path)
-    run = read_run(tmp_path)
     with_counts = two_variants(tmp_path, published=[*run.published, counts])
 
     whole = picture(with_counts, read_run(tmp_path))
@@ -442,14 +448,6 @@ def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_f
 
 def test_only_a_contradiction_is_drawn_red() -> None:
     assert [verdict for verdict, (_, colour) in LOOKS.items() if colour == "#c02020"] == ["contradicted"]
-
-
-def test_a_figure_is_not_called_an_agreement_after_one_trial(tmp_path: Path) -> None:
-    summary = two_variants(tmp_path, times=1)
-
-    title = picture(summary, read_run(tmp_path))["title"]["text"]
-
-    assert title == "One trial does not say which of 6 figures agree with the article"
 
 
 def test_there_is_no_picture_if_nothing_that_was_published_was_measured(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """analysis.report.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from analysis.metrics import MetricName, Statistic
 from analysis.pipeline import derive_summary
 from analysis.records.claims import Curve, Measure, Published
 from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, VariantRecord
+from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import Row, Summary
 from analysis.report.figures.bursts import staircase, wave_cells
 from analysis.report.figures.curves import load_curve, setting_curve
@@ -51,18 +52,26 @@ def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[
     return values
 
 
-def bursts_of(run: Path, picture: str) -> dict[str, Any] | None:
-    """Return the picture of a run's bursts."""
+PICTURES: dict[str, Callable[[duckdb.DuckDBPyConnection, Run, Summary], alt.TopLevelMixin | None]] = {
+    "staircase": lambda rows, run, summary: staircase(rows, run, summary, "mix"),
+    "waves": lambda _, run, summary: wave_cells(run, summary, "mix"),
+    "times": lambda rows, run, summary: visit_times(rows, run, summary, "mix"),
+    "failing": lambda _, run, summary: failures_by_rate(run, summary, "mix"),
+}
+
+
+def chart_of(run: Path, picture: str) -> alt.TopLevelMixin | None:
+    """Return a picture of a run's bursts or visits."""
     summary = derive_summary(run)
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
-        chart = (
-            staircase(database, read_run(run), summary, "mix")
-            if picture == "staircase"
-            else wave_cells(read_run(run), summary, "mix")
-        )
-    if chart is None:
-        return None
+        return PICTURES[picture](database, read_run(run), summary)
+
+
+def drawn_of(run: Path, picture: str) -> dict[str, Any]:
+    """Return what a picture of a run's bursts or visits is drawn from."""
+    chart = chart_of(run, picture)
+    assert chart is not None
     return as_dict(chart, picture)
 
 
@@ -100,9 +109,8 @@ def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(
         loads=of_burst(None, BEFORE="1", CRASH_AFTER_S="0.5", AFTER="1"),
     )  # fmt: skip
 
-    drawn = bursts_of(run, "staircase")
+    drawn = drawn_of(run, "staircase")
 
-    assert drawn is not None
     work, published = "a worker is at work on it", "answered, as published"
     assert stair(drawn, 0) == [
         (1, "it waits", 0, 1), (2, "it waits", 0, 2), (3, "it waits", 0, 3),
@@ -139,26 +147,18 @@ def test_a_staircase_tells_workers_apart_as_far_as_there_are_colours(
     several = served_at(*[0] * 9, workers=workers)
     run = make_run(tmp_path, {"one": several}, variants=variants("one", workers=workers), loads=of_burst(9))
 
-    drawn = bursts_of(run, "staircase")
+    drawn = drawn_of(run, "staircase")
 
-    assert drawn is not None
     assert {kind for _, kind, *_ in stair(drawn, 0)} == kinds
     legend = drawn["vconcat"][0]["layer"][0]["encoding"]["color"]["scale"]["domain"]
     assert legend == ["it waits", *sorted(kinds - {"it waits"})]
-
-
-@pytest.mark.parametrize("size", [None, 51])
-def test_there_is_no_staircase_of_what_is_no_small_burst(tmp_path: Path, size: int | None) -> None:
-    run = make_run(tmp_path, {"one": served_at(0, 1)}, loads=of_burst(size))
-
-    assert bursts_of(run, "staircase") is None
 
 
 def test_there_is_no_staircase_of_trials_that_cannot_be_trusted(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"one": served_at(0, 1)}, loads=of_burst(2))
     make_trial(run, "one", 1, served_at(0, 1), outcome="failed", reason="nginx said: no")
 
-    assert bursts_of(run, "staircase") is None
+    assert chart_of(run, "staircase") is None
 
 
 def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
@@ -171,9 +171,8 @@ def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
         variants=variants("skewed", "quick", workers=3),
     )  # fmt: skip
 
-    drawn = bursts_of(run, "waves")
+    drawn = drawn_of(run, "waves")
 
-    assert drawn is not None
     skewed_panel, quick_panel = drawn["vconcat"]
     assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(skewed_panel, drawn, 0)] == [
         ("worker 1", 1, 20), ("worker 1", 2, 20), ("worker 2", 1, 20), ("worker 2", 2, 0),
@@ -186,14 +185,6 @@ def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
         "skewed: 60 requests in 2 waves", "quick: 60 requests in 1 wave",
     ]  # fmt: skip
     assert drawn["title"]["text"] == "Waves: how many requests each worker began in each wave"
-
-
-@pytest.mark.parametrize(("size", "workers"), [(50, 2), (60, 1)])
-def test_there_is_no_picture_of_waves_of_few_requests_or_of_one_worker(tmp_path: Path, size: int, workers: int) -> None:
-    alike = served_at(*[0] * size, workers=workers)
-    run = make_run(tmp_path, {"one": alike}, variants=variants("one", workers=workers), loads=of_burst(size))
-
-    assert bursts_of(run, "waves") is None
 
 
 def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecord]:
@@ -282,21 +273,6 @@ def failing(*errors: str | None, step: int = 0) -> list[Request]:
     ]
 
 
-def visited(run: Path, picture: str) -> dict[str, Any] | None:
-    """Return a picture of a run's visits."""
-    summary = derive_summary(run)
-    with duckdb.connect() as database:
-        database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
-        chart = (
-            visit_times(database, read_run(run), summary, "mix")
-            if picture == "times"
-            else failures_by_rate(read_run(run), summary, "mix")
-        )
-    if chart is None:
-        return None
-    return as_dict(chart, picture)
-
-
 def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tmp_path: Path) -> None:
     """Also one whose last request was never answered: it was under way until the last answer, 1.06 s later."""
     unanswered = Request(request_class="page", visit="x", sent_s=0.5, answered=False)
@@ -305,9 +281,8 @@ def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tm
         tmp_path, {"one": requests, "two": failing(None)}, loads=of_visits(), variants=variants("one", "two")
     )
 
-    drawn = visited(run, "times")
+    drawn = drawn_of(run, "times")
 
-    assert drawn is not None
     one, two = drawn["vconcat"]
     dots = [(dot["came"], dot["took"], dot["outcome"]) for dot in values_of(one, drawn, 0)]
     assert dots == [
@@ -327,15 +302,11 @@ def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tm
 
 @pytest.mark.parametrize(
     ("errors", "title"),
-    [
-        ([None, None], "No visit failed"),
-        ([None, "status 502"], "50.0% of the visits failed"),
-    ],
+    [([None, None], "No visit failed"), ([None, "status 502"], "50.0% of the visits failed")],
 )
 def test_the_title_says_which_share_of_the_visits_failed(tmp_path: Path, errors: list[str | None], title: str) -> None:
-    drawn = visited(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
+    drawn = drawn_of(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
 
-    assert drawn is not None
     assert drawn["title"]["text"] == title
 
 
@@ -343,9 +314,8 @@ def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
     """Six reasons of two visits each have a colour of their own, two others have none."""
     errors = [f"status {code}" for code in range(500, 506)] * 2 + ["status 506", "status 507"]
 
-    drawn = visited(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
+    drawn = drawn_of(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
 
-    assert drawn is not None
     [panel] = drawn["vconcat"]
     outcomes = [dot["outcome"] for dot in values_of(panel, drawn, 0)]
     assert outcomes == [*errors[:12], "failed for another reason", "failed for another reason"]
@@ -356,19 +326,32 @@ def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
 ) -> None:
     monkeypatch.setattr("analysis.report.figures.visits.VISITS", 5)
 
-    drawn = visited(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
+    drawn = drawn_of(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
 
-    assert drawn is not None
     [panel] = drawn["vconcat"]
     assert [dot["came"] for dot in values_of(panel, drawn, 0)] == [0.2, 0.6, 1.0, 1.4, 1.8]
     assert panel["title"]["text"] == "one: none of 20 visits failed"
     assert drawn["title"]["subtitle"].endswith("; a panel shows at most 5 visits, evenly spaced")
 
 
-def test_there_is_no_picture_of_visits_where_there_are_none(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"one": PATIENT}, loads=of_visits(**CLIMB))
+@pytest.mark.parametrize(
+    ("picture", "requests", "load", "workers"),
+    [
+        ("staircase", served_at(0, 1), of_burst(None), 1),
+        ("staircase", served_at(0, 1), of_burst(51), 1),
+        ("waves", served_at(*[0] * 50, workers=2), of_burst(50), 2),
+        ("waves", served_at(*[0] * 60), of_burst(60), 1),
+        ("times", PATIENT, of_visits(**CLIMB), 2),
+        ("failing", failing(None), of_visits(STEP_S="2"), 2),
+    ],
+    ids=["no burst", "a large burst", "few requests", "one worker", "no visits", "a rate that does not climb"],
+)
+def test_there_is_no_picture_of_what_is_not_there(
+    tmp_path: Path, picture: str, requests: list[Request], load: list[LoadRecord], workers: int
+) -> None:
+    run = make_run(tmp_path, {"one": requests}, loads=load, variants=variants("one", workers=workers))
 
-    assert visited(run, "times") is None
+    assert chart_of(run, picture) is None
 
 
 def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
@@ -382,9 +365,8 @@ def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
     )  # fmt: skip
     make_trial(run, "one", 2, quarter)
 
-    drawn = visited(run, "failing")
+    drawn = drawn_of(run, "failing")
 
-    assert drawn is not None
     values = values_of(drawn, drawn, 2)
     assert [(value["variant"], value["per_s"], value["failed"]) for value in values] == [
         ("one", 100, 0), ("one", 200, 0.375), ("two", 100, 1),
@@ -400,9 +382,8 @@ def test_late_requests_are_drawn_over_the_rate_that_climbs(tmp_path: Path) -> No
     load = LoadRecord(name="mix", script="steps.js", loop="open", duration="2s", settings=settings)
     sent = [Request(sent_s=at_s, overhead_ms=101 * (at_s == 1.5)) for at_s in (0, 0.5, 1, 1.25, 1.5, 1.75)]
 
-    drawn = visited(make_run(tmp_path, {"one": sent}, loads=[load]), "failing")
+    drawn = drawn_of(make_run(tmp_path, {"one": sent}, loads=[load]), "failing")
 
-    assert drawn is not None
     assert [(value["per_s"], value["failed"]) for value in values_of(drawn, drawn, 2)] == [(2, 0), (4, 0.25)]
     assert values_of(drawn, drawn, 0) == [{"failed": 0.05}]
     assert drawn["title"]["text"] == "one keeps up with 2.0 requests/s"
@@ -428,14 +409,9 @@ def test_the_title_says_who_keeps_up(tmp_path: Path, steps: dict[str, list[str |
         name: [one for step, error in enumerate(errors) for one in failing(error, step=step)]
         for name, errors in steps.items()
     }
-    drawn = visited(make_run(tmp_path, requests, loads=of_visits(**CLIMB), variants=variants(*steps)), "failing")
+    drawn = drawn_of(make_run(tmp_path, requests, loads=of_visits(**CLIMB), variants=variants(*steps)), "failing")
 
-    assert drawn is not None
     assert drawn["title"]["text"] == title
-
-
-def test_there_is_no_picture_of_a_rate_that_does_not_climb(tmp_path: Path) -> None:
-    assert visited(make_run(tmp_path, {"one": failing(None)}, loads=of_visits(STEP_S="2")), "failing") is None
 
 
 def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None:
@@ -445,9 +421,8 @@ def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None
         variants=[VariantRecord(name="one", workers=3, elastic=True, settings={})],
     )  # fmt: skip
 
-    drawn = bursts_of(run, "waves")
+    drawn = drawn_of(run, "waves")
 
-    assert drawn is not None
     [panel] = drawn["vconcat"]
     assert [cell["lane"] for cell in values_of(panel, drawn, 0)] == ["worker 1", "worker 2"]
 
