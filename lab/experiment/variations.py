@@ -3,23 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import get_args
 
-import psutil
-
 from analysis.records.run import OTHERS_CORES
 from lab.errors import WrongUse
 from lab.experiment.model import Cpu, Experiment, Load, unknown_variant
 from lab.servers.base import Variant
 
 
-def computing(
-    experiment: Experiment, cpu: str, variants: list[str] | None = None, cores: int | None = None
-) -> Experiment:
+def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None, cores: int = 0) -> Experiment:
     """Return an experiment whose requests compute as ``cpu`` says: hold or burn. Without such requests change nothing.
 
-    If ``cpu`` is empty, choose burn if the experiment says so, or if there are enough ``cores`` (default: those of this
-    machine): one for each worker of the largest of ``variants`` (default: all), and OTHERS_CORES for the rest of the
-    lab; otherwise choose hold. Trials whose requests burn are never measured side by side. Raise WrongUse for any other
-    word, and for hold or burn if no request of the experiment computes.
+    If ``cpu`` is empty, choose burn if the experiment says so, or if the engine has enough ``cores``: one for each
+    worker of the largest of ``variants`` (default: all), and OTHERS_CORES for the rest of the lab; otherwise choose
+    hold. Trials whose requests burn are never measured side by side. Raise WrongUse for any other word, and for hold or
+    burn if no request of the experiment computes.
     """
     if cpu not in ("", *get_args(Cpu)):
         raise WrongUse(f"There is no CPU={cpu!r}.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
@@ -29,9 +25,7 @@ def computing(
             raise WrongUse(problem, hint="Leave CPU out.")
         return experiment
     chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
-    enough = (cores or psutil.cpu_count() or 1) >= max(
-        (variant.workers * variant.replicas for variant in chosen), default=0
-    ) + OTHERS_CORES
+    enough = cores >= max((variant.workers * variant.replicas for variant in chosen), default=0) + OTHERS_CORES
     kind = cpu or ("burn" if experiment.burns or enough else "hold")
 
     def set_to(load: Load) -> Load:

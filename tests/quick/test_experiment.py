@@ -577,15 +577,12 @@ def test_the_schema_describes_the_files() -> None:
     assert not described["additionalProperties"]
 
 
-def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere() -> None:
     """The largest variant has four workers; the rest of the lab wants two cores."""
     experiment = load_experiment("gil-sharing").model_copy(update={"parallel": True})
 
     def asked(cores: int, cpu: str = "", variants: list[str] | None = None) -> tuple[object, bool]:
-        monkeypatch.setattr("psutil.cpu_count", lambda: cores)
-        told = computing(experiment, cpu, variants)
+        told = computing(experiment, cpu, variants, cores)
         [kind] = {load.environment()["CPU"] for load in told.all_loads.values()}
         return kind, told.parallel
 
