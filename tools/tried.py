@@ -14,12 +14,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.engine.commands import output
-from lab.engine.facts import TRIED, ask_engine, combinations
+from lab.engine.facts import TRIED, EngineFacts, ask_engine, combinations
 from lab.paths import ROOT
 
 _SERVICE = {
@@ -43,29 +43,27 @@ def main() -> int:
     if facts is None:
         print("No container engine answers.", file=sys.stderr)
         return 1
+    with tempfile.TemporaryDirectory(prefix="stampede-tried-", dir=Path.home()) as place:
+        for step in given.steps or STEPS:
+            result = STEPS[step](Path(place))
+            print(f"{step}: {result}", flush=True)
+            _write(facts, {step: result}, given.wrong)
+    return 0
+
+
+def _write(facts: EngineFacts, ran: dict[str, str], wrong: str) -> None:
+    """Add to the row of this kind of machine what ran, with its result in words."""
     rows = {each["kind"]: each for each in combinations()}
     before = rows.get(facts.kind, {"ran": {}, "wrong": ""})
-    with tempfile.TemporaryDirectory(prefix="stampede-tried-", dir=Path.home()) as place:
-        ran = _run(given.steps or [*STEPS], Path(place))
     rows[facts.kind] = {
         "kind": facts.kind,
         "date": datetime.now(UTC).date().isoformat(),
         "engine": f"{facts.name} {facts.version}",
         "system": facts.system,
-        "ran": {what: result for what, result in ({**before["ran"], **ran}).items() if what in STEPS},
-        "wrong": given.wrong or before["wrong"],
+        "ran": {what: result for what, result in {**before["ran"], **ran}.items() if what in STEPS},
+        "wrong": wrong or before["wrong"],
     }
     TRIED.write_text(json.dumps([*rows.values()], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0
-
-
-def _run(steps: Sequence[str], place: Path) -> dict[str, str]:
-    """Run steps in a folder, and return what ran, with its result in words."""
-    ran = {}
-    for what in steps:
-        ran[what] = STEPS[what](place)
-        print(f"{what}: {ran[what]}", flush=True)
-    return ran
 
 
 def _set_up(_: Path) -> str:
