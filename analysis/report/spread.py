@@ -16,6 +16,7 @@ INTERVAL = (
     f"measured: the median over trials, with its 95 % interval; of fewer than {ENOUGH} trials, and if the interval "
     f"reaches {FAR} times beyond all values, what each trial measured; numbers that are equal are shown once"
 )
+COUNTED = "answered: how many requests of all trials were answered"
 POOLED = (
     "pooled: single trials have too few requests for the percentile, so it is the percentile of the requests of all "
     "trials together; its interval resamples whole trials, and no claim rests on it"

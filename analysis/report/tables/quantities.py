@@ -8,7 +8,7 @@ from analysis.metrics.bursts import ordinal
 from analysis.metrics.metric import PRINTED, TIME_STATISTICS, Metric
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, WorkerRow
-from analysis.report.spread import INTERVAL, POOLED, is_certain, line_ends, word_list
+from analysis.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
 from analysis.report.tables import Table
 from analysis.report.wording import (
     divisor_suffix,
@@ -47,7 +47,7 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
 def legend(run: Run, tables: Iterable[Table]) -> list[str]:
     """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
     has_pooled = any(row[1] == "pooled" for table in tables for row in table.rows)
-    return [INTERVAL] * (run.trials > 1) + [POOLED] * has_pooled
+    return [INTERVAL, COUNTED] * (run.trials > 1) + [POOLED] * has_pooled
 
 
 def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
