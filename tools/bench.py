@@ -32,14 +32,18 @@ from python_on_whales import Container, DockerClient
 from analysis.records.folder import read_trial, trial_folders
 from lab.engine.images import K6
 from lab.limits import REQUEST_MIB, USER_MIB
+from lab.logs.formats import HEAD
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT, SERVERS
 from theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
 from theory.simulate import simulate_in_chunks
 from tools.browser import chromium, free_port
 from tools.classes import make_class
+from tools.production_logs import Served, Writing, write_logs
 
 REPEATS = 5
+LOGGED = 500_000
+BEGAN = 1_795_000_000.0
 POINTS_BYTES = 800 * 10**6
 STATIC = """
 daemon off; worker_processes 1; pid /tmp/nginx.pid; error_log /dev/stderr; worker_rlimit_nofile 16384;
@@ -66,6 +70,7 @@ def main() -> None:
         "setup": nothing_to_do,
         "points": points_to_requests,
         "class": page_of_a_class,
+        "diagnose": logs_to_answer,
         "floor": floor,
         "generator": the_generator,
         "memory": memory_of_k6,
@@ -93,6 +98,43 @@ def page_of_a_class(folder: Path) -> None:
     command = [sys.executable, "-m", "lab", "class", *archives, "--to", str(folder / "class.html")]
     times = [timed(command)[0] for _ in range(REPEATS)]
     show("The page of a class of twelve", [("lab class", f"{spread(times)} (at most 30)")])
+
+
+def logs_to_answer(folder: Path) -> None:
+    """Measure ``lab diagnose`` of the logs of many requests against a loop that only finds the requests in them."""
+    (folder / "logs").mkdir()
+    logs = [str(path) for path in write_logs(many_served(), folder / "logs", Writing())]
+    loop = "import re, sys; found = re.compile(sys.argv[1]).search; " \
+           "print(sum(bool(found(line)) for path in sys.argv[2:] for line in open(path)))"  # fmt: skip
+    commands = {
+        "lab diagnose": [sys.executable, "-m", "lab", "diagnose", *logs],
+        "loop": [sys.executable, "-c", loop, HEAD, *logs],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(REPEATS):
+        for name, command in commands.items():
+            seconds[name].append(timed(command)[0])
+    ratio = median(seconds["lab diagnose"]) / median(seconds["loop"])
+    show(
+        f"The answer from two logs of {LOGGED:,} lines each",
+        [
+            ("lab diagnose", spread(seconds["lab diagnose"])),
+            ("a loop with the pattern of a request", spread(seconds["loop"])),
+            ("lab diagnose / the loop", f"{ratio:.1f} (at most 5)"),
+        ],
+    )
+
+
+def many_served() -> list[Served]:
+    """Return LOGGED requests that eight workers served, some of them slow."""
+    chance, sent, requests = random.Random(1), BEGAN, []
+    for number in range(LOGGED):
+        sent += chance.expovariate(300)
+        began = sent + chance.expovariate(100)
+        ended = began + chance.expovariate(1 if number % 100 == 0 else 30)
+        path = chance.choice(("orders", "items", "login", "search"))
+        requests.append(Served(path, sent, ended + 0.0004, began, ended, f"app:{number % 8}", f"{number:032x}"))
+    return requests
 
 
 def points_to_requests(folder: Path) -> None:

@@ -5,6 +5,7 @@
 prints for each way to write logs how far the findings of ``lab diagnose`` are from what the lab knows of the trials.
 """
 
+import gzip
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from lab.apps.diagnose.ranges import WAITS
 
 POINTS = 2.0
 """A share is close to the truth if it differs at most by so many percentage points."""
+QUICK_S = 0.005
 NGINX = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
 GUNICORN = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
 
@@ -46,6 +48,7 @@ class Writing:
     """How logs are written: ``fine``: nginx's times have milliseconds; ``ids``, ``workers``: the logs have them.
 
     ``lost`` is the share of the lines that are missing in each log, ``ahead_s`` how far gunicorn's clock is ahead.
+    ``rotated``: each log is three files, of which the oldest is compressed.
     """
 
     fine: bool = True
@@ -53,6 +56,7 @@ class Writing:
     workers: bool = True
     lost: float = 0.0
     ahead_s: float = 0.0
+    rotated: bool = False
 
 
 def read_served(parquet: Path) -> list[Served]:
@@ -65,7 +69,7 @@ def read_served(parquet: Path) -> list[Served]:
 
 
 def write_logs(served: Sequence[Served], folder: Path, writing: Writing, seed: int = 1) -> list[Path]:
-    """Write nginx.log and gunicorn.log of requests into a folder. Return their paths."""
+    """Write nginx.log and gunicorn.log of requests into a folder. Return the paths of their files."""
     chance = np.random.default_rng(seed)
     nginx, gunicorn = [], []
     for number, request in enumerate(served):
@@ -78,10 +82,24 @@ def write_logs(served: Sequence[Served], folder: Path, writing: Writing, seed: i
         pid = f" <{request.worker.rpartition(':')[2]}>" if writing.workers else ""
         gunicorn.append((request.ended, GUNICORN.format(time=_time(request.ended + writing.ahead_s), **head)
                          + f" rt={request.ended - request.began:.6f}{id_}{pid}\n"))  # fmt: skip
-    paths = [folder / "nginx.log", folder / "gunicorn.log"]
-    for path, lines in zip(paths, (nginx, gunicorn), strict=True):
-        path.write_text("".join(text for _, text in sorted(lines) if chance.random() >= writing.lost))
+    paths = []
+    for name, lines in (("nginx.log", nginx), ("gunicorn.log", gunicorn)):
+        kept = [text for _, text in sorted(lines) if chance.random() >= writing.lost]
+        paths += _write_rotated(folder / name, kept) if writing.rotated else [_write(folder / name, kept)]
     return paths
+
+
+def _write_rotated(path: Path, lines: Sequence[str]) -> list[Path]:
+    """Write the first third of lines compressed, as logrotate does, and the others into two files."""
+    ends = len(lines) // 3, 2 * len(lines) // 3
+    oldest = path.with_name(f"{path.name}.2.gz")
+    oldest.write_bytes(gzip.compress("".join(lines[: ends[0]]).encode()))
+    return [oldest, _write(path.with_name(f"{path.name}.1"), lines[slice(*ends)]), _write(path, lines[ends[1] :])]
+
+
+def _write(path: Path, lines: Sequence[str]) -> Path:
+    path.write_text("".join(lines))
+    return path
 
 
 def _time(seconds: float) -> str:
@@ -90,6 +108,7 @@ def _time(seconds: float) -> str:
 
 WRITINGS = {
     "milliseconds, ids and workers": Writing(),
+    "rotated and compressed": Writing(rotated=True),
     "no ids": Writing(ids=False),
     "no ids, a clock 250 ms ahead": Writing(ids=False, ahead_s=0.25),
     "no ids, whole seconds": Writing(fine=False, ids=False),
@@ -148,27 +167,36 @@ def trials_of(run_folder: Path) -> Iterator[tuple[list[Served], int, int]]:
                 yield served, variant.workers, variant.threads
 
 
+def answers_are_quick(served: Sequence[Served]) -> bool:
+    """Whether nearly all answers came back at once; of others, no log tells the way back from the queueing delay."""
+    return bool(np.quantile([each.answered - each.ended for each in served], 0.99) <= QUICK_S)
+
+
 def main() -> None:
     """Print a table in Markdown: for each way to write logs, how many trials are told well, and the errors."""
     trials = [trial for folder in sys.argv[1:] for trial in trials_of(Path(folder))]
+    quick = [trial for trial in trials if answers_are_quick(trial[0])]
     head = (
         "logs",
         "p50 close",
         "p90 close",
         "p99 close",
         "avoidable waits wrong by points: median, worst",
-        "inside the range",
+        "within the range, or close",
         "cause right, open, wrong",
     )
-    lines = [head, ("---",) * len(head)]
-    for name, writing in WRITINGS.items():
-        found = [errors(*trial, writing) for trial in trials]
-        points = [each.points for each in found]
-        close = [f"{sum(column)} of {len(found)}" for column in zip(*(each.close for each in found), strict=True)]
-        inside = f"{sum(each.inside for each in found)} of {len(found)}"
-        causes = ", ".join(str(sum(each.cause == of for each in found)) for of in ("right", "open", "wrong"))
-        lines.append((name, *close, f"{median(points):.1f}, {max(points):.1f} points", inside, causes))
+    lines = [head, ("---",) * len(head), _row("milliseconds, ids and workers, quick answers", Writing(), quick)]
+    lines += [_row(name, writing, trials) for name, writing in WRITINGS.items()]
     sys.stdout.write("".join(f"| {' | '.join(line)} |\n" for line in lines))
+
+
+def _row(name: str, writing: Writing, trials: Sequence[tuple[list[Served], int, int]]) -> tuple[str, ...]:
+    found = [errors(*trial, writing) for trial in trials]
+    points = [each.points for each in found]
+    close = [f"{sum(column)} of {len(found)}" for column in zip(*(each.close for each in found), strict=True)]
+    inside = f"{sum(each.inside for each in found)} of {len(found)}"
+    causes = ", ".join(str(sum(each.cause == of for each in found)) for of in ("right", "open", "wrong"))
+    return name, *close, f"{median(points):.1f}, {max(points):.1f} points", inside, causes
 
 
 if __name__ == "__main__":

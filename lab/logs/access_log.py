@@ -12,7 +12,7 @@ import sys
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,7 +25,7 @@ import numpy as np
 
 from analysis.records.model import name_from
 from lab.errors import WrongUse
-from lab.logs.bulk import SHORTEST_S, LoggedRequest, identified, requests_in
+from lab.logs.bulk import SHORTEST_S, LoggedRequest, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
 from lab.logs.formats import ADD, FORMATS, FREE, HAS_TIME, KNOWN, ORIGIN, TIMELESS, UNITS, Entry, Formats, parse_entry
 from lab.logs.identity import Identity, find_identity
@@ -327,24 +327,36 @@ def parts_of(path: Path) -> list[Part | None]:
     return [Part(first, min(first + PART, size)) for first in range(0, size, PART)]
 
 
-@contextmanager
-def opened_log(
-    path: Path, unit: str = "", formats: Formats = KNOWN, part: Part | None = None
-) -> Iterator[tuple[DurationSource, Iterator[LoggedRequest | str]]]:
-    """Yield where a log has its durations, and what is taken from each line, with the ids of the requests.
+class OpenedLog(NamedTuple):
+    """A log, or a part of it. ``source`` says where its durations are, and ``identity`` where its ids are.
 
-    A line without a known format is yielded as it is. Raise WrongUse if the log cannot be read, or if no line has one.
+    ``first`` are the first lines of the log, and ``texts`` are all lines of the part.
     """
+
+    source: DurationSource
+    identity: Identity
+    first: Sequence[str]
+    texts: IO[str]
+    read_alone: Callable[[str], LoggedRequest | str]
+
+    def requests(self, texts: IO[str]) -> Iterator[LoggedRequest | str]:
+        """Yield what is taken from each line that is not empty; a line without a known format as it is."""
+        return requests_in(texts, self.source, self.read_alone, self.identity)
+
+
+@contextmanager
+def opened_log(path: Path, unit: str = "", formats: Formats = KNOWN, part: Part | None = None) -> Iterator[OpenedLog]:
+    """Yield a log, or a part of it. Raise WrongUse if it cannot be read, or if no line has a known format."""
     if part:
         sample, identity = _sample_of(path, unit, formats)
         with _reading(path), io.TextIOWrapper(io.BytesIO(_bytes_of(path, part)), "utf-8-sig", "replace") as texts:
-            yield sample.source, requests_in(texts, sample.source, sample.read, identity)
+            yield OpenedLog(sample.source, identity, sample.texts, texts, sample.read)
         return
     with _opened(path) as texts:
         sample = _sample(texts, unit, "standard input" if str(path) == "-" else path.name, formats)
-        identity = find_identity(sample.texts)
-        lines = (identified(line, text, identity) for line, text in zip(sample.lines(), sample.texts, strict=True))
-        yield sample.source, chain(lines, requests_in(texts, sample.source, sample.read, identity))
+        every = texts if texts.seekable() else io.StringIO("".join(sample.texts) + texts.read())
+        every.seek(0)
+        yield OpenedLog(sample.source, find_identity(sample.texts), sample.texts, every, sample.read)
 
 
 @lru_cache(maxsize=8)

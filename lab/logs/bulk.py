@@ -62,7 +62,7 @@ class LoggedRequest(NamedTuple):
 _UNIDENTIFIED = Identity()
 
 
-def identified(request: LoggedRequest | str, text: str, identity: Identity) -> LoggedRequest | str:
+def _identified(request: LoggedRequest | str, text: str, identity: Identity) -> LoggedRequest | str:
     """Return a request with its id, its time as precisely as its line has it, and its worker."""
     if isinstance(request, str) or identity is _UNIDENTIFIED:
         return request
@@ -99,7 +99,7 @@ def requests_in(
         for line, found in zip(lines, _requests(reader, lines, source), strict=True):
             if found or line:
                 request = found or read_alone(line)
-                yield request if identity is _UNIDENTIFIED else identified(request, line, identity)
+                yield request if identity is _UNIDENTIFIED else _identified(request, line, identity)
 
 
 def _requests(reader: _Reader, lines: Sequence[str], source: DurationSource) -> Iterator[LoggedRequest | None]:

@@ -447,8 +447,9 @@ def test_odd_lines_among_many_say_what_they_say_alone(
     with TemporaryDirectory() as folder, patch.object(access_log, "SAMPLE", 20):
         log = log_of(Path(folder), [plain] * 30 + data.draw(st.lists(odd, max_size=9)))
         alone = [*read_requests(log)]
-        with opened_log(log) as (_, lines):
-            together = [line._replace(id=None) for line in lines if isinstance(line, LoggedRequest)]
+        with opened_log(log) as opened:
+            lines = [*opened.requests(opened.texts)]
+        together = [line._replace(id=None) for line in lines if isinstance(line, LoggedRequest)]
 
     assert together == alone
 
@@ -467,8 +468,8 @@ def test_the_id_and_the_worker_of_every_line_are_known(
 ) -> None:
     """Of the lines after the sample, as of those in it."""
     monkeypatch.setattr(access_log, "SAMPLE", 20)
-    with opened_log(log_of(tmp_path, written(line))) as (_, lines):
-        found = [request for request in lines if isinstance(request, LoggedRequest)]
+    with opened_log(log_of(tmp_path, written(line))) as opened:
+        found = [request for request in opened.requests(opened.texts) if isinstance(request, LoggedRequest)]
 
     assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
     assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]

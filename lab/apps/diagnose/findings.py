@@ -78,15 +78,18 @@ class Findings:
         Empty: hardly any request waited. ``unknown``: none of these, as if there are fewer threads than the user says.
         ``missing``: so many lines are missing that nobody can tell.
         """
-        if self.waited <= NOTICED:
-            return ""
+        usually = self.ranges.usually if self.ranges else Range(self.waited, self.waited)
+        if usually.low <= NOTICED:
+            return "" if usually.high <= NOTICED else "missing"
         causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
             ("idle", self.ranges.idle if self.ranges else Range(self.idle, self.idle)),
             ("avoidable", self.ranges.avoidable if self.ranges else Range(self.avoidable, self.avoidable)),
             ("full", self.ranges.full if self.ranges else Range(self.full, self.full)),
         )
-        sure = next((name for name, share in causes if share.low >= 0.5), None)
-        return sure or ("missing" if any(share.high >= 0.5 for _, share in causes) else "unknown")
+        for name, share in causes:
+            if share.high >= 0.5:
+                return name if share.low >= 0.5 else "missing"
+        return "unknown"
 
     @property
     def waited(self) -> float:

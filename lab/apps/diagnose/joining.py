@@ -17,7 +17,7 @@ FARTHEST_S = 15 * 3600
 SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
 MISSING = 0.01
-"""If a larger share of a server's lines has no line of the balancer, some pairs may be of two requests."""
+"""If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
 FEW, BINS = 8.0, 1 << 22
 """How many standard deviations a peak must stand out by which two clocks are compared, and among how many moments."""
 
@@ -46,19 +46,20 @@ class Joined(NamedTuple):
 def join(balancer: Log, server: Log) -> Joined:
     """Return which lines of two logs are the same requests, in the order of the server's log."""
     same = _same_ids(balancer.id, server.id)
-    clock = _clock(balancer, server, *same) if len(same[0]) else _rough_clock(balancer, server)
+    by_id = bool(len(same[0]))
+    clock = _clock(balancer, server, *same) if by_id else _rough_clock(balancer, server)
     for _ in range(2):  # the first time to know the clock
         found = np.full(len(server), -1)
         found[same[1]] = same[0]
-        _match(balancer, server, clock, SOON_S, found)
+        _match(balancer, server, clock, SOON_S, found, by_id=by_id)
         pairs = np.flatnonzero(found >= 0)
         if len(pairs):
             clock = _clock(balancer, server, found[pairs], pairs)
-    _match(balancer, server, clock, np.inf, found)
+    _match(balancer, server, clock, np.inf, found, by_id=by_id)
     pairs = np.flatnonzero(found >= 0)
-    if not len(same[0]) and len(pairs) < (1 - MISSING) * len(server):
+    if not by_id and len(pairs) < (1 - MISSING) * len(server):
         pairs = pairs[_end_together(balancer, server, clock, found[pairs], pairs)]
-    ambiguous = 0.0 if len(same[0]) else _ambiguous(balancer, server, clock, found[pairs], pairs)
+    ambiguous = 0.0 if by_id else _ambiguous(balancer, server, clock, found[pairs], pairs)
     return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
 
 
@@ -129,20 +130,24 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
     return Clock(float(shifts[peak]), bin_s)
 
 
-def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Integers) -> None:
+def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Integers, *, by_id: bool) -> None:
     """Join the lines that are not joined yet, if the balancer's ended at most ``later_s`` after the server's."""
     pairs = Pairs(found, np.zeros(len(balancer), dtype=np.bool_))
     pairs.taken[found[found >= 0]] = True
     limits = Limits(clock.ahead_s, clock.uncertain_s, balancer.tick_s, server.tick_s, later_s)
-    ours, its = _sorted(balancer, server), _sorted(server, balancer)
+    ours, its = (
+        _sorted(log, other, left, by_id=by_id)
+        for log, other, left in ((balancer, server, ~pairs.taken), (server, balancer, found < 0))
+    )
     if later_s == SOON_S:
         align(ours, its, limits, pairs)
     join_rest(ours, its, limits, pairs)
 
 
-def _sorted(log: Log, other: Log) -> Lines:
-    """Return the lines of a log, without those whose ids are missing in another log that has the same ids."""
-    shared = (log.id != 0) & np.isin(log.id, other.id)
-    which = np.flatnonzero(shared | (log.id == 0) if shared.any() else np.ones(len(log), dtype=np.bool_))
+def _sorted(log: Log, other: Log, left: Flags, *, by_id: bool) -> Lines:
+    """Return the lines of a log that are left. If lines are joined by id, an id that another log lacks has no line."""
+    which = np.flatnonzero(left)
+    if by_id and len(which):
+        which = which[(log.id[which] == 0) | np.isin(log.id[which], other.id)]
     order = which[np.lexsort((log.ends_s[which], log.path[which]))]
     return Lines(log.path[order], log.ends_s[order], log.took_s[order], log.status[order], order)

@@ -5,13 +5,12 @@ the lines of two logs and are never shown.
 """
 
 import gc
+import io
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from hashlib import blake2b
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lab.apps.diagnose.alike import Alike, Shape, hash_of, read_alike, shape_of
 from lab.errors import WrongUse
-from lab.logs.access_log import PART, Part, opened_log, parts_of, route_of
+from lab.logs.access_log import PART, OpenedLog, Part, opened_log, parts_of, route_of
 from lab.logs.bulk import LoggedRequest
-from lab.logs.formats import Clock, Formats
+from lab.logs.formats import Clock, Formats, worker_of
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -33,7 +33,8 @@ COARSE_S = 0.1
 SETUP = "lab diagnose --setup prints the lines that make servers log what is needed."
 FEW_BYTES = 4 * PART
 """If logs are smaller in all, one process reads them."""
-_BATCH = 50_000
+_CHUNK = 1 << 24
+"""So many characters of a log are read at once, and the rest of their last line."""
 _ROTATED = re.compile(r"([.-](\d{1,3}|\d{8}|\d{4}-\d\d-\d\d))?(\.gz)?$")
 _UNKNOWN = -1
 
@@ -146,16 +147,42 @@ def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[P
 def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> LogPart:
     """Read a part of a log; None: all of it. Raise WrongUse if it cannot be read, or has no durations."""
     batches: list[Columns] = []
-    routes, workers, unreadable = Names(), Names(), 0
-    with opened_log(file, unit, formats, part) as (source, lines):
-        if not source.says:
-            missing = "no field is known to be a duration" if source.format else "there is no request in it"
+    names, unreadable = (Names(), Names()), 0
+    with opened_log(file, unit, formats, part) as log:
+        if not log.source.says:
+            missing = "no field is known to be a duration" if log.source.format else "there is no request in it"
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
-        while batch := list(islice(lines, _BATCH)):
-            requests = [line for line in batch if isinstance(line, LoggedRequest)]
-            unreadable += sum(isinstance(line, str) and bool(line.strip()) for line in batch)
-            batches.append(_columns(requests, routes, workers))
-    return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock)
+        shape = shape_of(log.first, log.source, log.identity)
+        while chunk := log.texts.read(_CHUNK):
+            columns, lost = _read_lines(f"{chunk}{log.texts.readline()}".removesuffix("\n"), log, shape, names)
+            batches.append(columns)
+            unreadable += lost
+    return LogPart(_concatenated(batches), names[0].names, names[1].names, unreadable, log.source.clock)
+
+
+def _read_lines(text: str, log: OpenedLog, shape: Shape | None, names: tuple[Names, Names]) -> tuple[Columns, int]:
+    """Return lines as the columns of a log, and how many lines cannot be read."""
+    lines = text.split("\n")
+    alike = read_alike(f"{text}\n".encode(), shape) if shape else None
+    places = np.flatnonzero(~alike.fits).tolist() if alike else range(len(lines))
+    others = [place for place in places if lines[place]]
+    found = [*log.requests(io.StringIO("\n".join(lines[place] for place in others)))]
+    read = [isinstance(request, LoggedRequest) for request in found]
+    columns = _columns([request for request in found if isinstance(request, LoggedRequest)], *names)
+    lost = sum(isinstance(request, str) and bool(request.strip()) for request in found)
+    if not alike:
+        return columns, lost
+    order = np.argsort(np.append(np.array(others, dtype=np.int64)[read], np.flatnonzero(alike.fits)))
+    ends_s, took_s, path, id_, route, worker, status = _concatenated([columns, _alike_columns(alike, *names)])
+    return (ends_s[order], took_s[order], path[order], id_[order], route[order], worker[order], status[order]), lost
+
+
+def _alike_columns(alike: Alike, routes: Names, workers: Names) -> Columns:
+    """Return lines that have the same fields as the columns of a log."""
+    route = [routes.number(_path(*request.split(" ", 1))[1]) for request in alike.requests]
+    worker = [workers.number(worker_of(each)) for each in alike.workers]
+    return (alike.ends_s, alike.took_s, alike.path, alike.id, np.array(route, dtype=np.int64)[alike.request],
+            np.array([*worker, _UNKNOWN], dtype=np.int64)[alike.worker], alike.status)  # fmt: skip
 
 
 def _concatenated(parts: Sequence[Columns]) -> Columns:
@@ -204,11 +231,6 @@ def _columns(requests: Sequence[LoggedRequest], routes: Names, workers: Names) -
         np.array([workers.number(line.worker) for line in requests], dtype=np.int64),
         np.array([line.status for line in requests], dtype=np.int64),
     )
-
-
-def hash_of(text: str) -> int:
-    """Return a number for a text, the same in every process."""
-    return int.from_bytes(blake2b(text.encode(errors="replace"), digest_size=8).digest(), "little", signed=True)
 
 
 @lru_cache(maxsize=1 << 16)
