@@ -826,11 +826,15 @@ def test_routes_are_found_with_what_stands_before_them(
     assert sorted([f"{method} {path}" for method, path in routes_of(sources, tmp_path)]) == sorted(routes)
 
 
-def test_the_name_of_a_guessed_class_begins_with_a_letter(tmp_path: Path) -> None:
+def test_the_name_of_a_guessed_class_begins_with_a_letter_and_differs_from_the_others(tmp_path: Path) -> None:
     """YAML would take 404 for a number."""
-    written(tmp_path, {"app.py": FLASK.replace("/healthz", "/404")})
+    more = "@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\ndef items(): ...\n"
+    written(tmp_path, {"app.py": FLASK.replace("/healthz", "/404") + more})
 
-    assert list(yaml.safe_load(describe_folder(tmp_path).text)["requests"]) == ["page-404"]
+    found = yaml.safe_load(describe_folder(tmp_path).text)["requests"]
+    assert {name: one["path"] for name, one in found.items()} == {
+        "page-404": "/404", "items": "/items", "items-2": "/items/"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

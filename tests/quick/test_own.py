@@ -336,15 +336,17 @@ def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Pa
     }
 
 
-def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
-    def changed(**served: object) -> UserService:
-        return read_user_service(service).model_copy(update={"served": Served.model_validate(served)})
+def served_as(service: Path, **served: object) -> UserService:
+    """Return the service with another way to serve it."""
+    return read_user_service(service).model_copy(update={"served": Served.model_validate(served)})
 
+
+def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     def found_with(**served: object) -> list[ServingOption]:
-        return candidates(changed(**served), LAYER)
+        return candidates(served_as(service, **served), LAYER)
 
     def ways(**served: object) -> tuple[list[str], list[str]]:
-        return [one.name for one in found_with(**served)], list(untried_reasons(changed(**served)))
+        return [one.name for one in found_with(**served)], list(untried_reasons(served_as(service, **served)))
 
     lifting_of_threads = ["more-workers-8x2", "more-threads-4x4"]
     every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
@@ -421,7 +423,7 @@ def test_a_limit_is_met_with_ways_that_lift_it(
     service: Path, served: dict[str, object], limit: Limit, cores: int, names: list[str]
 ) -> None:
     """They are tried beside the default ways, and only then, or if they are named."""
-    found = read_user_service(service).model_copy(update={"served": Served.model_validate(served)})
+    found = served_as(service, **served)
     every = candidates(found, LAYER, cores)
     default = choose_ways(every, "")
 
@@ -457,9 +459,8 @@ def test_a_way_says_how_to_serve_like_that_and_which_server_its_image_lacks(
     service: Path, served: dict[str, object], way: str, server: str, further: str | None, says: str
 ) -> None:
     """The requirements pin gunicorn 20.1, so gunicorn in the place of another server is 20.1, too."""
-    described = Served.model_validate(served)
-    found = read_user_service(service).model_copy(update={"served": described})
-    layer = Layer(Path("nowhere"), "abc", server=(described.server, described.release))
+    found = served_as(service, **served)
+    layer = Layer(Path("nowhere"), "abc", server=(found.served.server, found.served.release))
 
     variant = next(each for each in candidates(found, layer, 2) if each.name.startswith(way)).variant
 
@@ -493,9 +494,7 @@ def test_an_application_in_a_folder_may_write_there_and_finds_what_the_command_b
 
 def test_granian_has_a_socket_for_each_worker_from_2_8_on_and_its_own_number_of_threads(service: Path) -> None:
     def today(**served: object) -> Variant:
-        of = Served.model_validate({"interface": "wsgi", "workers": 4} | served)
-        found = read_user_service(service).model_copy(update={"served": of})
-        return candidates(found, LAYER)[0].variant
+        return candidates(served_as(service, interface="wsgi", workers=4, **served), LAYER)[0].variant
 
     assert (today(granian="2.7.9").accept, today(granian="2.8").accept) == ("shared", "per-worker")
     assert today(granian="2.8.7").queueing == Queueing(threads=128, max_connections=256, race="even", keeps_idle=True)
@@ -515,14 +514,13 @@ def test_an_image_lacks_the_servers_of_other_ways(service: Path) -> None:
 
 
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
-    served = Served.model_validate({"workers": 3, "threads": 2, "memory_mib": 80})
-    found = read_user_service(service).model_copy(update={"served": served})
+    found = served_as(service, workers=3, threads=2, memory_mib=80)
 
     assert "more-workers" not in "".join(way.name for way in candidates(found, LAYER, 2))
     [said] = too_large_ways(found, LAYER, kinds_that_lift(found, ["inside"], 2), 2)
     assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
-    many = Served.model_validate({"granian": "2.8.7", "interface": "wsgi", "workers": 4, "threads": 512})
-    [said] = too_large_ways(found.model_copy(update={"served": many}), LAYER, ["one-process"], 2)
+    many = served_as(service, granian="2.8.7", interface="wsgi", workers=4, threads=512)
+    [said] = too_large_ways(many, LAYER, ["one-process"], 2)
     assert (
         said == "one-process: 1 x (1 + 2,048) = 2,049 processes and threads are more than the 2,048 that a "
         "container may have."
@@ -635,6 +633,16 @@ def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.M
         pass
 
 
+def module_at(path: Path) -> Any:
+    """Return a new module from a file."""
+    spec = spec_from_file_location(path.stem.replace(".", "_"), path)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
     """A function that wraps an application, given its source, as the image does; it knows other folders."""
@@ -654,12 +662,8 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
                 '"/tmp/served"', repr(str(tmp_path / "served"))
             )
         )
-        spec = spec_from_file_location("wrapper_of_shop", tmp_path / "wrapper_of_shop.py")
-        assert spec
-        assert spec.loader
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        wrapper: ModuleType = module_at(tmp_path / "wrapper_of_shop.py")
+        return wrapper
 
     before = dict(sys.modules)
     yield wrap
@@ -986,7 +990,7 @@ def test_each_limit_is_named_with_its_requests_and_what_helps(diagnosed: Diagnos
         for name, one in found.items()
     ) == snapshot("""\
 well: : No request waits for a worker noticeably. How long an answer takes is up to the application.
-a shared socket: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light requests waited for a full
+a shared socket: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light requests waited for a busy
     worker while another worker had a free thread, for up to 0.89 s. While they waited, these requests held
     the threads of their worker: heavy for 100.0% of the time. The cause is how workers accept connections: a
     busy worker takes a connection from the shared socket, and no other worker can take it back.
@@ -1884,11 +1888,7 @@ def test_gunicorns_settings_in_force_name_what_is_left_out(tmp_path: Path, monke
                         "WORKER_CONNECTIONS": "1000", "KEEPALIVE_S": "0", "REUSE_PORT": "false",
                         "LOOP": "auto"}.items():  # fmt: skip
         monkeypatch.setenv(f"LAB_{name}", value)
-    spec = spec_from_file_location("conf_of_shop", tmp_path / "gunicorn.conf.py")
-    assert spec
-    assert spec.loader
-    conf = module_from_spec(spec)
-    spec.loader.exec_module(conf)
+    conf = module_at(tmp_path / "gunicorn.conf.py")
 
     conf.on_starting(SimpleNamespace(cfg=SimpleNamespace(settings={})))
 
@@ -1979,14 +1979,7 @@ def test_an_image_gets_the_programs_of_the_lab(
     assert ("map-socket-2x1" in ways) == (name == "uwsgi")
 
 
-def check_of_images() -> Any:  # a module
-    """Return the program that checks an image, as a module."""
-    spec = spec_from_file_location("check", SERVERS / "user-service" / "image" / "check.py")
-    assert spec
-    assert spec.loader
-    check = module_from_spec(spec)
-    spec.loader.exec_module(check)
-    return check
+CHECK = SERVERS / "user-service" / "image" / "check.py"
 
 
 @pytest.mark.parametrize(
@@ -2001,7 +1994,7 @@ def check_of_images() -> Any:  # a module
 def test_an_image_that_cannot_be_measured_says_what_it_lacks(
     monkeypatch: pytest.MonkeyPatch, version: str | None, missing: str, says: str | None
 ) -> None:
-    check = check_of_images()
+    check = module_at(CHECK)
 
     def found(name: str) -> str:
         if version is None:
@@ -2037,7 +2030,7 @@ def test_an_image_with_uwsgi_needs_its_plugin_for_python(
         (tmp_path / "uwsgi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
-    assert check_of_images().problem("uwsgi", "2.0.21") == says
+    assert module_at(CHECK).problem("uwsgi", "2.0.21") == says
 
 
 def test_theory_advises_a_way_from_an_earlier_run(
@@ -2075,29 +2068,3 @@ def test_theory_advises_a_way_from_an_earlier_run(
         advise_way(green, LAYER, earlier)
     with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):
         advise_way(found.model_copy(update={"requests": {}}), LAYER, earlier)
-
-
-def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text(
-        "app = FastAPI()\nrouter = APIRouter(prefix='/api/')\n\n@router.get('/invoice')\n@router.get('/items/{id}')\n"
-        "@router.post('/orders')\ndef one(): ...\n\nclient.get('/no-route')\n"
-    )
-    (tmp_path / "gunicorn.conf.py").write_text(
-        "import os\nworkers = int(os.environ.get('WEB_CONCURRENCY', 3))\nthreads = found_out()\n"
-    )
-
-    text = describe_folder(tmp_path).text
-
-    assert '  api-invoice: {path: "/api/invoice", users: 10, pause_s: 0.1}  # guessed: the path, and how many' in text
-    assert '  # api-items-id: {path: "/api/items/{id}", users: 10, pause_s: 0.1}  # write a real path\n' in text
-    assert '  # api-orders: {path: "/api/orders", method: POST, users: 10, pause_s: 0.1}  # it changes data\n' in text
-    assert "  workers: 3  # from gunicorn.conf.py\n" in text
-    assert "  threads: 1  # guessed: the lab cannot compute it from gunicorn.conf.py\n" in text
-    assert "no-route" not in text
-    (tmp_path / "main.py").write_text(
-        "@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\ndef items(): ...\n"
-    )
-    (tmp_path / "gunicorn.conf.py").write_text("worker_class = 'sync'\nthreads = os.getenv('THREADS', '4')\n")
-    found = yaml.safe_load(describe_folder(tmp_path).text)
-    assert {name: one["path"] for name, one in found["requests"].items()} == {"items": "/items", "items-2": "/items/"}
-    assert (found["served"]["threads"], found["served"]["worker_class"]) == (4, "gthread")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,26 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-@pytest.fixture
-def page(browser: Browser, measured: Measured) -> Iterator[Page]:
-    """Open the report, and fail if the page complains or asks the network for anything."""
+@contextmanager
+def opened(browser: Browser, report: Path, height: int = 900) -> Iterator[Page]:
+    """Open a report, and fail if the page complains or asks the network for anything."""
     asked, said = [], []
-    with browser.new_context(viewport={"width": 1100, "height": 900}, accept_downloads=True) as context:
+    with browser.new_context(viewport={"width": 1100, "height": height}, accept_downloads=True) as context:
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(measured.report.as_uri())
+        page.goto(report.as_uri())
         yield page
     assert said == []
-    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [measured.report.as_uri()]
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [report.as_uri()]
+
+
+@pytest.fixture
+def page(browser: Browser, measured: Measured) -> Iterator[Page]:
+    """Open the report of the real run."""
+    with opened(browser, measured.report) as page:
+        yield page
 
 
 def lanes(page: Page) -> Locator:
@@ -165,10 +173,7 @@ def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, 
     ]
     two = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
     derive(make_run(tmp_path, {"one": requests}, variants=two))
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.goto((tmp_path / "report.html").as_uri())
-
+    with opened(browser, tmp_path / "report.html") as page:
         lanes(page).get_by_role("button", name="show the slowest light request").click()
 
         microscope = lanes(page).locator(".microscope")
@@ -202,10 +207,7 @@ def test_a_request_that_is_served_before_an_earlier_one_is_drawn(browser: Browse
     derive(
         make_run(tmp_path, {"one": requests}, variants=[VariantRecord(name="one", workers=1, settings={"threads": 1})])
     )
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.goto((tmp_path / "report.html").as_uri())
-
+    with opened(browser, tmp_path / "report.html") as page:
         svg = of_script(page, "lanes.svg()")
 
     widths = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="10"', svg)
@@ -344,9 +346,7 @@ def test_no_names_in_figures_overlap(browser: Browser, tmp_path: Path, name: str
     """Both runs have many variants, loads and workers."""
     run = unpack(name, tmp_path)
     derive(run)
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
-        page = context.new_page()
-        page.goto((run / "report.html").as_uri())
+    with opened(browser, run / "report.html") as page:
         overlaps = page.evaluate("""() => {
             document.querySelectorAll('details').forEach((folded) => { folded.open = true; });
             const shown = (text) => text.textContent.trim() && getComputedStyle(text).opacity !== '0';
@@ -433,9 +433,7 @@ def test_a_long_report_has_a_table_of_contents(page: Page) -> None:
 
 
 def test_a_report_of_three_screens_has_no_table_of_contents(browser: Browser, measured: Measured) -> None:
-    with browser.new_context(viewport={"width": 1100, "height": 5000}) as context:
-        page = context.new_page()
-        page.goto(measured.report.as_uri())
+    with opened(browser, measured.report, height=5000) as page:
         assert page.locator("main").bounding_box()["height"] < 3 * 5000  # type: ignore[index]
         assert page.get_by_role("navigation").count() == 0
 
@@ -519,15 +517,9 @@ def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured:
     answered = recorded(measured.run, run, serving, load, 1)
     after = list(serve_otherwise(answered, 2, 4))
     (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, 2, 4))
-    said: list[str] = []
-    with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
-        page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto((tmp_path / "what-if.html").as_uri())
+    with opened(browser, tmp_path / "what-if.html") as page:
         data = json.loads(page.locator("script[type='application/json']").first.inner_text())
         assert page.locator("h1").inner_text() == run.title
-    assert said == []
     assert [one["variant"] for one in data["trials"]] == [
         serving.name, *(f"what-if-{one.kind.name}" for one in after if one.kind)
     ]  # fmt: skip
