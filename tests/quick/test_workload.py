@@ -56,11 +56,8 @@ def test_an_answer_says_who_did_it_and_when() -> None:
     assert answer["ended"] - answer["began"] >= 0.05
 
 
-def test_readiness_does_no_work() -> None:
+def test_readiness_does_no_work_and_an_unknown_path_is_not_found() -> None:
     assert get("/-/ready") == ("200 OK", {"ready": True})
-
-
-def test_an_unknown_path_is_not_found() -> None:
     assert get("/nope") == ("404 Not Found", {"error": "no such path: /nope"})
     with pytest.raises(workload.NoSuchPath, match=r"^no such path: /nope$"):
         asyncio.run(workload.answer_async("/nope", "", "uvicorn/0"))
@@ -85,6 +82,10 @@ def test_an_unknown_path_is_not_found() -> None:
         ("/work", "cpu_ms=1e9", "cpu_ms=1e9 is not between 0 and 3.6e+06"),
         ("/crash", "now=1", "unknown parameter now"),
         ("/query", "takes=long", "takes='long' is not a number"),
+        ("/stream", "parts=0.5", "parts=0.5 is not a whole number"),
+        ("/stream", "parts=10001", "parts=10001 is not between 0 and 10000"),
+        ("/stream", "every=-1", "every=-1 is not between 0 and 3600"),
+        ("/stream", "each=1", "unknown parameter each"),
     ],
 )
 def test_a_bad_parameter_is_refused_before_any_work(path: str, query: str, message: str) -> None:
@@ -516,24 +517,17 @@ def test_a_query_has_a_connection_for_itself_and_fails_without_one(
 
 @pytest.mark.usefixtures("workers")
 @pytest.mark.parametrize(
-    ("name", "most"), [("sync", 2), ("typed", 2), ("asynchronous", 6), ("blocking", 1), ("in_threads", 2)]
-)
+    ("name", "threads", "most"),
+    [("sync", "2", 2), ("typed", "2", 2), ("asynchronous", "2", 6), ("blocking", "2", 1), ("in_threads", "2", 2),
+     ("sync", "", 6)],
+)  # fmt: skip
 def test_the_pool_of_threads_is_as_large_as_it_is_told_to_be(
-    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, threads: str, most: int
 ) -> None:
-    """Six at once, two threads; what runs on the event loop needs none, and may hold up all others."""
-    monkeypatch.setenv("LAB_THREADS", "2")
+    """Six at once; what runs on the event loop needs no thread, and may hold up all others."""
+    monkeypatch.setenv("LAB_THREADS", threads)
 
     assert at_once(getattr(fastapi_app, name), 6) == most
-
-
-@pytest.mark.usefixtures("workers")
-def test_the_pool_has_its_own_size_when_nothing_is_said(
-    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LAB_THREADS", "")
-
-    assert at_once(fastapi_app.sync, 6) == 6
 
 
 @contextmanager
@@ -589,15 +583,6 @@ def test_a_stream_sends_its_parts_one_by_one_and_says_at_last_who_sent_them() ->
     assert parts[0][0] <= parts[1][0] <= last["ended"]
     assert last["began"] < parts[0][0]
     assert (last["worker"], last["server"]) == (os.getpid(), "gunicorn/27.0.1")
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [("parts=0.5", "parts=0.5 is not a whole number"), ("parts=10001", "parts=10001 is not between 0 and 10000"),
-     ("every=-1", "every=-1 is not between 0 and 3600"), ("each=1", "unknown parameter each")],
-)  # fmt: skip
-def test_a_bad_parameter_of_a_stream_is_refused(query: str, message: str) -> None:
-    assert get("/stream", query) == ("400 Bad Request", {"error": message})
 
 
 @pytest.mark.usefixtures("workers")
