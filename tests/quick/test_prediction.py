@@ -55,7 +55,7 @@ def planned(name: str, trials: int = 5, **how: Any) -> Run:
 
 def test_the_statistics_are_those_of_measured_requests() -> None:
     """The requests of a simulated trial are written as k6 writes points; the pipeline finds the same statistics."""
-    one, mix = variant(), load()
+    one, mix = variant(), load(duration="30s")
     trial = next(_trials(system_of(one, mix), one, mix))
     requests = [
         Request(

@@ -49,7 +49,7 @@ def measure(run: Path, number: int, *, took_s: float, **changed: Any) -> list[Tr
     times: dict[str, Any] = {"began": BEGAN.isoformat(), "ended": ended, "seconds": Seconds(load=took_s - 5)}
     return [
         read_trial(
-            make_trial(run, name, number, [Request(overhead_ms=number * OVERHEADS_MS[name])] * 20, **times, **changed)
+            make_trial(run, name, number, [Request(overhead_ms=number * OVERHEADS_MS[name])] * 2, **times, **changed)
         )
         for name in VARIANTS
     ]

@@ -423,76 +423,65 @@ nothing ratio, >= 2: undecided (no number decides); a trial of two has 0, by whi
 """)
 
 
+PUBLISHED: list[tuple[list[float], Published]] = [
+    # up to the stated share: from the figure divided by 1.25 to 1.25 times the figure, both included
+    *(([100, 100], near({"p99": figure})) for figure in (100, 80, 79.99, 125, 125.02, -100)),
+    ([0, 0], near({"p99": 100})),
+    # an edge is within whatever the digits of its numbers
+    ([10.38] * 2, near({"p99": 8.65}, 0.2)),
+    ([0.33] * 2, near({"p99": 0.3}, 0.1)),
+    ([8.65 / 1.15] * 2, near({"p99": 8.65}, 0.15)),
+    # the whole interval counts
+    *((SPREAD, near({"p99": figure})) for figure in (100, 60, 200, 99, 101)),
+    (SPREAD, near({"p99": 100}, 0.05)),
+    # one trial decides nothing
+    ([1000], near({"p99": 1000})),
+    # a row is as good as its worst measured figure; p50 and p10 are measured, and p75 needs more requests
+    *(([50] * 5, near(stats)) for stats in (
+        {"p50": 50, "p10": 50}, {"p50": 50, "p75": 99}, {"p50": 100, "p75": 99, "p10": 50}, {"p75": 99})),
+]  # fmt: skip
+
+
 def test_a_published_figure_is_reproduced_up_to_the_stated_share() -> None:
-    """Within a quarter: from the published figure divided by 1.25 to 1.25 times the figure, both included.
+    def judged(values: list[float], published: Published) -> str:
+        stats = ["max", "p99"] if "p99" in published.stats else ["max", "p50", "p10"]
+        answered = 100 if "p99" in published.stats else 3
+        [row] = concluded({"one": values}, stats=stats, answered=answered, published=[published])[1].published
+        figures = (f"{one.stat} {one.published:g}: {one.verdict}" + (
+            "" if one.measured is None else f", {one.measured:.4g} ({one.low:.4g} to {one.high:.4g}), {one.ratio:.4g}"
+        ) for one in row.figures)  # fmt: skip
+        return f"{row.verdict} ±{row.within:g}: {'; '.join(figures)}; {row.reason}"
 
-    An edge is within whatever the digits of its numbers.
-    """
-    measured = {"hundred": 100.0, "none": 0.0, "digits": 10.38, "more": 0.33, "share": 8.65 / 1.15}
-    expected = [
-        (100, 0.25, "hundred", "reproduced"), (80, 0.25, "hundred", "reproduced"),
-        (79.99, 0.25, "hundred", "contradicted"), (125, 0.25, "hundred", "reproduced"),
-        (125.02, 0.25, "hundred", "contradicted"), (-100, 0.25, "hundred", "contradicted"),
-        (100, 0.25, "none", "contradicted"),
-        (8.65, 0.2, "digits", "reproduced"), (0.3, 0.1, "more", "reproduced"), (8.65, 0.15, "share", "reproduced"),
-    ]  # fmt: skip
-    published = [near({"p99": figure}, within, variant) for figure, within, variant, _ in expected]
-
-    found = concluded({name: [value] * 2 for name, value in measured.items()}, published=published)[1].published
-
-    assert [(row.variant, row.within, row.verdict, row.reason) for row in found] == [
-        (variant, within, verdict, None) for _, within, variant, verdict in expected
-    ]
-    for row, (figure, _, variant, verdict) in zip(found, expected, strict=True):
-        [one] = row.figures
-        assert (row.load, row.request_class, row.metric) == ("mix", "light", "overhead")
-        assert (one.stat, one.unit, one.published, one.verdict, one.trials) == ("p99", "ms", figure, verdict, 2)
-        value = measured[variant]
-        assert (one.measured, one.low, one.high, one.ratio) == pytest.approx((value, value, value, value / figure))
-
-
-def test_a_published_figure_is_compared_with_the_whole_interval() -> None:
-    """One trial decides nothing."""
-    [alone] = concluded({"one": [1000]}, published=[near({"p99": 1000})])[1].published
-    why = "one trial decides nothing; about 5 trials (5 min) would decide: TRIALS=5"
-    assert (alone.verdict, alone.reason) == ("undecided", why)
-    straddles = "the interval of p99 straddles an edge; "
-    expected = [
-        (100, 0.25, "reproduced", ""), (60, 0.25, "contradicted", ""), (200, 0.25, "contradicted", ""),
-        (99, 0.25, "undecided", straddles), (101, 0.25, "undecided", straddles), (100, 0.05, "undecided", straddles),
-    ]  # fmt: skip
-    published = [near({"p99": figure}, within) for figure, within, *_ in expected]
-
-    found = concluded({"one": SPREAD}, published=published)[1].published
-
-    for row, (figure, _, verdict, reason) in zip(found, expected, strict=True):
-        assert row.verdict == verdict
-        assert (row.reason or "").startswith(reason)
-        assert bool(row.reason) == bool(reason)
-        [one] = row.figures
-        assert one.verdict == verdict
-        assert (one.measured, one.low, one.high) == pytest.approx((100, 80, 125))
-        assert one.ratio == pytest.approx(100 / figure)
-
-
-def test_a_published_row_is_as_good_as_its_worst_measured_figure() -> None:
-    """All take 50 ms; p99 needs a hundred, and all five trials together have 95."""
-    published = [
-        near({"p50": 50, "p10": 50}), near({"p50": 50, "p99": 99}), near({"p50": 100, "p99": 99, "p10": 50}),
-        near({"p99": 99}),
-    ]  # fmt: skip
-    _, summary = concluded({"one": [50] * 5}, stats=["p10", "p50", "max"], answered=19, published=published)
-
-    too_few = "p99 needs 100 requests a trial; there were 19 at most"
-    assert [(one.verdict, one.reason) for one in summary.published] == [
-        ("reproduced", None), ("reproduced", too_few), ("contradicted", too_few),
-        ("not measured in a short run", too_few),
-    ]  # fmt: skip
-    figures = {one.stat: one for one in summary.published[2].figures}
-    assert {stat: one.verdict for stat, one in figures.items()} == {
-        "p50": "contradicted", "p99": "not measured in a short run", "p10": "reproduced",
-    }  # fmt: skip
-    assert (figures["p99"].measured, figures["p99"].ratio) == (None, None)
+    assert listed(judged(*row) for row in PUBLISHED) == snapshot("""\
+reproduced ±0.25: p99 100: reproduced, 100 (100 to 100), 1; None
+reproduced ±0.25: p99 80: reproduced, 100 (100 to 100), 1.25; None
+contradicted ±0.25: p99 79.99: contradicted, 100 (100 to 100), 1.25; None
+reproduced ±0.25: p99 125: reproduced, 100 (100 to 100), 0.8; None
+contradicted ±0.25: p99 125.02: contradicted, 100 (100 to 100), 0.7999; None
+contradicted ±0.25: p99 -100: contradicted, 100 (100 to 100), -1; None
+contradicted ±0.25: p99 100: contradicted, 0 (0 to 0), 0; None
+reproduced ±0.2: p99 8.65: reproduced, 10.38 (10.38 to 10.38), 1.2; None
+reproduced ±0.1: p99 0.3: reproduced, 0.33 (0.33 to 0.33), 1.1; None
+reproduced ±0.15: p99 8.65: reproduced, 7.522 (7.522 to 7.522), 0.8696; None
+reproduced ±0.25: p99 100: reproduced, 100 (80 to 125), 1; None
+contradicted ±0.25: p99 60: contradicted, 100 (80 to 125), 1.667; None
+contradicted ±0.25: p99 200: contradicted, 100 (80 to 125), 0.5; None
+undecided ±0.25: p99 99: undecided, 100 (80 to 125), 1.01; the interval of p99 straddles an edge; about 6
+    trials (2 min) would decide: TRIALS=6
+undecided ±0.25: p99 101: undecided, 100 (80 to 125), 0.9901; the interval of p99 straddles an edge; about 6
+    trials (2 min) would decide: TRIALS=6
+undecided ±0.05: p99 100: undecided, 100 (80 to 125), 1; the interval of p99 straddles an edge; more than 100
+    trials would be needed
+undecided ±0.25: p99 1000: undecided, 1000 (1000 to 1000), 1; one trial decides nothing; about 5 trials (5
+    min) would decide: TRIALS=5
+reproduced ±0.25: p50 50: reproduced, 50 (50 to 50), 1; p10 50: reproduced, 50 (50 to 50), 1; None
+reproduced ±0.25: p50 50: reproduced, 50 (50 to 50), 1; p75 99: not measured in a short run; p75 needs 4
+    requests a trial; there were 3 at most
+contradicted ±0.25: p50 100: contradicted, 50 (50 to 50), 0.5; p75 99: not measured in a short run; p10 50:
+    reproduced, 50 (50 to 50), 1; p75 needs 4 requests a trial; there were 3 at most
+not measured in a short run ±0.25: p75 99: not measured in a short run; p75 needs 4 requests a trial; there
+    were 3 at most
+""")
 
 
 def test_published_figures_without_a_tolerance_have_a_verdict_too() -> None:

@@ -279,9 +279,9 @@ invalid: server-1: SIGTERM did not replace worker 8; server-1 started 1 and ende
 """)
 
 
-def verdict_in_words(**change: Any) -> str:
-    """Return the verdict on the trial of ``SHARED`` of which something else is known, with the reasons."""
-    verdict, reasons = judged(trial_of(SHARED), **change)
+def verdict_in_words(requests: list[Request] = SHARED, **change: Any) -> str:
+    """Return the verdict on a trial of which something else is known, with the reasons."""
+    verdict, reasons = judged(trial_of(requests), **change)
     return f"{verdict}: {'; '.join(reasons)}"
 
 
@@ -317,52 +317,32 @@ CRASHED = [*SHARED[:100], Request(request_class="crash", sent_s=10, error="statu
            *[Request(sent_s=10 + n, error="EOF") for n in range(5)]]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("load", "verdict", "crash"),
-    [
-        (CRASH, "valid", "all 1 crash requests failed (EOF; status 502)"),
-        (
-            MIX,
-            "invalid",
-            "all 1 crash requests failed (status 502): their figures are invalid, and the other requests met another "
-            "load than planned",
-        ),
-    ],
-    ids=["crash", "peace"],
-)
-def test_a_worker_that_a_request_kills_is_the_finding(load: LoadRecord, verdict: str, crash: str) -> None:
-    """Worker 8 dies of the request, worker 9 takes its place; what worker 8 counted is remembered."""
-    after = observation(served={7: 75, 8: 25, 9: 0}, sockets={7: [100], 9: [100]})
+DIED = observation(served={7: 75, 8: 25, 9: 0}, sockets={7: [100], 9: [100]})
+"""What a server says if worker 8 died and worker 9 took its place: what worker 8 counted is remembered."""
 
-    found, reasons = judged(trial_of(CRASHED), load=load, after={"server-1": after})
 
-    assert found == verdict
-    assert sorted(reasons) == [
-        "5 of 105 light requests failed (EOF; status 502)",
-        crash,
-        "server-1 lost worker 8 during the load",
-        "server-1 started worker 9 during the load",
+def test_a_worker_that_a_request_kills_is_the_finding() -> None:
+    """It is a doubt if the worker was killed before it could count."""
+    uncounted, unbalanced = (observation(served={7: 75, 8: count}) for count in (24, 25))
+    changes: list[dict[str, Any]] = [
+        {"load": CRASH, "after": {"server-1": DIED}},
+        {"load": MIX, "after": {"server-1": DIED}},
+        {"load": CRASH, "after": {"server-1": uncounted}},
+        {"load": CRASH, "after": {"server-1": unbalanced, "nginx-1": observation("proxy", balanced=101)}},
     ]
 
-
-@pytest.mark.parametrize(
-    ("served", "balanced", "reason"),
-    [
-        ({7: 75, 8: 24}, 108, "the counts disagree: 100 requests were answered by a worker, the balancer served 106, "
-         "the workers 99"),
-        ({7: 75, 8: 24}, 108, "the counts disagree: 25 answers name worker box:8, which counted 24"),
-        ({7: 75, 8: 25}, 101, "the counts disagree: 106 requests were sent and 106 answered, the balancer served 99"),
-    ],
-)  # fmt: skip
-def test_a_worker_that_was_killed_before_it_could_count_is_a_doubt(
-    served: dict[int, int], balanced: int, reason: str
-) -> None:
-    after = {"server-1": observation(served=served), "nginx-1": observation("proxy", balanced=balanced)}
-
-    verdict, reasons = judged(trial_of(CRASHED), load=CRASH, after=after)
-
-    assert verdict == "suspect"
-    assert reason in reasons
+    assert listed(verdict_in_words(CRASHED, **change) for change in changes) == snapshot("""\
+valid: all 1 crash requests failed (EOF; status 502); 5 of 105 light requests failed (EOF; status 502);
+    server-1 lost worker 8 during the load; server-1 started worker 9 during the load
+invalid: server-1 lost worker 8 during the load; server-1 started worker 9 during the load; all 1 crash
+    requests failed (status 502): their figures are invalid, and the other requests met another load than
+    planned; 5 of 105 light requests failed (EOF; status 502)
+suspect: the counts disagree: 100 requests were answered by a worker, the balancer served 106, the workers 99;
+    the counts disagree: 25 answers name worker box:8, which counted 24; all 1 crash requests failed (EOF;
+    status 502); 5 of 105 light requests failed (EOF; status 502)
+suspect: the counts disagree: 106 requests were sent and 106 answered, the balancer served 99; all 1 crash
+    requests failed (EOF; status 502); 5 of 105 light requests failed (EOF; status 502)
+""")
 
 
 def test_a_connection_that_broke_says_nothing_of_littles_law() -> None:
