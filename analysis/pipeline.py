@@ -54,9 +54,8 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
         doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
         claims, entries = [known_claim(run, claim) for claim in run.claims], known_entries(run)
-        workers, waves = spread.worker_rows(rows, classes), list(bursts.wave_rows(rows, run, trusted))
+        waves = list(bursts.wave_rows(rows, run, trusted))
         rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
-        errors = list(failures.error_rows(rows, classes))
         cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)
         pools = pool_cells(rows, trusted, cells)
     results = results_of(run, cells, claims, entries, predictions, pools, times, seconds_of_round(trials))
@@ -78,11 +77,11 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
         claims=decided,
         published=published,
         article=judge_article(run, decided, published, apart.floors),
-        workers=workers,
+        workers=list(spread.worker_rows(trusted)),
         counters=list(servers.counter_rows(trials)),
         waves=waves,
         rate_steps=rate_steps,
-        errors=errors,
+        errors=failures.error_rows(trusted),
         not_predicted=not_predicted(predictions),
         clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
     )

@@ -50,7 +50,7 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
     from analysis.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
     from analysis.metrics.likely import blocks, likely_share  # noqa: PLC0415  # the same
 
-    if trial.load.crashes:
+    if trial.load.crashes or not (waiting.has_known_waits(trial.variant) or _has_stalls(trial)):
         return
     answered = waiting.read_answered(database, *trial.key)
     if waits := waiting.waits_of_variant(trial.variant, answered):
@@ -69,6 +69,10 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
     if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
         average_s, longest_s = fmean(recoveries_s), max(recoveries_s)
         yield MetricValues(None, RECOVERY.keyed({"avg": 1000 * average_s, "max": 1000 * longest_s}))
+
+
+def _has_stalls(trial: TrialData) -> bool:
+    return any(container.after and container.after.stalls for container in trial.containers)
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
@@ -105,9 +109,8 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     if clocks is None or clocks.worst is None:
         return
     asking, serving, within_s = clocks.worst
-    stalls = any(container.after and container.after.stalls for container in trial.containers)
     for from_s, what in ((waiting.FROM_S, "a wait counts"), (waiting.NOTICED_S, "a wait after a stall counts")):
-        if within_s > from_s and (stalls or from_s == waiting.FROM_S):
+        if within_s > from_s and (from_s == waiting.FROM_S or _has_stalls(trial)):
             known = f"the clocks of {asking} and {serving} are known to within {1000 * within_s:.1f} ms of each other"
             yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
 

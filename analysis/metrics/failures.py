@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.metrics.simulated import SimulatedTrial
-    from analysis.read import Key
     from analysis.read.trial_data import TrialData
 
 FAILURES = Metric(
@@ -29,21 +28,17 @@ FAILURES = Metric(
     compared=("share",),
 )
 
-_ERRORS = """
-SELECT variant, load, trial, request_class, error, count(*)::INTEGER AS requests
-FROM requests WHERE error IS NOT NULL GROUP BY ALL
-ORDER BY requests DESC, variant, load, trial, request_class, error
-"""
-
-
 _FAILED = f"""
 SELECT request_class, list(error IS NOT NULL ORDER BY sent, id, generator)
-FROM classes WHERE {OF_TRIAL} GROUP BY request_class
+FROM requests WHERE {OF_TRIAL} GROUP BY GROUPING SETS ((request_class), ())
 """  # noqa: S608  # made of a constant
 
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    for request_class, failed in database.execute(_FAILED, of_trial(trial.key)).fetchall():
+    none_failed = [(request_class, [False]) for request_class in trial.requests.names]
+    some_failed = trial.requests.answered < trial.requests.sent
+    found = database.execute(_FAILED, of_trial(trial.key)).fetchall() if some_failed else none_failed
+    for request_class, failed in found:
         yield MetricValues(request_class, FAILURES.keyed(_statistics(failed)))
 
 
@@ -53,12 +48,16 @@ def _statistics(failed: Sequence[bool]) -> dict[str, float]:
     return {"share": sum(failed) / len(failed), "count": sum(failed), "in_a_row": in_a_row}
 
 
-def error_rows(database: duckdb.DuckDBPyConnection, trusted: Container[Key]) -> Iterator[ErrorRow]:
-    """Yield why requests failed in the trusted trials, the most frequent reason first."""
-    names = list(ErrorRow.model_fields)
-    for row in database.execute(_ERRORS).fetchall():
-        if row[:3] in trusted:
-            yield ErrorRow.model_validate(dict(zip(names, row, strict=True)))
+def error_rows(trials: Iterable[TrialData]) -> list[ErrorRow]:
+    """Return why requests failed in some trials, the most frequent reason first."""
+    rows = [
+        ErrorRow(**dict(zip(("variant", "load", "trial"), trial.key, strict=True)), request_class=totals.request_class,
+                 error=error, requests=requests)
+        for trial in trials
+        for totals in trial.requests.classes
+        for error, requests in totals.errors.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (-row.requests, row.key, row.request_class, row.error))
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:

@@ -35,14 +35,12 @@ def likely_percentiles(values: Times, block: Places, levels: Sequence[float]) ->
     The share of requests below a percentile varies from block to block. The standard error of this share, carried over
     to the values (Woodruff 1952), allows for requests that depend on each other for less than a block.
     """
-    ordered = np.sort(values)
-    if not values.size:
+    if not (values.size and levels):
         return []
-    found: list[float] = np.quantile(ordered, levels).tolist()
-    return [
-        tuple(np.quantile(ordered, np.clip(level + _error(_below(values, at), block) * _DEVIATIONS, 0, 1)).tolist())
-        for level, at in zip(levels, found, strict=True)
-    ]
+    ordered = np.sort(values)
+    errors = [_error(_below(values, at), block) for at in np.quantile(ordered, levels).tolist()]
+    places = np.clip(np.array(levels)[:, None] + np.outer(errors, _DEVIATIONS), 0, 1)
+    return [*map(tuple, np.quantile(ordered, places).tolist())]
 
 
 def likely_share(counted: np.ndarray[Any, np.dtype[np.bool_]], block: Places) -> tuple[float, ...]:

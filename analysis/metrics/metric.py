@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -114,7 +114,7 @@ class Sample(NamedTuple):
 class Family:
     """Metrics that belong together.
 
-    ``measure`` yields the values from a trial's rows (the views ``requests`` and ``classes``) and observations.
+    ``measure`` yields the values from a trial's rows (the view ``requests``) and observations.
     ``issues`` yields reasons to doubt a trial; it is called only for trials that have requests.
     ``measure_simulated`` yields the same values as ``measure`` from the requests of a simulated trial.
     ``sample`` returns the times of one class of request in a trial; None: the family has no times of the class.
@@ -160,8 +160,17 @@ def is_printed(stat: str, made: int, failed: int) -> bool:
     return made - failed >= rows_needed(stat) and failed / made < failures_allowed(stat)
 
 
-def aggregate(stat: str, column: str) -> str:
-    """Return the SQL that computes a statistic from a column of times; percentiles are interpolated."""
-    if (q := percentile(stat)) is not None:
-        return f"quantile_cont({column}, {q / 100})"
-    return {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"
+_AGGREGATES = {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}
+_LEVELS = {stat: q / 100 for stat in TIME_STATISTICS if (q := percentile(stat)) is not None}
+
+
+def aggregate_times(column: str) -> str:
+    """Return the SQL of a list of all statistics of a column of times; percentiles are interpolated."""
+    others = ", ".join(f"{function}({column})" for function in _AGGREGATES.values())
+    return f"[{others}] || quantile_cont({column}, {[*_LEVELS.values()]})"
+
+
+def by_statistic(times_ms: Sequence[float | None] | None) -> dict[str, float]:
+    """Return the values of ``aggregate_times`` by statistic, without those that are missing."""
+    found = zip((*_AGGREGATES, *_LEVELS), times_ms or (), strict=False)
+    return {stat: time_ms for stat, time_ms in found if time_ms is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import correlation
 from typing import TYPE_CHECKING
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.metrics.simulated import SimulatedTrial
-    from analysis.read import Key
-    from analysis.read.trial_data import TrialData
+    from analysis.read.trial_data import TrialData, WorkerTotals
     from analysis.records.run import VariantRecord
 
 REQUESTS_BY_WORKER = Metric(
@@ -41,37 +40,32 @@ REQUESTS_BY_CONNECTION = Metric(
     "how many answered requests each connection carried",
 )
 
-_WORKERS = """
-SELECT variant, load, trial, request_class, worker, requests,
-    requests / sum(requests) OVER (PARTITION BY variant, load, trial, request_class) AS share, connections
-FROM (SELECT variant, load, trial, request_class, worker, count(*)::INTEGER AS requests,
-          count(DISTINCT connection)::INTEGER AS connections
-      FROM classes WHERE error IS NULL {and_of_trial} GROUP BY ALL)
-ORDER BY variant, load, trial, request_class NULLS LAST, requests, worker
-"""
-
 _CONNECTIONS = f"""
 SELECT request_class, avg(requests), max(requests)
 FROM (SELECT request_class, connection, count(*) AS requests
-      FROM classes WHERE {OF_TRIAL} AND error IS NULL AND connection IS NOT NULL GROUP BY ALL)
+      FROM requests WHERE {OF_TRIAL} AND error IS NULL AND connection IS NOT NULL
+      GROUP BY GROUPING SETS ((request_class, connection), (connection)))
 GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
-    query = _WORKERS.format(and_of_trial=f"AND {OF_TRIAL}")
-    rows = _rows(database.execute(query, of_trial(trial.key)).fetchall())
-    for request_class, workers in groupby(rows, lambda row: row.request_class):
+    for request_class, workers in groupby(trial.requests.workers, lambda totals: totals.request_class):
         yield MetricValues(request_class, _spread(trial.variant, list(workers)))
+    if not any(totals.connections for totals in trial.requests.workers):
+        return
     for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
         yield MetricValues(request_class, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
 
 
-def worker_rows(database: duckdb.DuckDBPyConnection, trusted: Container[Key]) -> list[WorkerRow]:
-    """Return how many requests of each class each worker answered in the trusted trials, the smallest number first."""
-    rows = _rows(database.execute(_WORKERS.format(and_of_trial="")).fetchall())
-    return [row for row in rows if (row.variant, row.load, row.trial) in trusted]
+def worker_rows(trials: Iterable[TrialData]) -> Iterator[WorkerRow]:
+    """Yield how many requests of each class each worker answered in each trial, the smallest number first."""
+    for trial in trials:
+        variant, load, number = trial.key
+        for totals in trial.requests.workers:
+            share = totals.requests / trial.requests.of_class(totals.request_class).answered
+            yield WorkerRow(variant=variant, load=load, trial=number, share=share, **totals._asdict())
 
 
 def evenness(counts: Sequence[int]) -> dict[str, float]:
@@ -89,7 +83,7 @@ def evenness(counts: Sequence[int]) -> dict[str, float]:
     }
 
 
-def _spread(variant: VariantRecord, rows: list[WorkerRow]) -> Stats:
+def _spread(variant: VariantRecord, rows: list[WorkerTotals]) -> Stats:
     """Return how evenly one class of request is spread.
 
     For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
@@ -101,11 +95,6 @@ def _spread(variant: VariantRecord, rows: list[WorkerRow]) -> Stats:
     if len(set(requests)) > 1 and len(set(connections)) > 1:
         stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
     return stats
-
-
-def _rows(found: list[tuple[object, ...]]) -> list[WorkerRow]:
-    names = list(WorkerRow.model_fields)
-    return [WorkerRow.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:

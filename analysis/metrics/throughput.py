@@ -28,7 +28,7 @@ THROUGHPUT = Metric(
 
 _SPANS = f"""
 SELECT request_class, epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds
-FROM classes WHERE {OF_TRIAL} GROUP BY request_class
+FROM requests WHERE {OF_TRIAL} GROUP BY GROUPING SETS ((request_class), ())
 """  # noqa: S608  # made of constants
 
 # A user of a closed loop sends nothing while it waits. Without the overhead, the same requests would take that much
@@ -36,8 +36,9 @@ FROM classes WHERE {OF_TRIAL} GROUP BY request_class
 _OF_IDEAL = f"""
 SELECT request_class, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
 FROM (SELECT request_class, sum(overhead_ms) AS lost_ms, epoch_ms(max(answered)) - epoch_ms(min(sent)) AS span_ms
-      FROM classes WHERE {OF_TRIAL} AND answered IS NOT NULL
-      GROUP BY request_class, generator, split_part(id, '-', 1))
+      FROM (SELECT request_class, overhead_ms, sent, answered, generator, split_part(id, '-', 1) AS user
+            FROM requests WHERE {OF_TRIAL} AND answered IS NOT NULL)
+      GROUP BY GROUPING SETS ((request_class, generator, user), (generator, user)))
 GROUP BY request_class
 """  # noqa: S608
 

@@ -13,7 +13,8 @@ from analysis.metrics.metric import (
     MetricValues,
     Sample,
     Stats,
-    aggregate,
+    aggregate_times,
+    by_statistic,
     is_printed,
     percentile,
 )
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.trial_data import TrialData
 
+    Columns = dict[str, npt.NDArray[np.float64]]
+
 OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request", shown="always")
 RESPONSE_TIME = Metric("response_time", TIMES, "k6's `http_req_duration` of each answered request")
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
@@ -34,31 +37,33 @@ _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times of each class. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out."""
-    keys = [(metric.name, stat, column) for metric, column in _COLUMNS for stat in metric.units]
-    query = f"""
-        SELECT request_class, {", ".join(aggregate(stat, column) for _, stat, column in keys)}
-        FROM classes WHERE {OF_TRIAL} AND error IS NULL GROUP BY request_class
-    """  # noqa: S608  # made of constants
-    for request_class, *times_ms in database.execute(query, of_trial(trial.key)).fetchall():
+    columns = {} if trial.load.burst else _columns(database, trial)
+    for request_class, *lists in database.execute(_STATISTICS, of_trial(trial.key)).fetchall():
         count = trial.requests.of_class(request_class)
         stats = {
-            (metric, stat): time_ms
-            for (metric, stat, _), time_ms in zip(keys, times_ms, strict=True)
-            if time_ms is not None and is_printed(stat, count.sent, count.failed)
+            (metric.name, stat): time_ms
+            for (metric, _), times_ms in zip(_COLUMNS, lists, strict=True)
+            for stat, time_ms in by_statistic(times_ms).items()
+            if is_printed(stat, count.sent, count.failed)
         }
         yield MetricValues(
-            request_class, stats, likely={} if trial.load.burst else _likely(database, trial, request_class, stats)
+            request_class, stats, likely=_likely(_of_class(columns, trial, request_class), stats) if columns else {}
         )
 
 
-def _likely(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None, stats: Stats) -> Likely:
+_STATISTICS = f"""
+SELECT request_class, {", ".join(aggregate_times(column) for _, column in _COLUMNS)}
+FROM requests WHERE {OF_TRIAL} AND error IS NULL GROUP BY GROUPING SETS ((request_class), ())
+"""  # noqa: S608  # made of constants
+
+
+def _likely(columns: Columns, stats: Stats) -> Likely:
     """Return the likely values of the percentiles among ``stats``, of one class of request.
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
     """
     from analysis.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
-    columns = _columns(database, trial, request_class)
     block = blocks(columns["sent_s"])
     likely: Likely = {}
     for metric, column in _COLUMNS:
@@ -70,24 +75,27 @@ def _likely(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample:
     """Return the times of the answered requests of a class."""
-    columns = _columns(database, trial, request_class)
+    columns = _of_class(_columns(database, trial), trial, request_class)
     times_ms = {metric.name: columns[column] for metric, column in _COLUMNS}
     return Sample(times_ms, trial.requests.of_class(request_class).sent)
 
 
-def _columns(
-    database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None
-) -> dict[str, npt.NDArray[np.float64]]:
-    columns: dict[str, npt.NDArray[np.float64]] = database.execute(
-        _OF_CLASS, of_trial(trial.key) | {"request_class": request_class}
-    ).fetchnumpy()
+def _columns(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Columns:
+    """Return when the answered requests of a trial were sent, their times, and the place of their class."""
+    query = f"""
+        SELECT epoch(sent) AS sent_s, {", ".join(column for _, column in _COLUMNS)},
+            list_position($names::VARCHAR[], request_class) - 1 AS place
+        FROM requests WHERE {OF_TRIAL} AND error IS NULL
+    """  # noqa: S608  # made of constants
+    columns: Columns = database.execute(query, of_trial(trial.key) | {"names": trial.requests.names[:-1]}).fetchnumpy()
     return columns
 
 
-_OF_CLASS = f"""
-SELECT epoch(sent) AS sent_s, {", ".join(column for _, column in _COLUMNS)}
-FROM classes WHERE {OF_TRIAL} AND error IS NULL AND request_class IS NOT DISTINCT FROM $request_class
-"""  # noqa: S608  # made of constants
+def _of_class(columns: Columns, trial: TrialData, request_class: str | None) -> Columns:
+    if request_class is None:
+        return columns
+    mine = columns["place"] == trial.requests.names.index(request_class)
+    return {name: column[mine] for name, column in columns.items()}
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:

@@ -22,7 +22,8 @@ from analysis.metrics.metric import (
     Severity,
     Stats,
     ValidityIssue,
-    aggregate,
+    aggregate_times,
+    by_statistic,
     is_printed,
 )
 from analysis.read import OF_TRIAL, of_trial
@@ -173,8 +174,8 @@ def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
-    made, succeeded = count_visits(database, trial.key)
-    if made:
+    if trial.requests.of_visits:
+        made, succeeded = count_visits(database, trial.key)
         stats = _times(database, trial.key, made, succeeded) | _capacity(database, trial)
         yield MetricValues(None, stats, {VISIT.name: succeeded, VISITS_FAILED.name: made})
     yield MetricValues(None, _written(trial))
@@ -185,14 +186,10 @@ def _times(database: duckdb.DuckDBPyConnection, key: Key, made: int, succeeded: 
 
     Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
     """
-    columns = ", ".join(aggregate(stat, "time_ms") for stat in VISIT.units)
-    [times_ms] = _rows(database, f"SELECT {columns} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
-    known = {
-        stat: time_ms
-        for stat, time_ms in zip(VISIT.units, times_ms, strict=True)
-        if time_ms is not None and is_printed(stat, made, made - succeeded)
-    }
-    return VISITS_FAILED.keyed({"share": (made - succeeded) / made, "count": made - succeeded}) | VISIT.keyed(known)
+    [(times_ms,)] = _rows(database, f"SELECT {aggregate_times('time_ms')} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
+    failed = made - succeeded
+    known = {stat: time_ms for stat, time_ms in by_statistic(times_ms).items() if is_printed(stat, made, failed)}
+    return VISITS_FAILED.keyed({"share": failed / made, "count": failed}) | VISIT.keyed(known)
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
@@ -247,7 +244,7 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
     for trial in trials:
         settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
         due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
-        if due and count_visits(database, trial.key).made:
+        if due and trial.requests.of_visits:
             yield from rate_steps(database, trial.key, due, float(settings.get("STEP_S", 1)))
 
 

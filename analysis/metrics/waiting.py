@@ -87,19 +87,23 @@ FROM trial WHERE known ORDER BY sent, id, generator
 """
 
 
-def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
-    """Return which requests waited in a trial of a variant; None: the number of threads is unknown.
+def has_known_waits(variant: VariantRecord) -> bool:
+    """Whether it is known which requests of a variant wait beside a free thread.
 
     The number of threads is unknown if the server is elastic, unless workers are only replaced, or if several workers
     do not say how many threads they have. A variant with a single worker has no other worker, so no request waits
     beside a free thread.
     """
-    if variant.elastic and not variant.is_replaced:
+    counted = not variant.elastic or variant.is_replaced
+    return counted and bool(variant.threads or variant.workers <= 1)
+
+
+def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
+    """Return which requests waited in a trial of a variant; None: this is unknown."""
+    if not has_known_waits(variant):
         return None
     if variant.threads:
         return avoidable_waits(answered, variant.workers, variant.threads, replaced=variant.is_replaced)
-    if variant.workers > 1:
-        return None
     return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])
 
 

@@ -49,8 +49,9 @@ the end of the run cut off has no ``duration_ms`` either.
 # The load scripts write two points for each request, see k6/lib/request.js. k6's own points are not read, except for
 # dropped_iterations.
 _READ = """
-CREATE TABLE points AS
-SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request AS request_class, data.metadata
+CREATE OR REPLACE TABLE points AS
+SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request AS request_class,
+    unnest(data.metadata)
 FROM read_json($points, format = 'newline_delimited', compression = 'gzip', columns = {
     metric: 'VARCHAR', type: 'VARCHAR',
     data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
@@ -68,32 +69,29 @@ SELECT CASE
     WHEN bool_or(metric IS NULL OR type IS DISTINCT FROM 'Point') THEN 'a line is not one of k6'
     WHEN bool_or(NOT coalesce(year(time) BETWEEN 1970 AND 9998, false)) THEN 'a point has no time'
     WHEN bool_or(NOT coalesce(value BETWEEN 0 AND 1e15, false)) THEN 'the value of a point is not a number >= 0'
-    WHEN bool_or(metric <> 'dropped_iterations' AND (metadata.id IS NULL OR request_class IS NULL))
+    WHEN bool_or(metric <> 'dropped_iterations' AND (id IS NULL OR request_class IS NULL))
         THEN 'a request has no id or no class'
-    WHEN NOT $own AND bool_or(
-            metric <> 'dropped_iterations' AND NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
+    WHEN NOT $own AND bool_or(metric <> 'dropped_iterations' AND NOT coalesce(asked_ms BETWEEN 0 AND 1e15, false))
         THEN 'a request does not say what it asked for'
-    WHEN NOT $own AND bool_or(metric = 'request_answered' AND metadata.error IS NULL AND NOT coalesce(
-            metadata.status IN (200, 302) AND metadata.worker <> ''
-                AND isfinite(metadata.began) AND isfinite(metadata.ended), false))
+    WHEN NOT $own AND bool_or(metric = 'request_answered' AND error IS NULL AND NOT coalesce(
+            status IN (200, 302) AND worker <> '' AND isfinite(began) AND isfinite(ended), false))
         THEN 'an answer does not say who gave it and when'
     WHEN count(*) FILTER (WHERE metric = 'request_sent')
-        <> count(DISTINCT metadata.id) FILTER (WHERE metric = 'request_sent') THEN 'two requests have the same id'
-END
+        <> count(DISTINCT id) FILTER (WHERE metric = 'request_sent') THEN 'two requests have the same id'
+END,
+    count(*) FILTER (WHERE metric = 'request_sent'), count(*) FILTER (WHERE metric = 'request_answered'),
+    coalesce(sum(value) FILTER (WHERE metric = 'dropped_iterations'), 0)
 FROM points
 """
 
 _CHECK_JOINED = """
 SELECT CASE
-    WHEN joined.requests > points.sent THEN 'two requests have the same id'
-    WHEN joined.answered < points.answered THEN 'an answer belongs to no request'
-    WHEN visits.requests > visits.different THEN 'a visit has two requests of the same class'
+    WHEN count(*) FILTER (WHERE generator = $generator) > $sent THEN 'two requests have the same id'
+    WHEN count(answered) FILTER (WHERE generator = $generator) < $answered THEN 'an answer belongs to no request'
+    WHEN count(visit) > count(DISTINCT (visit, request_class)) FILTER (WHERE visit IS NOT NULL)
+        THEN 'a visit has two requests of the same class'
 END
-FROM (SELECT count(*) AS requests, count(answered) AS answered FROM requests WHERE generator = $generator) AS joined,
-    (SELECT count(*) FILTER (WHERE metric = 'request_sent') AS sent,
-        count(*) FILTER (WHERE metric = 'request_answered') AS answered FROM points) AS points,
-    (SELECT count(*) AS requests, count(DISTINCT (visit, request_class)) AS different
-        FROM requests WHERE visit IS NOT NULL) AS visits
+FROM requests
 """
 
 # Somebody's own application does not say who gave an answer: the wrapper around it (servers/user-service/own.py) has
@@ -127,17 +125,17 @@ _JOIN = """
 INSERT INTO requests BY NAME
 SELECT
     $variant AS variant, $load AS load, $trial AS trial, $generator AS generator,
-    sent.metadata.id AS id, sent.metadata.visit AS visit, sent.request_class,
+    sent.id AS id, sent.visit AS visit, sent.request_class,
     sent.time AS sent, answered.time AS answered,
-    sent.metadata.asked_ms AS service_time_ms, answered.value AS duration_ms,
-    CASE WHEN answered.metadata.error IS NULL THEN answered.value - sent.metadata.asked_ms END AS overhead_ms,
-    answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,
+    sent.asked_ms AS service_time_ms, answered.value AS duration_ms,
+    CASE WHEN answered.error IS NULL THEN answered.value - sent.asked_ms END AS overhead_ms,
+    answered.blocked_ms, answered.connecting_ms, answered.status,
     CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run'
-         ELSE answered.metadata.error END AS error,
-    answered.metadata.worker, answered.metadata.thread, nullif(answered.metadata.connection, '') AS connection,
-    answered.metadata.began, answered.metadata.ended, answered.metadata.server
+         ELSE answered.error END AS error,
+    answered.worker, answered.thread, nullif(answered.connection, '') AS connection,
+    answered.began, answered.ended, answered.server
 FROM (FROM points WHERE metric = 'request_sent') AS sent
-LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.metadata.id = answered.metadata.id
+LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.id = answered.id
 """
 
 
@@ -176,20 +174,20 @@ def write_requests(
     target = trial_folder / "requests.parquet"
     part = trial_folder / ".requests.parquet.part"
     dropped = 0.0
-    with _spill() as spill, _used_again(_POINTS, THREADS) as database:
-        database.execute(f"SET memory_limit = '{MEMORY}'")
+    with _spill() as spill, _used_again(_POINTS, threads=THREADS, memory_limit=MEMORY) as database:
         database.execute(f"SET temp_directory = '{_quoted(spill)}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
             with _reading(points, spill):
-                database.execute("DROP TABLE IF EXISTS points")
                 database.execute(_READ, {"points": str(points)})
-                generator = points.name.split(".")[0]
-                _refuse(points, database.execute(_CHECK, {"own": bool(served)}))
-                database.execute(_JOIN, {"variant": variant, "load": load, "trial": trial, "generator": generator})
-                _refuse(points, database.execute(_CHECK_JOINED, {"generator": generator}))
-                [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
-                dropped += found[0] or 0
+                of_points = {"generator": points.name.split(".")[0]}
+                [(problem, sent, answered, dropped_here)] = database.execute(_CHECK, {"own": bool(served)}).fetchall()
+                _refuse(points, problem)
+                database.execute(_JOIN, of_points | {"variant": variant, "load": load, "trial": trial})
+                counts = {"sent": sent, "answered": answered}
+                [(problem,)] = database.execute(_CHECK_JOINED, of_points | counts).fetchall()
+                _refuse(points, problem)
+                dropped += dropped_here
         if served:
             with _reading(trial_folder / SERVED, spill):
                 database.execute(_SERVED, {"files": served})
@@ -215,10 +213,7 @@ IN_MEMORY = 16 * 2**20
 
 @contextmanager
 def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the rows of trials as the view ``requests``; a trial without requests.parquet has no rows.
-
-    The view ``classes`` has each row twice: in its class of request, and in the class NULL, which has all requests.
-    """
+    """Open the rows of trials as the view ``requests``; a trial without requests.parquet has no rows."""
     files = [path for folder in trial_folders if (path := folder / "requests.parquet").exists()]
     # Several threads would add numbers in a different order each time, and rounding would differ. One thread adds them
     # in the order of the rows. It takes little longer: most of the time goes into reading points and drawing.
@@ -226,14 +221,13 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
     with _used_again(_ROWS, threads=1) as database:
         if files:
             rows = database.read_parquet([*map(str, files)])
-            columns = [f"{name} AS {KEYS_OF_SCHEMA_1.get(name, name)}" for name in rows.columns]
-            rows = rows.project(", ".join(columns))
+            if KEYS_OF_SCHEMA_1.keys() & {*rows.columns}:
+                rows = rows.project(", ".join(f"{name} AS {KEYS_OF_SCHEMA_1.get(name, name)}" for name in rows.columns))
             (rows.create if kind == "TABLE" else rows.create_view)("requests")
         else:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
-        database.execute(_CLASSES.format(kind="VIEW"))
         yield database
-        database.execute(f"DROP VIEW classes; DROP {kind} requests")
+        database.execute(f"DROP {kind} requests")
 
 
 _ROWS: list[duckdb.DuckDBPyConnection] = []
@@ -243,12 +237,12 @@ for _idle in (_ROWS, _POINTS):
 
 
 @contextmanager
-def _used_again(idle: list[duckdb.DuckDBPyConnection], threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
+def _used_again(idle: list[duckdb.DuckDBPyConnection], **config: str | int) -> Iterator[duckdb.DuckDBPyConnection]:
     """Take an idle database, or make one, which takes as long as five queries. Whoever takes it leaves it empty."""
     try:
         database = idle.pop()
     except IndexError:
-        database = duckdb.connect(config={"threads": threads})
+        database = duckdb.connect(config={**config})
     try:
         yield database
     except BaseException:
@@ -266,25 +260,15 @@ def _used_again(idle: list[duckdb.DuckDBPyConnection], threads: int) -> Iterator
 def by_other_clocks(
     database: duckdb.DuckDBPyConnection, key: Key, clocks: Clocks
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the same views with the rows of one trial only, whose times are corrected by further clocks."""
-    with database.cursor() as other:  # its temporary tables hide the views
+    """Open the same view with the rows of one trial only, whose times are corrected by further clocks."""
+    with database.cursor() as other:  # its temporary table hides the view
         other.execute(f"CREATE TEMP TABLE requests AS FROM requests WHERE {OF_TRIAL}", of_trial(key))
-        other.execute(_CLASSES.format(kind="TEMP VIEW"))
         correct(other, clocks)
         yield other
 
 
-_CLASSES = """
-CREATE {kind} classes AS
-SELECT * FROM requests
-UNION ALL BY NAME
-SELECT * REPLACE (NULL AS request_class) FROM requests
-"""
-
-
-def _refuse(points: Path, check: duckdb.DuckDBPyConnection) -> None:
+def _refuse(points: Path, problem: str | None) -> None:
     """Raise UnreadablePoints if a check found a problem."""
-    [(problem,)] = check.fetchall()
     if problem:
         raise UnreadablePoints(f"{points} cannot be read: {problem}")
 

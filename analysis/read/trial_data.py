@@ -1,8 +1,10 @@
 """What is known of one trial: its record, totals over its rows, and the observations of its containers."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,21 +35,30 @@ class ClassTotals(NamedTuple):
     """How many requests of one class a trial sent, and how many of them failed.
 
     ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
-    ``errors`` says why requests failed, the most frequent reason first. ``of_client``: a client that misbehaves sent
-    them, and not k6.
+    ``errors`` says how many requests failed for which reason, the most frequent reason first. ``of_client``: a client
+    that misbehaves sent them, and not k6.
     """
 
     request_class: str
     sent: int
     failed: int
     refused: int = 0
-    errors: Sequence[str] = ()
     of_client: bool = False
+    errors: Mapping[str, int] = {}
 
     @property
     def answered(self) -> int:
         """How many requests did not fail."""
         return self.sent - self.failed
+
+
+class WorkerTotals(NamedTuple):
+    """How many requests of one class a worker answered, and how many connections brought them; None: all classes."""
+
+    request_class: str | None
+    worker: str
+    requests: int
+    connections: int
 
 
 class RequestTotals(NamedTuple):
@@ -57,17 +68,19 @@ class RequestTotals(NamedTuple):
     of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
     answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
     ``in_flight``, ``little`` and ``quickest_ms``, the shortest time that a worker was at work on a request, are of the
-    requests that k6 sent. ``by_worker`` counts answers by the worker (host:pid) that they name. ``direct_sent`` is how
-    many requests went directly to the server, not through the balancer, and ``direct_with_status`` how many of these
-    requests were answered. ``sending`` is how bursts were sent; None: the load has no bursts. ``generators`` is how
-    many k6 containers sent requests. ``posts`` says which visits posted a form.
+    requests that k6 sent. ``workers`` has the answers by class and by the worker (host:pid) that they name; the class
+    None comes last, and in each class the worker with the fewest answers first. ``direct_sent`` is how many requests
+    went directly to the server, not through the balancer, and ``direct_with_status`` how many of these requests were
+    answered. ``sending`` is how bursts were sent; None: the load has no bursts. ``generators`` is how many k6
+    containers sent requests, ``of_visits`` how many requests are part of a visit. ``posts`` says which visits posted a
+    form.
     """
 
     began: float | None
     classes: list[ClassTotals]
     errors: list[str]
     with_status: int
-    by_worker: dict[str, int]
+    workers: list[WorkerTotals]
     in_flight: float | None
     little: float | None
     quickest_ms: float | None = None
@@ -75,6 +88,7 @@ class RequestTotals(NamedTuple):
     direct_with_status: int = 0
     sending: Sending | None = None
     generators: int = 1
+    of_visits: int = 0
     posts: Posts = Posts()
 
     @property
@@ -86,6 +100,11 @@ class RequestTotals(NamedTuple):
     def answered(self) -> int:
         """How many requests did not fail."""
         return sum(counts.answered for counts in self.classes)
+
+    @property
+    def by_worker(self) -> dict[str, int]:
+        """How many answers name each worker."""
+        return {each.worker: each.requests for each in self.workers if each.request_class is None}
 
     @property
     def of_k6(self) -> list[ClassTotals]:
@@ -198,64 +217,103 @@ def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path,
     return TrialData(run, record, _requests(database, record.key, run.load(record.load)), raw)
 
 
+class _Part(NamedTuple):
+    """Totals over the requests of one class that one generator sent."""
+
+    request_class: str
+    generator: str
+    sent: int
+    failed: int
+    refused: int
+    with_status: int
+    of_visits: int
+    began: float
+    quickest_ms: float | None
+
+
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -> RequestTotals:
     """Return totals over the rows of a trial under a load."""
-    rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
 
     def rows(query: str) -> list[tuple[Any, ...]]:
-        return database.execute(query.format(of_trial=rows_of_trial, client=CLIENT), of_trial(key)).fetchall()
+        return database.execute(query, of_trial(key)).fetchall()
 
-    [(began, with_status, quickest_ms)] = rows(
-        "SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0), "
-        "1000 * min(ended - began) FILTER (WHERE generator <> '{client}') {of_trial}"
-    )
-    [(direct_sent, direct_with_status)] = rows(
-        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '{client}' AND "
-        f"{not (load.client and load.client.through_balancer)}"
-    )
-    [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '{client}'")
+    parts = sorted(_Part(*row) for row in rows(_PARTS))
+    errors = rows(_ERRORS) if any(part.failed for part in parts) else []
+    workers = [WorkerTotals(*row) for row in rows(_WORKERS)]
     [(in_flight, little)] = rows(_LITTLE)
-    errors: dict[str, list[str]] = {}
-    for request_class, error in rows(
-        "SELECT request_class, error {of_trial} AND error IS NOT NULL GROUP BY ALL ORDER BY count(*) DESC, error"
-    ):
-        errors.setdefault(request_class, []).append(error)
+    of_k6 = [part for part in parts if part.generator != CLIENT]
+    through_balancer = load.client is not None and load.client.through_balancer
+    direct = [part for part in parts if part.generator == CLIENT and not through_balancer]
+    of_visits = sum(part.of_visits for part in parts)
     return RequestTotals(
-        began=began,
-        classes=[
-            ClassTotals(request_class, sent, failed, refused, errors.get(request_class, ()), of_client)
-            for request_class, sent, failed, refused, of_client in rows(
-                "SELECT request_class, count(*), count(error), "
-                "count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), "
-                "bool_and(generator = '{client}') {of_trial} GROUP BY request_class ORDER BY request_class"
-            )
-        ],
-        errors=[error for (error,) in rows(_ERRORS)],
-        with_status=with_status,
-        by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
+        began=min((part.began for part in parts), default=None),
+        classes=[_of_class([*of_class], errors) for _, of_class in groupby(parts, lambda part: part.request_class)],
+        errors=[*_most_frequent_first(errors)],
+        with_status=sum(part.with_status for part in parts),
+        workers=sorted(
+            workers, key=lambda each: (each.request_class is None, each.request_class, each.requests, each.worker)
+        ),
         in_flight=in_flight,
         little=little,
-        quickest_ms=quickest_ms,
-        direct_sent=direct_sent,
-        direct_with_status=direct_with_status,
+        quickest_ms=min((part.quickest_ms for part in of_k6 if part.quickest_ms is not None), default=None),
+        direct_sent=sum(part.sent for part in direct),
+        direct_with_status=sum(part.with_status for part in direct),
         sending=sending(database, key, load.burst) if load.burst else None,
-        generators=generators,
-        posts=posts(database, key),
+        generators=len({part.generator for part in of_k6}),
+        of_visits=of_visits,
+        posts=posts(database, key) if of_visits else Posts(),
     )
 
 
-_ERRORS = "SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error"
+def _of_class(parts: Sequence[_Part], errors: Iterable[tuple[str, str, int]]) -> ClassTotals:
+    request_class = parts[0].request_class
+    return ClassTotals(
+        request_class,
+        sent=sum(part.sent for part in parts),
+        failed=sum(part.failed for part in parts),
+        refused=sum(part.refused for part in parts),
+        of_client=all(part.generator == CLIENT for part in parts),
+        errors=_most_frequent_first(errors, request_class),
+    )
+
+
+def _most_frequent_first(errors: Iterable[tuple[str, str, int]], request_class: str | None = None) -> dict[str, int]:
+    """Return how many requests of a class failed for which reason, or (None) of all classes."""
+    counts = Counter[str]()
+    for name, error, requests in errors:
+        counts[error] += requests if request_class in (None, name) else 0
+    return dict(sorted((+counts).items(), key=lambda count: (-count[1], count[0])))
+
+
+# Distinct values and sorting take longer than all the rest of a query over few rows.
+_PARTS = f"""
+SELECT request_class, generator, count(*), count(error),
+    count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), count(*) FILTER (WHERE status > 0), count(visit),
+    epoch(min(sent)), 1000 * min(ended - began)
+FROM requests WHERE {OF_TRIAL} GROUP BY request_class, generator
+"""  # noqa: S608  # made of constants
+
+_ERRORS = f"""
+SELECT request_class, error, count(*) FROM requests WHERE {OF_TRIAL} AND error IS NOT NULL GROUP BY request_class, error
+"""  # noqa: S608
+
+_WORKERS = f"""
+SELECT request_class, worker, sum(requests), count(connection)
+FROM (SELECT request_class, worker, connection, count(*) AS requests FROM requests WHERE {OF_TRIAL} AND error IS NULL
+      GROUP BY GROUPING SETS ((request_class, worker, connection), (worker, connection)))
+GROUP BY request_class, worker
+"""  # noqa: S608
 
 # L = lambda W (Little 1961). L comes from the wall clock, W from k6's own timings, which use another clock. k6 itself
 # needs about a quarter of a millisecond for each request, which its timings leave out. We add the median of this time
 # to W. k6's blocked time includes the time of connecting. If a connection broke, k6 does not time the wait, so we leave
 # out these requests (status 0). A client that misbehaves is no k6, and has timings of its own.
-_LITTLE = """
-WITH timed AS (
-    SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
-        1000 * (duration_ms + greatest(blocked_ms, connecting_ms)) AS response_us, sent, answered
-    {of_trial} AND status > 0 AND generator <> '{client}')
-SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
-    count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little
-FROM timed, (SELECT nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us FROM timed)
-"""
+_LITTLE = f"""
+SELECT under_way_us / span_us AS in_flight, requests / span_us * response_us AS little
+FROM (SELECT count(*) AS requests, sum(under_way_us) AS under_way_us,
+          nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us,
+          avg(timed_us) + median(under_way_us - timed_us) AS response_us
+      FROM (SELECT sent, answered, epoch_us(answered) - epoch_us(sent) AS under_way_us,
+                1000 * (duration_ms + greatest(blocked_ms, connecting_ms)) AS timed_us
+            FROM requests WHERE {OF_TRIAL} AND status > 0 AND generator <> '{CLIENT}'))
+"""  # noqa: S608

@@ -48,10 +48,11 @@ class Record(BaseModel):
         if not isinstance(values, dict):
             return values
         old = [key for key, today in KEYS_OF_SCHEMA_1.items() if key in values and today in cls.model_fields]
-        if any(KEYS_OF_SCHEMA_1[key] in values for key in old):
-            return values  # both names: the old one is an unknown key
+        metric = METRICS_OF_SCHEMA_1.get(str(values.get("metric")))
+        if not (old or metric) or any(KEYS_OF_SCHEMA_1[key] in values for key in old):
+            return values  # or both names: the old one is an unknown key
         renamed = {KEYS_OF_SCHEMA_1.get(key, key) if key in old else key: value for key, value in values.items()}
-        if (metric := METRICS_OF_SCHEMA_1.get(str(values.get("metric")))) and "metric" in cls.model_fields:
+        if metric and "metric" in cls.model_fields:
             renamed["metric"] = metric
         return renamed
 

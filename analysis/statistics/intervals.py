@@ -42,7 +42,8 @@ def of_median(draws: Sequence[Draw]) -> Interval | None:
     return by_all_clocks(_of_median, draws)
 
 
-def _of_median(draws: Sequence[Draw]) -> Interval | None:
+@lru_cache(maxsize=128)  # a load of one class of request has each statistic twice
+def _of_median(draws: tuple[Draw, ...]) -> Interval | None:
     if len(draws) < LEAST:
         likely = draws[0].likely if draws else ()
         return (min(likely), max(likely)) if likely else None
@@ -97,13 +98,13 @@ def by_all_clocks(interval: Callable[..., Interval | None], *sides: Sequence[Dra
     return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
 
 
-def _by_each_clock(draws: Sequence[Draw]) -> list[Sequence[Draw]]:
+def _by_each_clock(draws: Sequence[Draw]) -> list[tuple[Draw, ...]]:
     """Return the draws as they are, and by the clocks that give the least and the most values if clocks matter."""
     if all(draw.clocks is None for draw in draws):
-        return [draws]
+        return [(*draws,)]
     return [
-        draws,
-        *([_moved(draw, draw.clocks[end] if draw.clocks else draw.value) for draw in draws] for end in (0, 1)),
+        (*draws,),
+        *(tuple(_moved(draw, draw.clocks[end] if draw.clocks else draw.value) for draw in draws) for end in (0, 1)),
     ]
 
 
@@ -153,7 +154,10 @@ def _medians(draws: Sequence[Draw], seed: int = 0) -> Times:
     """Return the medians of many resamples (Efron 1979): of trials, and in each trial of one of its likely values."""
     most = max(len(draw.likely) for draw in draws) or 1
     values = np.array([draw.likely or [draw.value] * most for draw in draws], dtype=np.float64)
-    return np.asarray(np.median(values.ravel()[_places(len(draws), most, seed)], axis=1))
+    drawn = values.ravel()[_places(len(draws), most, seed)]
+    middle = (len(draws) - 1) // 2, len(draws) // 2
+    drawn.partition(middle, axis=1)  # np.median takes four times as long
+    return np.asarray(drawn[:, middle].mean(axis=1))
 
 
 @lru_cache(maxsize=8)

@@ -116,7 +116,7 @@ def _rejected(trial: TrialData) -> dict[str, str]:
     The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
     """
     return {
-        totals.request_class: f"all {totals.sent} {totals.request_class} requests failed ({_reasons(totals.errors)})"
+        totals.request_class: f"all {totals.sent} {totals.request_class} requests failed ({_reasons([*totals.errors])})"
         for totals in trial.requests.of_k6
         if totals.failed == totals.sent and not _is_expected(trial, totals)
     }
@@ -129,7 +129,7 @@ def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[Validit
     """
     answered = any(totals.answered for totals in trial.requests.of_k6)
     for totals in trial.requests.classes:
-        errors = _reasons(totals.errors if totals.of_client else trial.requests.errors)
+        errors = _reasons([*totals.errors] if totals.of_client else trial.requests.errors)
         name, failed, sent = totals.request_class, totals.failed, totals.sent
         if name in rejected:
             effect = ": their figures are invalid, and the other requests met another load than planned"

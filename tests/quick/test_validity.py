@@ -40,7 +40,7 @@ SHARED = [Request(sent_s=n / 10, worker=f"box:{7 if n % 4 else 8}") for n in ran
 
 def failed(count: int, error: str = "status 502") -> dict[str, Any]:
     """Return the totals of the requests of ``SHARED`` if so many of them had failed."""
-    return {"classes": [ClassTotals("light", 200, count, errors=[error])], "errors": [error]}
+    return {"classes": [ClassTotals("light", 200, count, errors={error: count})], "errors": [error]}
 
 
 @pytest.mark.parametrize(

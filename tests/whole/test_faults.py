@@ -32,6 +32,7 @@ def test_points_that_find_no_room_are_not_called_unreadable(
     """With 150 MB there is no room to read, with 400 MB and 140 MB on the disk enough, with less none to sort."""
     points = long_answers(tmp_path / "run")
     monkeypatch.setattr(rows, "MEMORY", memory)
+    monkeypatch.setattr(rows, "_POINTS", [])
     with small_disk(tmp_path / "disk", 1) as disk:
         monkeypatch.setattr("tempfile.tempdir", str(disk))
         with pytest.raises(NoTemporaryRoom, match="failed to offload data block") as caught:
