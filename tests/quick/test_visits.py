@@ -5,14 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from analysis.metrics import MetricName, Statistic, times, visits
 from analysis.metrics.capacity import measured_capacity_per_s
 from analysis.metrics.visits import CUT_OFF, Visit, Written, capacity_per_s, compare_rows, rates_per_s
 from analysis.pipeline import derive_summary
-from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.read.rows import UnreadablePoints
 from analysis.read.sending import Posts, posts
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run
@@ -60,15 +59,6 @@ def summary(requests: list[Request], load: LoadRecord = STEADY, **changed: Any) 
     return run, conclude(run, measured_cells(requests, visits.FAMILY, load=load))
 
 
-def in_database(folder: Path, requests: list[Request]) -> duckdb.DuckDBPyConnection:
-    """Return a database with the requests of a trial as its view."""
-    write_points(folder / "points.json.gz", requests)
-    write_requests(folder, "one", "mix", 1)
-    database = duckdb.connect()
-    database.read_parquet(str(folder / "requests.parquet")).create_view("requests")
-    return database
-
-
 @pytest.mark.parametrize(
     ("settings", "duration", "rates"),
     [
@@ -87,12 +77,12 @@ def test_the_rate_of_visits_climbs_in_steps(settings: dict[str, str], duration: 
     assert rates_per_s(settings, duration) == rates
 
 
-def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered(tmp_path: Path) -> None:
+def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> None:
     """The second fails with its post, the third is never answered, and the last should have posted."""
     unanswered = [*visit("3", 2, took_ms=(20,)), Request(request_class="post", visit="3", sent_s=2.5, answered=False)]
     requests = visit("1") + visit("2", 1, took_ms=(20, 40), error=FULL) + unanswered + visit("4", 3, took_ms=(1000,))
 
-    with in_database(tmp_path, requests) as database:
+    with opened_trial(requests) as (database, _):
         assert visits.read_visits(database, KEY) == [
             Visit(0, 0.06045, None),
             Visit(1, 0.0603, FULL),
@@ -144,10 +134,10 @@ def test_a_load_without_visits_has_none(load: LoadRecord) -> None:
     ],
 )
 def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundred_fails(
-    tmp_path: Path, failed: tuple[int, ...], capacity: float | None
+    failed: tuple[int, ...], capacity: float | None
 ) -> None:
     """Of 101 visits in each step one may fail. A climb that ends before visits fail shows no capacity."""
-    with in_database(tmp_path, climbing(*failed)) as database:
+    with opened_trial(climbing(*failed)) as (database, _):
         assert capacity_per_s(database, KEY, [100, 200, 400], 2) == capacity
 
 
@@ -161,7 +151,7 @@ def test_the_capacity_is_a_metric_and_can_be_measured_before_the_run_ends(tmp_pa
     assert (None, "capacity", "per_second") not in of_steady, "a rate that does not climb has no capacity"
 
 
-def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) -> None:
+def test_the_number_of_a_visit_says_its_step_whenever_it_came() -> None:
     """200 are due in the first step and 400 in the second; what has no number is in none."""
     made = [
         visit("0", 3),
@@ -172,7 +162,7 @@ def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) ->
         visit("9999"),
         visit("x"),
     ]
-    with in_database(tmp_path, [one for requests in made for one in requests]) as database:
+    with opened_trial([one for requests in made for one in requests]) as (database, _):
         found = visits.rate_steps(database, KEY, [100, 200, 400], 2)
 
     assert [(row.per_s, row.visits, row.failed) for row in found] == [(100, 2, 0), (200, 2, 0), (400, 2, 0)]
