@@ -66,20 +66,27 @@ def garbled(model: type[BaseModel], files: Iterable[Any]) -> Iterator[Any]:
     """Yield the values of files with each of FURTHER in a place of each schema, because messages follow from it."""
     seen = set()
     for values, place, schema in kinds_of_places(model.model_json_schema(), files):
-        of_messages = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
-        if (same := json.dumps(of_messages, sort_keys=True)) not in seen:
+        if (same := _of_messages(schema)) not in seen:
             seen.add(same)
             yield from (changed(values, (*place, wrong)) for wrong in FURTHER)
 
 
 def kinds_of_places(whole: Schema, files: Iterable[Any]) -> Iterator[tuple[Any, Place, Schema]]:
-    """Yield a file, a place and its schema, once for each kind of place; shorter files first."""
+    """Yield a file, a place and its schema, once for each kind of place; shorter files first.
+
+    A key of several models, of which the file chooses one, is one kind of place if its schema is the same in all.
+    """
     seen = set()
     for values in sorted(files, key=lambda values: len(str(values))):
         for place, schema, kind in _places(whole, whole, values, (), ()):
-            if kind not in seen:
-                seen.add(kind)
+            if (same := (kind, _of_messages(schema))) not in seen:
+                seen.add(same)
                 yield values, place, schema
+
+
+def _of_messages(schema: Schema) -> str:
+    """Return the part of a schema from which messages follow."""
+    return json.dumps({key: schema[key] for key in schema.keys() - {"title", "description"}}, sort_keys=True)
 
 
 def _places(
@@ -93,7 +100,7 @@ def _places(
         each = next(iter(each.values()), schema.get("additionalProperties"))
         chooser, _ = schema.get("chosen by", ("", []))
         for key in {**known, **value}.keys() - {chooser}:
-            of_key = (*kind, value.get(chooser, ""), key if key in known else "*")
+            of_key = (*kind, key if key in known else "*")
             yield from _places(whole, known.get(key, each), value.get(key), (*place, key), of_key)
     elif schema.get("type") == "array":
         for number, one in enumerate(value or []):

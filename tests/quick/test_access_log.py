@@ -12,6 +12,7 @@ import yaml
 
 from lab.apps.advise.log_classes import describe_log
 from lab.apps.advise.service import read_service
+from lab.logs import access_log
 from lab.logs.access_log import AccessLog, read_logs, representative_durations, route_of
 from lab.serving.options import serving_options
 from lab.serving.ranking import predict_option
@@ -358,8 +359,9 @@ def queue_of(workers: int, rate_rps: float) -> list[tuple[float, float, float]]:
     return sorted(found)
 
 
-def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path) -> None:
+def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same requests, as a balancer and as the server see them; and in enough workers."""
+    monkeypatch.setattr(access_log, "SAMPLE", 100)
 
     def file(took: Sequence[tuple[float, float]], decimals: int) -> str:
         lines = [combined(int(ends), "GET /a", f" {took_s:.{decimals}f}") for ends, took_s in took]
