@@ -87,26 +87,18 @@ def test_a_load_says_how_many_requests_it_sends_at_once(size: str, burst: int | 
     assert (load(size).burst, load(size).has_small_bursts) == (burst, stairs)
 
 
-@pytest.mark.parametrize(("before", "after", "burst"), [("5", "5", 11), ("0", "0", 1), ("5", "many", None)])
-def test_a_crash_is_a_burst_with_what_comes_before_and_after_it(before: str, after: str, burst: int | None) -> None:
-    settings = {"CRASH_AFTER_S": "0.25", "BEFORE": before, "AFTER": after}
-    crash = LoadRecord(name="mix", script="crash.js", duration="20s", settings=settings)
-
-    assert (crash.burst, crash.crashes) == (burst, True)
-    other = LoadRecord(name="mix", script="other.js", kind="crash", duration="20s", settings={"CRASH_AFTER_S": "1"})
-    assert (other.burst, other.crashes) == (None, True)
-
-
 def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_settings() -> None:
     """Only a record of an older version, which has no kind, is of the kind that its script had."""
-    settings = {"BURST": "4", "CRASH_AFTER_S": "1", "BEFORE": "1", "AFTER": "1"}
+    settings = {"BURST": "4", "CRASH_AFTER_S": "1", "BEFORE": "5", "AFTER": "5"}
 
     def kind_of(script: str, **said: Any) -> tuple[str, int | None, bool]:
         one = LoadRecord(name="mix", script=script, duration="20s", settings=settings, **said)
         return one.kind, one.burst, one.crashes
 
     assert kind_of("burst.js") == ("burst", 4, False)
-    assert kind_of("crash.js") == ("crash", 3, True)
+    assert kind_of("crash.js") == ("crash", 11, True), "with what comes before and after the crash"
+    settings |= {"AFTER": "many"}
+    assert kind_of("crash.js") == kind_of("mine.js", kind="crash") == ("crash", None, True)
     assert kind_of("calls.js") == ("steady", None, False)
     assert kind_of("mine.js") == ("steady", None, False)
     assert kind_of("burst.js", kind="steady") == ("steady", None, False)
@@ -200,6 +192,10 @@ def test_steps_of_several_trials_are_medians_with_an_interval() -> None:
     assert row.high
     assert [low < of_all for low, of_all in zip(row.low, STEPS, strict=True)] == [True] * 4
     assert [high > of_all for high, of_all in zip(row.high, [3000, 4000, 5000, 6000], strict=True)] == [True] * 4
+    [row] = staircases(STEPS, STEPS[:3], published=[published(*STEPS)])[1].completion_times
+    assert row.measured == pytest.approx(STEPS)
+    assert row.low == pytest.approx(STEPS[:3], rel=1e-6), "a step of one trial only has none"
+    assert row.published == STEPS
 
 
 def test_the_requests_of_a_burst_say_nothing_about_another_burst() -> None:
@@ -213,14 +209,6 @@ def test_the_requests_of_a_burst_say_nothing_about_another_burst() -> None:
     ]
 
     assert [(row.measured, row.low, row.high) for row in found if row] == [(2500, None, None), (2500, 2500, 2500)]
-
-
-def test_a_step_of_one_trial_only_has_no_interval() -> None:
-    [row] = staircases(STEPS, STEPS[:3], published=[published(*STEPS)])[1].completion_times
-
-    assert row.measured == pytest.approx(STEPS)
-    assert row.low == pytest.approx(STEPS[:3], rel=1e-6)
-    assert row.published == STEPS
 
 
 def test_large_bursts_have_no_steps() -> None:

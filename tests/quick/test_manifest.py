@@ -294,13 +294,11 @@ def test_points_that_are_gone_give_an_invalid_trial_also_beside_others(run: Path
     assert problem(run) == "one/mix/1 has no points-2.json.gz"
 
 
-def test_a_trial_that_was_not_sealed_yet_is_read(run: Path) -> None:
+def test_a_trial_that_was_not_sealed_is_read(run: Path) -> None:
+    """It was not sealed yet, or there is no manifest."""
     make_trial(run, "one", 2, FEW)
-
     assert raw_files_problem(run, run / "one" / "mix" / "2", sealed(run)) is None
 
-
-def test_without_a_manifest_nothing_is_compared(run: Path) -> None:
     (run / MANIFEST).unlink()
     replaced(run / "one" / "mix" / "1" / "points.json.gz")
 

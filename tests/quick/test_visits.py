@@ -189,20 +189,15 @@ def test_a_trial_without_a_capacity_says_why(
 
 
 def test_a_climb_of_which_visits_were_dropped_shows_no_capacity(tmp_path: Path) -> None:
-    """What was due and never made might have failed."""
+    """What was due and never made might have failed. Without points, there is no capacity either."""
+    with pytest.raises(UnreadablePoints, match=rf"^{tmp_path} has no points\.json\.gz$"):
+        measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
     write_points(tmp_path / "points.json.gz", visit("1"))
     with gzip.open(tmp_path / "points.json.gz", "at") as points:
         points.write(json.dumps(point("dropped_iterations", BEGAN, 2, "page", {})) + "\n")
 
     with pytest.raises(ValueError, match=r"^the load generator dropped 2 visits$"):
         measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
-
-
-def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
-    with pytest.raises(UnreadablePoints) as caught:
-        measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
-
-    assert str(caught.value) == f"{tmp_path} has no points.json.gz"
 
 
 def test_the_steps_and_errors_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
