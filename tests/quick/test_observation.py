@@ -73,51 +73,6 @@ def test_what_the_kernel_does_not_report_is_unknown_and_not_zero(left: str | Non
     assert seen.processor_s == (None if left is None else 1.5)
 
 
-CPU_STAT = """\
-usage_usec 48211904
-user_usec 31015207
-system_usec 17196697
-core_sched.force_idle_usec 0
-nr_periods 120
-nr_throttled 7
-throttled_usec 350211
-nr_bursts 0
-burst_usec 0
-"""
-MEMORY_STAT = """\
-anon 37748736
-file 12288000
-kernel 2314240
-kernel_stack 147456
-pagetables 811008
-shmem 0
-inactive_anon 37732352
-active_anon 16384
-pgfault 20514
-pgmajfault 12
-"""
-MEMORY_EVENTS = """\
-low 0
-high 0
-max 113
-oom 3
-oom_kill 2
-oom_group_kill 0
-"""
-
-
-def test_control_groups_of_version_2_are_read_as_current_kernels_write_them() -> None:
-    """All lines of Linux 6's cpu.stat and memory.events, and the first of memory.stat, in the kernel's order."""
-    text = observation().replace("usage_usec 0\nthrottled_usec 0\n", CPU_STAT)
-    text = text.replace("anon 31457280\nfile 12345\n", MEMORY_STAT).replace("oom 0\noom_kill 0\n", MEMORY_EVENTS)
-    assert all(written in text for written in (CPU_STAT, MEMORY_STAT, MEMORY_EVENTS))
-
-    seen = parse(text)
-
-    assert (seen.processor_s, seen.throttled_s) == (48.211904, 0.350211)
-    assert (seen.memory_mib, seen.out_of_memory) == (36, 2)
-
-
 def test_the_older_kind_of_control_groups_is_read_too() -> None:
     text = observation().replace("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
     text = text.replace("throttled_usec 0", "nr_throttled 4\nthrottled_time 2500000000")
