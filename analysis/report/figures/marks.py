@@ -16,7 +16,7 @@ _CHANNELS = ("row", "column", "y", "x", "x2", "y2", "color", "shape", "opacity",
 
 def mark_tables(chart: alt.TopLevelMixin) -> list[Table]:
     """Return the marks of a chart: a table for each of its layers, without layers that say nothing more than others."""
-    drawn = chart.to_dict()
+    drawn = chart.to_dict(validate=False)
     datasets = drawn.get("datasets", {})
     whole: dict[str, Any] = {"data": drawn.get("data"), "encoding": {}, "title": ""}
     parts = [_of_layer(layer, datasets) for layer in _layers(drawn | {"title": ""}, whole)]
