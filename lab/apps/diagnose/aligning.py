@@ -7,6 +7,7 @@ search for similarities), for each path, among lines that end at about the same 
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from lab.apps.diagnose.logs import Flags, Floats, Integers
@@ -63,7 +64,7 @@ class _Table(NamedTuple):
     ``first`` and ``size`` say which lines are near. ``scores`` are those of the last two rows.
     """
 
-    step: Integers
+    step: npt.NDArray[np.int8]
     first: Integers
     size: Integers
     scores: Floats
@@ -73,7 +74,7 @@ class _Table(NamedTuple):
 def align(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> None:
     """Join lines of a balancer (``ours``) and of a server so that their order stays, and their times fit best."""
     table = _Table(
-        np.zeros((CHUNK, WIDEST + 2), dtype=np.int64), np.zeros(CHUNK, dtype=np.int64), np.zeros(CHUNK, dtype=np.int64),
+        np.zeros((CHUNK, WIDEST + 2), dtype=np.int8), np.zeros(CHUNK, dtype=np.int64), np.zeros(CHUNK, dtype=np.int64),
         np.zeros((2, WIDEST + 2)),
     )  # fmt: skip
     start = first = 0
