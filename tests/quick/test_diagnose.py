@@ -392,6 +392,32 @@ def test_gunicorns_own_durations_may_be_longer_than_others(tmp_path: Path) -> No
     assert requests.worked_s == pytest.approx(60, abs=0.01)
 
 
+HAPROXY = [
+    ("35008", "07.717", 1020, "5/5/4/4/0", "/slow", "1.000399", "ff59ca94-6344-4e59-a943-7c9891bbb33c"),
+    ("35024", "07.717", 1039, "4/4/3/3/0", "/slow", "1.003210", "bd6359c0-d4e1-4b9c-a65b-36aac8225ace"),
+    ("60614", "07.940", 816, "4/4/2/2/0", "/quick/2?token=secret", "0.021057", "0bbb9cc1-03e0-4df5-8b53-cc6f035151ce"),
+    ("60620", "07.978", 818, "2/2/1/1/0", "/quick/2?token=secret", "0.020393", "3667dd93-8fba-4511-a011-0fc4eee0855e"),
+    ("60636", "08.240", 556, "2/2/0/0/0", "/quick/3?token=secret", "0.020303", "2be200ed-2ebf-4256-8583-4bd299c9429c"),
+]
+"""What differs in lines that HAProxy 3.0.11 and gunicorn with two workers wrote, with the lines of ``--setup``."""
+
+
+def test_what_a_real_haproxy_and_a_real_gunicorn_wrote_is_joined(tmp_path: Path) -> None:
+    haproxy, gunicorn = tmp_path / "haproxy.log", tmp_path / "gunicorn.log"
+    haproxy.write_text("".join(
+        f"127.0.0.1:{port} [26/Nov/2026:15:09:{at}] balancer app/app-1 0/0/0/{ms}/{ms} 200 121 - - ---- {now} 0/0 "
+        f'"GET {target} HTTP/1.1" id={id_}\n' for port, at, ms, now, target, _, id_ in HAPROXY))  # fmt: skip
+    gunicorn.write_text("".join(
+        f'127.0.0.1 - - [26/Nov/2026:15:09:08 +0000] "GET {target} HTTP/1.1" 200 3 "-" "-" rt={took} <16369> id={id_}\n'
+        for *_, target, took, id_ in HAPROXY))  # fmt: skip
+    requests, capacity, _ = diagnosed([haproxy, gunicorn])
+    [(_, _, joined)] = requests.joins
+    assert (joined.by_id, requests.in_both, capacity.workers) == (len(HAPROXY), 1.0, 1)
+    assert requests.waited_s.tolist() == pytest.approx(
+        [ms / 1000 - float(took) for _, _, ms, *_, took, _ in HAPROXY], abs=1e-5
+    )
+
+
 def test_setup_prints_the_lines_of_each_server(lab: Lab) -> None:
     said = lab.call("diagnose", "--setup").stdout
     for server in ("nginx", "HAProxy", "Traefik", "gunicorn", "uWSGI", "uvicorn", "granian"):

@@ -26,7 +26,8 @@ Bytes = npt.NDArray[np.uint8]
 _PROBED = 100
 """So many of the first lines show which fields the lines of a log have."""
 _MOST_FIELDS, _MOST_DIGITS = 64, 17
-_LINE_END, _SPACE, _QUOTE, _DOT, _ZERO, _NINE, _QUESTION, _A, _Z, _OPENING, _BACKSLASH, _CLOSING = b'\n ".09?AZ[\\]'
+_LINE_END, _SPACE, _QUOTE, _DOT, _SLASH, _ZERO, _NINE = b'\n "./09'
+_QUESTION, _A, _Z, _OPENING, _BACKSLASH, _CLOSING = b"?AZ[\\]"
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
@@ -63,7 +64,7 @@ class Alike(NamedTuple):
     """What the lines say that have a shape; ``fits`` says which of all lines they are.
 
     Times are seconds. ``path`` and ``id`` are hashes; an id of 0 is unknown. ``request`` and ``worker`` are places in
-    ``requests``, such as ``GET /orders``, and in ``workers``; empty: nothing says the worker.
+    ``requests``, of which each stands for all of its route, and in ``workers``; empty: nothing says the worker.
     """
 
     fits: Flags
@@ -149,7 +150,7 @@ def read_alike(text: bytes, shape: Shape) -> Alike:
         ends_s = np.where((moment_s >= ends_s) & (moment_s < ends_s + 1), moment_s, ends_s)
     ends_s, took_s = ends_s[fits] + (took_s[fits] if shape.at_start else 0), np.maximum(took_s[fits], SHORTEST_S)
     path = _hashes(data, of["request"][fits])
-    request, requests = _texts(text, of["request"][fits], path)
+    request, requests = _texts(text, of["request"][fits], _hashes_of_routes(data, of["request"][fits]))
     worker, workers = np.full(len(path), -1), list[str]()
     if "worker" in of:
         worker, workers = _texts(text, of["worker"][fits], _hashes(data, of["worker"][fits]))
@@ -271,6 +272,23 @@ def _hashes(text: Bytes, spans: Integers) -> Integers:
     hashes = np.zeros(len(spans), np.int64)
     for line in range(len(spans)):
         hashes[line] = _hash(text, spans[line, 0], spans[line, 1])
+    return hashes
+
+
+@njit(cache=True)
+def _hashes_of_routes(text: Bytes, spans: Integers) -> Integers:
+    """Return a hash for each path in which parts that are whole numbers count as the same: they name a thing."""
+    hashes = np.zeros(len(spans), np.int64)
+    for line in range(len(spans)):
+        at, last, found = spans[line, 0], spans[line, 1], _BASIS
+        while at < last:
+            behind, digits = at, True
+            while behind < last and text[behind] != _SLASH:
+                digits &= _ZERO <= text[behind] <= _NINE
+                behind += 1
+            part = np.int64(0) if digits and behind > at else _hash(text, at, behind + 1)
+            found, at = (found ^ np.uint64(part)) * _PRIME, behind + 1
+        hashes[line] = np.int64(found)
     return hashes
 
 
