@@ -238,7 +238,7 @@ ODD = {
     "user": ["ann", "ann lee", '"', "[", "rt=5.000"],
     "request": ["GET /orders HTTP/1.0", "get / HTTP/1.1", "GET  / HTTP/1.1", 'GET /a"b HTTP/1.1', "-", "", "GET / x y",
                 "GET /\u00e9 HTTP/1.1", "GET http://a/b HTTP/1.1", "POST /x", 'GET /\\"x HTTP/1.1', "OPTIONS * HTTP/1",
-                "GET /a?b?c", "GET ?a"],
+                "GET /a?b?c", "GET ?a", "GET /orders/12/ HTTP/1.1", "GET /orders/12/7.png HTTP/1.1", "GET //7/x"],
     "status": ["499", "99", "2000", "-", "2.0"],
     "agent": ['a "quoted', 'a \\"quoted\\" [x]', "a [b", "-", "", "rt=7.000", "\\", 'a" rt=8.000 "b'],
     "took": ["12.5", "0", "-", "1e-3", "0.000", '"0.003"', "0.003, 0.004", "5ms", "1.123456789", ".5", "5."],
