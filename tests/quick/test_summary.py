@@ -590,7 +590,7 @@ def test_a_table_names_the_variants_of_which_nothing_was_measured() -> None:
     table = next(quantity_tables(run, conclude(run, cells)))
 
     assert {row[0] for row in table.rows} == {"one"}
-    assert table.note == "nothing was measured of two and three"
+    assert table.note == "no value of this quantity: two and three"
 
 
 def test_a_reason_that_all_claims_share_is_said_once_below_the_table() -> None:

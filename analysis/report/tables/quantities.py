@@ -123,7 +123,7 @@ def _without_a_value(variants: Sequence[str], rows: Sequence[Row]) -> str:
     """Return which variants have no measured value although others have; empty: all have, or none has."""
     has = {row.variant for row in rows if row.measured is not None}
     lacking = [name for name in variants if name not in has]
-    return f"nothing was measured of {word_list(lacking)}" if has and lacking else ""
+    return f"no value of this quantity: {word_list(lacking)}" if has and lacking else ""
 
 
 def _divided_by(

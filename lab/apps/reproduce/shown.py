@@ -19,7 +19,7 @@ from analysis.report.wording import capitalised, trials_phrase
 
 END = "<!-- end -->"
 READING = (
-    "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval says nothing, the "
+    "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval is too wide, the "
     "values of all trials stand instead. The last column counts the answered requests, or visits, of all trials."
 )
 """How to read a page's tables of quantities."""
