@@ -442,6 +442,8 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     """Twenty quick requests a second, and a slow one every second, from a packed log and a second one on stdin."""
     lines = [combined(n // 20, "GET /quick", " 0.020") for n in range(2400)]
     lines += [combined(n, "GET /slow", " 2.000") for n in range(120)]
+    monkeypatch.setattr(access_log, "SAMPLE", 100)
+    monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
     packed = tmp_path / "access.log.1.gz"
     packed.write_bytes(gzip.compress("\n".join(lines[:1000]).encode()))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines[1000:])))
@@ -456,7 +458,6 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     assert {one.name: one.rate for one in asked.classes} == pytest.approx(
         {"get-quick": 2400 / 119, "get-slow": 120 / 119}, rel=0.01
     )
-    monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
     way = next(one for one in serving_options(asked) if one.workers * one.threads >= 8)
     assert predict_option(way, asked).p99_ms["get-quick"] < 50
 
