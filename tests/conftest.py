@@ -61,12 +61,16 @@ BEGAN = "STAMPEDE_TESTS_BEGAN"
 os.environ.setdefault(BEGAN, datetime.now(UTC).isoformat())
 
 
+WITH_ENGINE = "engine", "containers"
+"""The folders of tests that start containers, in the order of running: copies of the lab then build broken images."""
+
+
 class ByModule(LoadFileScheduling):
-    """Give each worker a module at a time, and all modules that need the engine to one worker."""
+    """Give each worker a module at a time, and all modules that start containers to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = super()._split_scope(nodeid)
-        return "engine" if Path(module).parent.name == "engine" else module
+        return "engine" if Path(module).parent.name in WITH_ENGINE else module
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModule:
@@ -77,12 +81,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModul
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the name of its folder, and put long modules first, so that none of them begins last.
 
-    pyproject.toml says what the folders are for.
+    pyproject.toml says what the folders are for. Tests that start containers come before all others.
     """
     for item in items:
         item.add_marker(item.path.parent.name)
     sizes = {path: path.stat().st_size for path in {item.path for item in items}}
-    items.sort(key=lambda item: (item.path.parent.name != "engine", -sizes[item.path]))
+    order = {folder: place for place, folder in enumerate(reversed(WITH_ENGINE), start=1)}
+    items.sort(key=lambda item: (order.get(item.path.parent.name, 0), sizes[item.path]), reverse=True)
 
 
 APP = typer.main.get_command(cli.app)
@@ -167,6 +172,19 @@ class Lab:
         assert old in text
         (self.root / path).write_text(text.replace(old, new))
 
+    def start_loads_at_once(self) -> None:
+        """Make this copy start loads on a busy machine, too."""
+        self.edit("lab/engine/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
+
+    def start_loads_apart(self) -> None:
+        """Make this copy start each load when its load generator is ready, and not all loads at the same time."""
+        self.start_loads_at_once()
+        self.edit(
+            "lab/plan/timing.py",
+            "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5",
+            "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.1",
+        )
+
     def latest(self, experiment: str = "heavy-mix") -> Path:
         """Return the folder of the last run."""
         return (self.results / experiment / "latest").resolve()
@@ -196,7 +214,7 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
 def fast_lab(copied_lab: Lab) -> Lab:
     """A copy of the lab whose heavy requests do not take ten seconds, and that does not wait for a quiet machine."""
     copied_lab.edit("experiments/heavy-mix.yaml", *FAST)
-    copied_lab.edit("lab/engine/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
+    copied_lab.start_loads_at_once()
     return copied_lab
 
 

@@ -8,7 +8,7 @@ import duckdb
 import yaml
 
 from analysis.records.folder import trial_folder
-from tests.conftest import Lab, lab_objects
+from tests.conftest import PATIENCE_S, Lab, lab_objects
 
 
 class Result:
@@ -50,7 +50,7 @@ def rows_of(relation: duckdb.DuckDBPyRelation, query: str) -> list[tuple[object,
 
 def measure(lab: Lab, name: str, variants: str, duration: str, *further: str, command: str = "run") -> Result:
     """Measure some variants of an experiment. Fail if a trial is invalid, or if a container is left behind."""
-    done = lab.run(command, name, "--variants", variants, "--duration", duration, *further)
+    done = lab.run_for(2 * PATIENCE_S, command, name, "--variants", variants, "--duration", duration, *further)
     assert done.returncode == 0, done.stdout + done.stderr
     assert lab_objects() == []
     assert max(len(line) for line in done.stdout.splitlines()) <= 80

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ variants:
   spoilt: {variant}
 """
 GTHREAD = "{server: gunicorn-gthread, workers: 2, threads: 8}"
+ANSWERS_WITHIN_S = 5
+"""Without limits a machine did not answer for 25 minutes; with them it answers within a tenth of a second, and later
+where other machines share the processor."""
 USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
 
 
@@ -86,6 +90,34 @@ def wait_for_requests(client: DockerClient) -> dict[str, Container]:
             return services
         assert time.monotonic() < deadline, said
         time.sleep(0.1)
+
+
+class Gaps:
+    """How long the machine took at most to run a small program, again and again."""
+
+    longest_s = 0.0
+
+    def watch(self, over: Event) -> None:
+        """Run ``date`` until it is over."""
+        while not over.wait(0.02):
+            began = time.monotonic()
+            subprocess.run(["date"], stdout=subprocess.DEVNULL, check=True)
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+
+@contextmanager
+def answering() -> Iterator[Gaps]:
+    """Fail when the machine did not answer all the while."""
+    gaps, over = Gaps(), Event()
+    watching = Thread(target=gaps.watch, args=(over,))
+    watching.start()
+    try:
+        yield gaps
+    finally:
+        over.set()
+        watching.join()
+    print(f"the machine answered within {gaps.longest_s:.2f} s")  # pytest -s shows it
+    assert 0 < gaps.longest_s < ANSWERS_WITHIN_S
 
 
 @contextmanager

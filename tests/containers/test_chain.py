@@ -54,6 +54,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A run of the four, side by side."""
     lab = copy_lab(tmp_path_factory.mktemp("scripted"))
     (lab.root / "experiments" / "scripted.yaml").write_text(EXPERIMENT)
+    lab.start_loads_at_once()
     lab.edit("servers/app/wsgi.py", "StartResponse = ", f"{SCRIPT}StartResponse = ")
     lab.edit("servers/app/wsgi.py", "            body = workload", "            lag()\n            body = workload")
     done = lab.run("run", "scripted")

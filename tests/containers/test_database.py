@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from python_on_whales import Container
@@ -18,31 +17,30 @@ from tests.spoilt import container_of, tell_which, trials
 EXPERIMENT = """\
 title: Guest books that are all spoilt but one
 question: What becomes of the visits?
-loads:
-  visits:
-    script: visits.js
-    database: {}
-    duration: {short: 6s, full: 1m}
-    settings: {first_per_s: 6, last_per_s: 6, step_s: 6, timeout_steps: 0.5, users_max: 300}
-    variants: [wrong-rows, changed-page, no-database, killed, stopped, not-migrated, not-applied]
-  crowd:
-    script: visits.js
-    database: {max_connections: 10}
-    duration: {short: 4s, full: 1m}
-    settings: {first_per_s: 80, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 300}
-    variants: [plain]
+load:
+  script: visits.js
+  database: {}
+  duration: {short: 6s, full: 1m}
+  settings: {first_per_s: 6, last_per_s: 6, step_s: 6, timeout_steps: 0.5, users_max: 300}
 parallel: true
 variants:
-  plain:        {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
   wrong-rows:   {server: gunicorn-gthread, app: django, workers: 1, threads: 3}
-  changed-page: {server: gunicorn-gthread, app: django, workers: 1, threads: 4}
-  no-database:  {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
-  killed:       {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
-  stopped:      {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
-  not-migrated: {server: gunicorn-gthread, app: django, workers: 1, threads: 5}
-  not-applied:  {server: gunicorn-gthread, app: django, workers: 1, threads: 6}
+  changed-page: {server: gunicorn-gthread, app: django, workers: 1, threads: 4, balancer: none}
+  no-database:  {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
+  outgrown:     {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
+  killed:       {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
+  stopped:      {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
+  not-migrated: {server: gunicorn-gthread, app: django, workers: 1, threads: 5, balancer: none}
+  not-applied:  {server: gunicorn-gthread, app: django, workers: 1, threads: 6, balancer: none}
+  crowd:        {server: gunicorn-gthread, app: django, workers: 1, threads: 17, balancer: none}
 """
 TOLD = 'os.environ["LAB_THREADS"]'
+COMMANDS = {
+    "no-database": "exec mariadbd --no-defaults --datadir=/nowhere",
+    "outgrown": "head -c 1G /dev/zero > /tmp/much; exec start",
+    "crowd": "export LAB_DATABASE_CONNECTIONS=10; exec start",
+}
+"""What the database's container runs in some variants."""
 ROWS = ["mariadb", "--defaults-file=/srv/mariadb.cnf", "--skip-column-names", "--execute",
         "SELECT count(*) FROM guestbook.guestbook_entry"]  # fmt: skip
 
@@ -50,9 +48,10 @@ ROWS = ["mariadb", "--defaults-file=/srv/mariadb.cnf", "--skip-column-names", "-
 def spoil(lab: Lab) -> None:
     """Make a copy of the lab spoil the variants, each in its own way."""
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
+    lab.start_loads_apart()
     tell_which(
         lab,
-        LAB_MARIADB="'exec mariadbd --no-defaults --datadir=/nowhere' if name == 'no-database' else 'exec start'",
+        LAB_MARIADB=f"{COMMANDS!r}.get(name, 'exec start')",
         LAB_RETRIES="'2' if name == 'not-applied' else '30'",
     )
     threads = "    pids_limit: 2048  # it has a thread for each connection\n"
@@ -61,7 +60,7 @@ def spoil(lab: Lab) -> None:
     probe = "      test: [CMD, wait-until-ready, mariadb"
     lab.edit("docker-compose.yml", probe, f"      retries: 30\n{probe}")  # MariaDB may take its time on a busy machine
     views, models = "servers/app/guestbook/views.py", "servers/app/guestbook/models.py"
-    lab.edit(views, "import workload\n", "import os\n\nimport workload\n")
+    lab.edit(views, "import workload\n", "import os\nimport time\n\nimport workload\n")
     lab.edit(
         views,
         "        form.save()\n",
@@ -74,7 +73,8 @@ def spoil(lab: Lab) -> None:
         views,
         rendered,
         rendered.replace("return", "page =") + f'    if {TOLD} == "4":\n'
-        '        page.content = page.content.replace(b"csrfmiddlewaretoken", b"mislaid")\n    return page\n',
+        '        page.content = page.content.replace(b"csrfmiddlewaretoken", b"mislaid")\n'
+        f'    if {TOLD} == "17":\n        time.sleep(2)  # with its connection to the database\n    return page\n',
     )
     lab.edit(models, "from django.db", "import os\n\nfrom django.db")
     place = 'place = models.CharField(max_length=40, default="")'
@@ -89,7 +89,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
     spoil(lab)
     with ThreadPoolExecutor(2) as pool:
-        process = lab.start("run", "spoilt", "--jobs", "7")
+        process = lab.start("run", "spoilt", "--jobs", "9")
         killed = pool.submit(lambda: with_rows("killed").kill())
         stopped = pool.submit(stop_database)
         try:
@@ -134,12 +134,6 @@ def why_failed(lab: Lab, variant: str) -> str:
     return record.reason or ""
 
 
-def of_load(lab: Lab, load: str, table: str) -> list[dict[str, Any]]:
-    """Return what the summary says in a table of the variant plain under a load."""
-    rows = json.loads((lab.latest("spoilt") / "summary.json").read_text())[table]
-    return [row for row in rows if (row["variant"], row["load"]) == ("plain", load)]
-
-
 def test_a_row_that_is_lost_and_one_that_is_doubled_make_the_trial_invalid(spoilt: Lab) -> None:
     assert trials(spoilt)["wrong-rows"]["verdict"] == "invalid"
     assert "1 row is lost: visit 3" in reasons(spoilt, "wrong-rows")
@@ -160,6 +154,12 @@ def test_a_database_that_does_not_start_is_what_the_report_says(spoilt: Lab) -> 
     assert "/nowhere" in why
 
 
+def test_a_database_that_outgrows_its_limit(spoilt: Lab) -> None:
+    assert why_failed(spoilt, "outgrown") == (
+        "mariadb needed more memory than its limit of 768 MiB, which mem_limit of mariadb in docker-compose.yml sets"
+    )
+
+
 def test_a_database_that_is_killed_ends_the_trial_by_name(spoilt: Lab) -> None:
     assert why_failed(spoilt, "killed") == "mariadb ended during the load with exit code 137"
 
@@ -174,7 +174,8 @@ def test_of_a_database_that_answers_no_more_nobody_knows_the_rows(spoilt: Lab) -
 
 
 def test_too_many_connections_are_told_from_a_slow_server(spoilt: Lab) -> None:
-    errors = {row["error"] for row in of_load(spoilt, "crowd", "errors")}
+    summary = json.loads((spoilt.latest("spoilt") / "summary.json").read_text())
+    errors = {row["error"] for row in summary["errors"] if row["variant"] == "crowd"}
 
     assert "database error 1040: Too many connections" in errors
     assert any(one.startswith("the database refused ") for one in reasons(spoilt, "crowd"))

@@ -17,7 +17,7 @@ from analysis.records.checksums import MANIFEST, read_manifest, sha256
 from analysis.records.folder import read_run, read_trial, trial_folders
 from lab.experiment.file import load_experiment
 from tests.archives import telling
-from tests.conftest import Lab, copy_lab, lab_objects, on_host
+from tests.conftest import PATIENCE_S, Lab, copy_lab, lab_objects, on_host
 from tools.browser import chromium
 
 Measured = tuple[Lab, "subprocess.CompletedProcess[str]"]
@@ -46,7 +46,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     root = copy_lab(folder).root
     lab = Lab(root, folder / "results", environment, on_host(HOST))
     lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
-    return lab, lab.run("run", "heavy-mix", "--duration", "12s")
+    lab.start_loads_at_once()
+    return lab, lab.run_for(2 * PATIENCE_S, "run", "heavy-mix", "--duration", "12s")
 
 
 def requests(folder: Path) -> duckdb.DuckDBPyRelation:

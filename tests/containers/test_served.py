@@ -4,13 +4,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import yaml
 
 from analysis.records.folder import trial_folder
 from lab.servers import KINDS
 from lab.trial.calibration import ALONE
-from tests.conftest import Lab
+from tests.conftest import Lab, copy_lab
 from tests.live import watch_all
-from tests.measuring import add_experiment, completion_times, measure, only_load, shorter
+from tests.measuring import Result, completion_times, measure, only_load, shorter
 from tools.browser import free_port
 
 
@@ -46,33 +47,8 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
 
 
-def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_lab: Lab) -> None:
-    """Half a second instead of two; by then every request of the burst has been sent."""
-    lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
-    result = measure(lab, "worker-types", "sync,gthread,gevent,eventlet,tornado", "4s")
-
-    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
-    assert result.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
-    answered_s = completion_times(result, "waiting-4")
-    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
-    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
-    for at_once in ("gevent", "eventlet", "tornado"):
-        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
-    burst = result.each("burst", "total", load="waiting-4")
-    assert burst["tornado"] > 3 * burst["gevent"]
-    lost = result.each("failures", "count", load="crash")
-    assert lost["sync"] == 1
-    assert lost["gthread"] >= 3
-    assert lost["gevent"] == lost["eventlet"] == 6
-    assert lost["tornado"] == 11
-    notes = [reason for trial in result.summary["trials"] for reason in trial["reasons"]]
-    assert any(" lost worker " in one for one in notes)
-    assert any(" started worker " in one for one in notes)
-    assert "One of 11 requests kills its worker" in result.report
-
-
-def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(lab: Lab) -> None:
-    result = measure(lab, "django-fastcgi", "gunicorn-5", "3s")
+def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(copied_lab: Lab) -> None:
+    result = measure(copied_lab, "django-fastcgi", "gunicorn-5", "3s")
 
     capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
     record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
@@ -119,45 +95,85 @@ RELEASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("names", [SOME], ids=["some"])
-def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, names: set[str]) -> None:
-    """Were a count or a socket another than is asked for, a trial would be invalid."""
-    servers = {name: settings for name, settings in EVERY_SERVER.items() if name in names}
-    load = {
-        "script": "burst.js",
-        "duration": {"short": "3s", "full": "3s"},
-        "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
-    }
-    variants = {
-        name: {"server": name, "workers": 2, "balancer": "none", **settings} for name, settings in servers.items()
-    }
-    add_experiment(copied_lab, "every-server", load, variants, parallel=True)
+TYPES = ("sync", "gthread", "gevent", "eventlet", "tornado")
 
-    result = measure(copied_lab, "every-server", ",".join(servers), "3s", "--jobs", str(len(servers)))
 
-    for name, settings in servers.items():
+@pytest.fixture(scope="module")
+def bursts(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The burst of worker-types for each type and for one server of each kind, and its crash for each type.
+
+    A request takes half a second instead of two; by then every request of the burst has been sent.
+    """
+    lab = copy_lab(tmp_path_factory.mktemp("bursts"))
+    lab.start_loads_at_once()
+    shorter(lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
+    path = lab.root / "experiments" / "worker-types.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["variants"] |= variants_of(SOME)
+    document["loads"]["crash"]["variants"] = [*TYPES]
+    path.write_text(yaml.safe_dump(document))
+    return measure(lab, "worker-types", ",".join([*TYPES, *SOME]), "4s", "--jobs", "11")
+
+
+def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(bursts: Result) -> None:
+    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
+    assert bursts.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
+    answered_s = completion_times(bursts, "waiting-4")
+    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
+    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
+    for at_once in ("gevent", "eventlet", "tornado"):
+        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
+    burst = bursts.each("burst", "total", load="waiting-4")
+    assert burst["tornado"] > 3 * burst["gevent"]
+    lost = bursts.each("failures", "count", load="crash")
+    assert lost["sync"] == 1
+    assert lost["gthread"] >= 3
+    assert lost["gevent"] == lost["eventlet"] == 6
+    assert lost["tornado"] == 11
+    notes = [reason for trial in bursts.summary["trials"] for reason in trial["reasons"]]
+    assert any(" lost worker " in one for one in notes)
+    assert any(" started worker " in one for one in notes)
+    assert "One of 11 requests kills its worker" in bursts.report
+
+
+def variants_of(names: set[str]) -> dict[str, dict[str, object]]:
+    """Return variants for servers of EVERY_SERVER, two workers each."""
+    settings = {name: EVERY_SERVER[name] for name in EVERY_SERVER if name in names}
+    return {name: {"server": name, "workers": 2, "balancer": "none", **one} for name, one in settings.items()}
+
+
+def assert_each_serves(result: Result, load: str, names: set[str], sent: int) -> None:
+    """Assert that each server answers and counts the requests that were sent to it.
+
+    Were a count or a socket another than is asked for, a trial would be invalid.
+    """
+    for name, settings in variants_of(names).items():
         rows = "SELECT count(*), count(error), count(DISTINCT worker) <= 2 FROM requests"
-        assert result.requests(name, "burst", rows) == [(24, 0, True)], name
+        assert result.requests(name, load, rows) == [(sent, 0, True)], name
         counted = [one["counts"] for one in result.summary["counters"] if one["variant"] == name]
-        assert (len(counted), sum(one["served"] for one in counted)) == (2, 24), name
+        assert (len(counted), sum(one["served"] for one in counted)) == (2, sent), name
         if "worker_class" in settings:
-            assert sum(one["accepted"] for one in counted) == 24, name
+            assert sum(one["accepted"] for one in counted) == sent, name
             assert all(one["accept_attempts"] == one["accepted"] + one["accept_failures"] for one in counted), name
-        folder = trial_folder(result.folder, name, "burst", 1)
+        folder = trial_folder(result.folder, name, load, 1)
         front = {"none": set(), "nginx": {"nginx-1.before.txt"}, "haproxy": {"haproxy-1.before.txt"}}
         [server] = {path.name for path in folder.glob("*.before.txt")} - front[str(settings.get("balancer", "none"))]
         assert server.partition("-")[0] == KINDS[str(settings.get("server", name))].service
         assert "Traceback" not in (folder / server.replace("before.txt", "log")).read_text(), name
     for name, release in ((name, release) for name, release in RELEASES.items() if name in names):
-        assert result.requests(name, "burst", "SELECT DISTINCT server FROM requests") == [(release,)]
+        assert result.requests(name, load, "SELECT DISTINCT server FROM requests") == [(release,)]
     for name in names & {"uwsgi-http", "uwsgi-uwsgi", "uwsgi-fastcgi"}:  # a connection for each request
-        assert result.requests(name, "burst", "SELECT count(DISTINCT connection) FROM requests") == [(24,)], name
+        assert result.requests(name, load, "SELECT count(DISTINCT connection) FROM requests") == [(sent,)], name
     accept = {one["name"]: one["accept"] for one in json.loads((result.folder / "run.json").read_text())["variants"]}
     own_sockets = {"granian", "gunicorn-26", "uwsgi-uwsgi"}
-    assert {name for name, kind in accept.items() if kind == "per-worker"} == names & own_sockets
+    assert {name for name in names if accept[name] == "per-worker"} == names & own_sockets
     ours = ("not observed", "listen queue", "last burst", "failed")  # anything else is the machine's
-    doubts = [reason for one in result.summary["trials"] for reason in one["reasons"]]
+    doubts = [reason for one in result.summary["trials"] if one["variant"] in names for reason in one["reasons"]]
     assert [reason for reason in doubts if any(words in reason for words in ours)] == []
+
+
+def test_servers_and_releases_serve_a_burst_and_count_it(bursts: Result) -> None:
+    assert_each_serves(bursts, "waiting-4", SOME, 4)
 
 
 def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:

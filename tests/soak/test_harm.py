@@ -11,8 +11,7 @@ import pytest
 from python_on_whales import DockerClient
 
 from tests.conftest import Lab, finish, lab_objects, wait_for_step
-from tests.containers.test_harm import answering
-from tests.spoilt import wait_for_requests, write_experiment
+from tests.spoilt import answering, wait_for_requests, write_experiment
 
 BALLAST = """
 import sys, time, psutil

@@ -8,7 +8,7 @@ import yaml
 
 from analysis.records.folder import trial_folder
 from tests.conftest import Lab
-from tests.containers import test_served
+from tests.containers.test_served import EVERY_SERVER, SOME, assert_each_serves, variants_of
 from tests.measuring import add_experiment, measure
 
 
@@ -99,6 +99,15 @@ def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(
         assert "Traceback" not in "".join(path.read_text() for path in folder.glob("*-1.log")), name
 
 
-@pytest.mark.parametrize("names", [test_served.EVERY_SERVER.keys() - test_served.SOME], ids=["others"])
-def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, names: set[str]) -> None:
-    test_served.test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab, names)
+def test_every_other_server_and_release_serves_bursts_and_counts_them(copied_lab: Lab) -> None:
+    names = EVERY_SERVER.keys() - SOME
+    load = {
+        "script": "burst.js",
+        "duration": {"short": "3s", "full": "3s"},
+        "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
+    }
+    add_experiment(copied_lab, "every-server", load, variants_of(names), parallel=True)
+
+    result = measure(copied_lab, "every-server", ",".join(names), "3s", "--jobs", str(len(names)))
+
+    assert_each_serves(result, "burst", names, 24)
