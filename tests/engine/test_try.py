@@ -127,24 +127,25 @@ def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> No
     assert re.search(r"^  coffee  GET /coffee  +200 +\d+ ms$", told.stderr, re.MULTILINE)
 
 
-def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
+def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> None:
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
     Much output is told. Threads and processes of the application's own are no workers. The wrapper knows the worker and
     the thread of each request on granian, too. Before, lab init asks the application for routes that its source does
     not show, and gunicorn for settings that its file computes.
     """
+    copied_lab.start_loads_at_once()
     file = written(tmp_path, CHATTER)
     (tmp_path / "shop" / "Dockerfile").write_text(DOCKERFILE)
-    told = lab.run_for(300, "init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
+    told = copied_lab.run_for(300, "init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
     (tmp_path / "shop" / "app.py").write_text(SHOP + CHATTER + LOGGED_IN + UNRULY)
     file.write_text(
         file.read_text().replace('{Authorization: "Bearer', '{X-Is: "${cookie.session}", Authorization: "Bearer')
     )
     file.write_text(file.read_text() + 'login: {path: /login, form: {user: ada, password: "${TOKEN}"}}\n')
-    stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
+    stopped = copied_lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
     file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
-    done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
+    done = copied_lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "3s", "--ways", "granian")
 
     assert_asked(told, (tmp_path / "found.yaml").read_text())
     assert stopped.returncode == 1
@@ -153,7 +154,7 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert "s3cr" not in stopped.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
-    run = (lab.results / "my-service-tried" / "latest").resolve()
+    run = (copied_lab.results / "my-service-tried" / "latest").resolve()
     diagnosis = read_diagnosis(run)
     said = " ".join(diagnosis.sentences) if diagnosis else ""
     assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
@@ -188,7 +189,7 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     log = read_trial(folder).logs["gunicorn-1"]
     assert log.kept > log.before > 0
     assert "kB a request to their output" in said
-    assert lab.run("verify", str(run)).returncode == 0
+    assert copied_lab.run("verify", str(run)).returncode == 0
 
 
 def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path) -> None:
