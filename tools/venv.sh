@@ -66,5 +66,12 @@ if [ "$wanted" = core ]; then
     done
     say "Compiling the simulator …"
     PYTHONPATH=. .venv/bin/python -c 'from theory.simulate import warm_up; warm_up()'
+    say "Compiling the reader of logs …"
+    head='- - - [03/Nov/2026:09:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"'
+    logs=$(mktemp -d)
+    echo "$head rt=0.1" > "$logs/balancer.log"
+    echo "$head rt=0.05" > "$logs/server.log"
+    PYTHONPATH=. .venv/bin/python -m lab diagnose --balancer "$logs/balancer.log" --server "$logs/server.log" > /dev/null
+    rm -r "$logs"
 fi
 touch ".venv/$wanted"

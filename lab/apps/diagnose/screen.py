@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from analysis.metrics.waiting import FROM_S
-from analysis.records.plural import plural
+from analysis.records.plural import noun_for, plural
 from analysis.report.tables import Table
 from analysis.report.terminal import terminal_table
 from analysis.report.wording import percent
@@ -55,7 +55,7 @@ def _say(console: Console, sentence: str, style: str = "") -> None:
 def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     began = datetime.fromtimestamp(requests.first, UTC)
     lasts = _time(float(requests.ended_s.max()))
-    yield f"{len(requests):,} requests in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
+    yield f"{len(requests):,} {noun_for(len(requests), 'request')} in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
@@ -75,9 +75,11 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
 def _capacity(capacity: Capacity, *, joined: bool) -> Iterator[str]:
     if (capacity.place < 0).any() and "workers" in capacity.found:
         of = "at work" if joined else "under way"
-        yield (f"At most {plural(capacity.total, 'request')} were {of} at once"
-               + (f", so {capacity.total} threads are assumed. If there are more, say --workers and --threads."
-                  if joined else "."))  # fmt: skip
+        are = "is" if capacity.total == 1 else "are"
+        assumed = (
+            f", so {plural(capacity.total, 'thread')} {are} assumed. If there are more, say --workers and --threads"
+        )
+        yield f"At most {plural(capacity.total, 'request')} {are} {of} at once{assumed if joined else ''}."
         return
     found = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
     restarts = f" {plural(capacity.restarts, 'worker')} came in the place of another." if capacity.restarts else ""
