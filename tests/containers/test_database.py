@@ -1,6 +1,5 @@
 """Visits to a guest book on real containers: what goes wrong with its database is said, and no row is miscounted."""
 
-import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +19,8 @@ question: What becomes of the visits?
 load:
   script: visits.js
   database: {}
-  duration: {short: 6s, full: 1m}
-  settings: {first_per_s: 6, last_per_s: 6, step_s: 6, timeout_steps: 0.5, users_max: 300}
+  duration: {short: 9s, full: 1m}
+  settings: {first_per_s: 6, last_per_s: 6, step_s: 9, timeout_steps: 0.5, users_max: 300}
 parallel: true
 variants:
   wrong-rows:   {server: gunicorn-gthread, app: django, workers: 1, threads: 3}
@@ -174,11 +173,8 @@ def test_of_a_database_that_answers_no_more_nobody_knows_the_rows(spoilt: Lab) -
 
 
 def test_too_many_connections_are_told_from_a_slow_server(spoilt: Lab) -> None:
-    summary = json.loads((spoilt.latest("spoilt") / "summary.json").read_text())
-    errors = {row["error"] for row in summary["errors"] if row["variant"] == "crowd"}
-
-    assert "database error 1040: Too many connections" in errors
-    assert any(one.startswith("the database refused ") for one in reasons(spoilt, "crowd"))
+    """MariaDB counts no connection that takes the place kept for its administrator, and is then refused."""
+    assert any("(database error 1040: Too many connections)" in one for one in reasons(spoilt, "crowd"))
 
 
 def test_a_model_without_its_migration_does_not_start(spoilt: Lab) -> None:
