@@ -8,10 +8,9 @@ import yaml
 
 from analysis.records.folder import trial_folder
 from lab.servers import KINDS
-from lab.trial.calibration import ALONE
 from tests.conftest import Lab, copy_lab
 from tests.live import watch_all
-from tests.measuring import Result, completion_times, measure, only_load, shorter
+from tests.measuring import Result, completion_times, measure, shorter
 from tools.browser import free_port
 
 
@@ -45,21 +44,6 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     assert "waited although another worker had a free thread; with " in result.report
     assert '"stalls":[' in result.report
     assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
-
-
-def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(copied_lab: Lab) -> None:
-    result = measure(copied_lab, "django-fastcgi", "gunicorn-5", "3s")
-
-    capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
-    record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
-    assert capacity_per_s in (8, 32)
-    assert record["visits_per_s"] == 2 * capacity_per_s
-    [(visits, generators)] = result.requests(
-        "gunicorn-5", "overload", "SELECT count(DISTINCT visit), count(DISTINCT generator) FROM requests"
-    )
-    assert visits == pytest.approx(6 * capacity_per_s, rel=0.05)
-    assert generators == 4
-    assert "seconds since the first visit came" in result.report
 
 
 UWSGI: dict[str, object] = {"server": "uwsgi", "threads": 2, "balancer": "nginx"}
@@ -174,17 +158,3 @@ def assert_each_serves(result: Result, load: str, names: set[str], sent: int) ->
 
 def test_servers_and_releases_serve_a_burst_and_count_it(bursts: Result) -> None:
     assert_each_serves(bursts, "waiting-4", SOME, 4)
-
-
-def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:
-    lab = only_load(copied_lab, "gil-sharing", "four-connections")
-    result = measure(lab, "gil-sharing", "4x4-map-least-conn", "2s", "--cpu", "hold")
-
-    folder = trial_folder(result.folder, "4x4-map-least-conn", "four-connections", 1)
-    trial = json.loads((folder / "trial.json").read_text())
-    assert trial["calibration"]["cpu"] == "hold"
-    assert len(trial["calibration"]["alone_ms"]) == ALONE
-    assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
-    assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
-    reasons = result.summary["validity"]["reasons"]
-    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from analysis.records.folder import trial_folder
+from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.containers.test_served import EVERY_SERVER, SOME, assert_each_serves, variants_of
-from tests.measuring import add_experiment, measure
+from tests.measuring import add_experiment, measure, only_load
 
 
 def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -> None:
@@ -111,3 +112,32 @@ def test_every_other_server_and_release_serves_bursts_and_counts_them(copied_lab
     result = measure(copied_lab, "every-server", ",".join(names), "3s", "--jobs", str(len(names)))
 
     assert_each_serves(result, "burst", names, 24)
+
+
+def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(copied_lab: Lab) -> None:
+    result = measure(copied_lab, "django-fastcgi", "gunicorn-5", "3s")
+
+    capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
+    record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
+    assert capacity_per_s in (8, 32)
+    assert record["visits_per_s"] == 2 * capacity_per_s
+    [(visits, generators)] = result.requests(
+        "gunicorn-5", "overload", "SELECT count(DISTINCT visit), count(DISTINCT generator) FROM requests"
+    )
+    assert visits == pytest.approx(6 * capacity_per_s, rel=0.05)
+    assert generators == 4
+    assert "seconds since the first visit came" in result.report
+
+
+def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:
+    lab = only_load(copied_lab, "gil-sharing", "four-connections")
+    result = measure(lab, "gil-sharing", "4x4-map-least-conn", "2s", "--cpu", "hold")
+
+    folder = trial_folder(result.folder, "4x4-map-least-conn", "four-connections", 1)
+    trial = json.loads((folder / "trial.json").read_text())
+    assert trial["calibration"]["cpu"] == "hold"
+    assert len(trial["calibration"]["alone_ms"]) == ALONE
+    assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
+    assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
+    reasons = result.summary["validity"]["reasons"]
+    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)
