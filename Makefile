@@ -42,7 +42,8 @@ quick: .venv/core .venv/tests  ## run the short tests that need no container
 	@$(SIDE_BY_SIDE) -n 3 tests/quick
 
 test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
-	@$(SIDE_BY_SIDE) -n 4 tests/engine tests/containers tests/whole tests/quick  # one of the four starts all containers
+	@$(SIDE_BY_SIDE) -n 4 tests/engine tests/whole tests/quick  # one of the four waits for the engine most of the time
+	@.venv/bin/python -m pytest tests/containers
 
 soak: setup .venv/tests  ## run the long tests: the phenomenon of every experiment, long faults and heavy loads
 	@.venv/bin/python -m pytest tests/soak

@@ -90,12 +90,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (order.get(item.path.parent.name, 0), sizes[item.path]), reverse=True)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let a worker process whose tests start no containers give way to those beside it, which measure."""
-    if "PYTEST_XDIST_WORKER" in os.environ and item.path.parent.name not in WITH_ENGINE:
-        os.setpriority(os.PRIO_PROCESS, 0, 19)
-
-
 APP = typer.main.get_command(cli.app)
 COMMANDS = APP.commands  # type: ignore[attr-defined]  # it is a group
 NARROW = {"COLUMNS": "80", "NO_COLOR": "1"}
