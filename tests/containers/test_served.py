@@ -123,7 +123,7 @@ def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(bursts:
 def variants_of(names: set[str]) -> dict[str, dict[str, object]]:
     """Return variants for servers of EVERY_SERVER, two workers each."""
     settings = {name: EVERY_SERVER[name] for name in EVERY_SERVER if name in names}
-    return {name: {"server": name, "workers": 2, "balancer": "none", **one} for name, one in settings.items()}
+    return {name: {"server": name, "balancer": "none", **one, "workers": 2} for name, one in settings.items()}
 
 
 def assert_each_serves(result: Result, load: str, names: set[str], sent: int) -> None:
@@ -149,7 +149,7 @@ def assert_each_serves(result: Result, load: str, names: set[str], sent: int) ->
     for name in names & {"uwsgi-http", "uwsgi-uwsgi", "uwsgi-fastcgi"}:  # a connection for each request
         assert result.requests(name, load, "SELECT count(DISTINCT connection) FROM requests") == [(sent,)], name
     accept = {one["name"]: one["accept"] for one in json.loads((result.folder / "run.json").read_text())["variants"]}
-    own_sockets = {"granian", "gunicorn-26", "uwsgi-uwsgi"}
+    own_sockets = {"granian", "granian-wsgi", "gunicorn-26", "uwsgi-uwsgi"}
     assert {name for name in names if accept[name] == "per-worker"} == names & own_sockets
     ours = ("not observed", "listen queue", "last burst", "failed")  # anything else is the machine's
     doubts = [reason for one in result.summary["trials"] if one["variant"] in names for reason in one["reasons"]]
