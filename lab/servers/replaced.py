@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 
 from lab.servers.base import Variant
 
+COUNT_REQUESTS = ("gunicorn", "uvicorn", "uwsgi")
+"""The programs that replace a worker after a number of requests."""
+
 
 class Replaced(Variant, ABC):
     """A server that can replace its workers. The time that an application takes to start is its own setting."""
@@ -42,8 +45,7 @@ class Replaced(Variant, ABC):
 
     @model_validator(mode="after")
     def _workers_can_be_replaced(self) -> Self:
-        counts = self.server.startswith("gunicorn") or self.server in ("uvicorn", "uwsgi")
-        if self.max_requests and not counts:
+        if self.max_requests and self.server.partition("-")[0] not in COUNT_REQUESTS:
             others = "uvicorn, uwsgi or gunicorn-…"
             raise ValueError(f"max_requests: {self.server} does not count here; choose server: {others}")
         if self.max_requests_jitter and self.server == "uwsgi":
@@ -56,7 +58,11 @@ class Replaced(Variant, ABC):
             raise ValueError(f"hup_after_s: {self.server} with one worker has nobody who replaces it; use 2 or more")
         if self.pre_stop_s and not self.term_after_s:
             raise ValueError("pre_stop_s: give term_after_s, too")
-        if self.term_after_s and (self.replicas == 1 or self.balancer != "nginx"):
+        if self.term_after_s and self.balancer != "nginx":
+            raise ValueError(
+                f"term_after_s: the lab tells nginx of a restart, not {self.balancer}; use balancer: nginx"
+            )
+        if self.term_after_s and self.replicas == 1:
             raise ValueError("term_after_s: while one replica is away, nginx needs another; use replicas: 2 or more")
         return self
 

@@ -30,26 +30,28 @@ READY_WITHIN_S = 60
 @contextmanager
 def replace_workers(trials: Sequence[TrialContainers]) -> Iterator[None]:
     """Replace the workers of each trial so long after the block begins as its variant says; at its end, give up."""
-    timers = [threading.Timer(after_s, act) for trial in trials for after_s, act in _actions(trial) if after_s]
+    over = threading.Event()
+    timers = [threading.Timer(after_s, act) for trial in trials for after_s, act in _actions(trial, over) if after_s]
     for timer in timers:
         timer.start()
     try:
         yield
     finally:
+        over.set()
         for timer in timers:
             timer.cancel()
             timer.join()
 
 
-def _actions(trial: TrialContainers) -> Iterator[tuple[float, Callable[[], None]]]:
+def _actions(trial: TrialContainers, over: threading.Event) -> Iterator[tuple[float, Callable[[], None]]]:
     variant = trial.planned.variant
     if isinstance(variant, Replaced):
         yield variant.hup_after_s, trial.reload
-        yield variant.term_after_s, partial(restart_replicas, trial, variant.pre_stop_s)
+        yield variant.term_after_s, partial(restart_replicas, trial, variant.pre_stop_s, over)
 
 
-def restart_replicas(trial: TrialContainers, pre_stop_s: float) -> None:
-    """Restart the servers of a trial one after another while its load goes on, as a Deployment of Kubernetes does."""
+def restart_replicas(trial: TrialContainers, pre_stop_s: float, over: threading.Event) -> None:
+    """Restart the servers of a trial one after another until ``over``, as a Deployment of Kubernetes does."""
     nginx = trial.front.container
     try:
         addresses = {replica.id: replica.execute(["hostname", "-i"]).split()[0] for replica in trial.servers}
@@ -57,20 +59,23 @@ def restart_replicas(trial: TrialContainers, pre_stop_s: float) -> None:
             if trial.phase is not Phase.LOADING:
                 return
             others = [address for of, address in addresses.items() if of != replica.id]
-            _end(replica, pre_stop_s, partial(_tell, nginx, others))
+            _end(replica, pre_stop_s, partial(_tell, nginx, others), over)
+            if over.is_set():
+                return
             replica.execute(["timeout", str(READY_WITHIN_S), "sh", "-c", _START])
             _tell(nginx, addresses.values())
     except DockerException as error:
         trial.fail(f"its servers could not be restarted: {last_line(error)}")
 
 
-def _end(replica: ContainerInfo, pre_stop_s: float, tell: Callable[[], None]) -> None:
-    """Send SIGTERM to a server after ``pre_stop_s``, and tell nginx, in the order of their times."""
+def _end(replica: ContainerInfo, pre_stop_s: float, tell: Callable[[], None], over: threading.Event) -> None:
+    """Send SIGTERM to a server after ``pre_stop_s``, and tell nginx, in the order of their times, until ``over``."""
     end = partial(replica.execute, ["sh", "-c", _END])
     steps: list[tuple[float, Callable[[], object]]] = [(pre_stop_s, end), (NGINX_LEARNS_AFTER_S, tell)]
     began = time.monotonic()
     for at_s, step in sorted(steps, key=itemgetter(0)):
-        time.sleep(max(0, began + at_s - time.monotonic()))
+        if over.wait(max(0, began + at_s - time.monotonic())):
+            return
         step()
 
 

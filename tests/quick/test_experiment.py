@@ -191,6 +191,7 @@ MISTAKES_OF_VARIANTS = [
     ("server: uwsgi, threads: 2, max_requests: 9, max_requests_jitter: 9", "max_requests_jitter uWSGI leave"),
     ("server: hypercorn, app: fastapi-async, hup_after_s: 9", "hup_after_s hypercorn another"),
     ("server: gunicorn-sync, term_after_s: 9", "term_after_s replicas 2"),
+    ("server: gunicorn-sync, term_after_s: 9, replicas: 2, balancer: haproxy", "term_after_s haproxy nginx"),
     ("server: gunicorn-sync, pre_stop_s: 9", "pre_stop_s term_after_s"),
     *((f"server: uwsgi, threads: 2, balancer: none, {name}: {value}", f"{name} none nginx") for name, value in {
         "replicas": 2, "balance": "least_conn", "upstream_keepalive": 0, "max_conns": 4, "queue_timeout_s": 5,

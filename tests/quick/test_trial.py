@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -152,9 +153,29 @@ def test_replicas_are_restarted_one_after_another_and_nginx_learns_of_it(
     trial.containers = [container("one", "gunicorn"), container("two", "gunicorn"), container("balancer", "nginx")]
     trial.phase = phase
 
-    restart_replicas(trial, pre_stop_s / 50)
+    restart_replicas(trial, pre_stop_s / 50, Event())
 
     assert said == done
+
+
+def test_a_restart_that_pauses_ends_with_the_load(tmp_path: Path) -> None:
+    """Nothing is said to the server or to nginx, and nobody waits for the rest of the pause."""
+    over, executed = Event(), list[list[str]]()
+
+    def execute(command: list[str]) -> str:
+        executed.append(command)
+        over.set()
+        return "one"
+
+    trial = trial_with(tmp_path, "one", 0, term_after_s=1)
+    trial.containers = [
+        cast("Any", SimpleNamespace(id=name, service=name, execute=execute)) for name in ("gunicorn", "nginx")
+    ]
+    trial.phase = Phase.LOADING
+
+    restart_replicas(trial, 5, over)
+
+    assert executed == [["hostname", "-i"]]
 
 
 @pytest.mark.parametrize(("phase", "got"), [(Phase.LOADING, [("server", "HUP")]), (Phase.LOADED, [])])

@@ -23,6 +23,7 @@ from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
 from lab.experiment.yaml_file import Wording, YamlFile
 from lab.servers.base import RELEASE_PATTERN, Balance, Release
+from lab.servers.replaced import COUNT_REQUESTS
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
 """A module and a callable, or a factory with its arguments, which are literals or names of the module."""
@@ -149,8 +150,6 @@ _RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
 
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
 """The servers that serve somebody's own application, by the names of their packages."""
-COUNT_REQUESTS = ("gunicorn", "uvicorn", "uwsgi")
-"""The servers that replace a worker after a number of requests."""
 WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
 """The kinds of workers that have threads."""
 MOST_THREADS, MOST_CONNECTIONS = 512, 65535

@@ -13,7 +13,6 @@ from analysis.predict.options import MOST_REPLICAS, OptionKind, gthread
 from lab.apps.service.description import (
     ASGI_WORKERS,
     CALLABLE_PATTERN,
-    COUNT_REQUESTS,
     GRANIAN_BACKLOG,
     MOST_CONNECTIONS,
     MOST_THREADS,
@@ -38,6 +37,7 @@ from lab.servers.gunicorn import (
     GunicornGthread,
     GunicornSync,
 )
+from lab.servers.replaced import COUNT_REQUESTS
 from lab.servers.uwsgi import Uwsgi
 from lab.serving.options import ServingOption
 

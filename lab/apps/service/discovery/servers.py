@@ -13,7 +13,6 @@ from typing import Any
 
 from lab.apps.service.description import (
     CALLABLE_PATTERN,
-    COUNT_REQUESTS,
     GRANIAN_BACKLOG,
     GUNICORN_CLASSES,
     MOST_THREADS,
@@ -21,6 +20,7 @@ from lab.apps.service.description import (
 from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.settings import ANY, Setting, settings_of
 from lab.apps.service.discovery.uwsgi import uwsgi_settings, variables_of_uwsgi
+from lab.servers.replaced import COUNT_REQUESTS
 
 LEFT_OUT = {
     "--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
