@@ -1,10 +1,5 @@
 """The errors that a user can correct."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-
 
 class LabError(Exception):
     """A problem that the user can correct: ``message`` says what happened with which value, ``hint`` the way out."""
@@ -25,9 +20,3 @@ class Misplaced(ValueError):
     def __init__(self, message: str, *place: str | int) -> None:
         super().__init__(message)
         self.place = place
-
-
-def reason_of(error: "ValidationError") -> str:
-    """Return the first thing that is wrong with the values of a model, in the words of its validator."""
-    first = error.errors()[0]
-    return str(first.get("ctx", {}).get("error", first["msg"]))

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel
 
+from analysis.records.mistakes import TYPES, Kind, schema_of
 from lab.errors import LabError, WrongUse
-from lab.experiment.yaml_file import TYPES
 
 Place = tuple[Any, ...]
 Schema = dict[str, Any]
@@ -28,12 +27,12 @@ class Mistake(NamedTuple):
     names: list[str]
 
 
-def mistakes(model: type[BaseModel], files: Iterable[Any]) -> Iterator[Mistake]:
-    """Yield each mistake that the schema of a model knows, once for each kind of place of some files.
+def mistakes(kind: Kind, files: Iterable[Any]) -> Iterator[Mistake]:
+    """Yield each mistake that the schema of a kind of file knows, once for each kind of place of some files.
 
     Each place gets values of other types, values beyond each bound, no value, a key too many, and a key too few.
     """
-    whole = model.model_json_schema()
+    whole = schema_of(kind)
     for values, place, schema in kinds_of_places(whole, files):
         for wrong in wrong_values(schema):
             given = (
@@ -62,10 +61,10 @@ def _wrong_keys(whole: Schema, values: Any, place: Place, schema: Schema) -> Ite
         yield Mistake((*place, "further"), further, ["unknown key; there are", *schema["properties"]])
 
 
-def garbled(model: type[BaseModel], files: Iterable[Any]) -> Iterator[Any]:
+def garbled(kind: Kind, files: Iterable[Any]) -> Iterator[Any]:
     """Yield the values of files with each of FURTHER in a place of each schema, because messages follow from it."""
     seen = set()
-    for values, place, schema in kinds_of_places(model.model_json_schema(), files):
+    for values, place, schema in kinds_of_places(schema_of(kind), files):
         if (same := _of_messages(schema)) not in seen:
             seen.add(same)
             yield from (changed(values, (*place, wrong)) for wrong in FURTHER)
@@ -99,10 +98,10 @@ def _places(
         known, each = schema.get("properties", {}), schema.get("patternProperties", {})
         each = next(iter(each.values()), schema.get("additionalProperties"))
         chooser, _ = schema.get("chosen by", ("", []))
-        for key in {**known, **value}.keys() - {chooser}:
+        for key in {**known, **(value if isinstance(each, dict) else {})}.keys() - {chooser}:
             of_key = (*kind, key if key in known else "*")
             yield from _places(whole, known.get(key, each), value.get(key), (*place, key), of_key)
-    elif schema.get("type") == "array":
+    elif "items" in schema:
         for number, one in enumerate(value or []):
             yield from _places(whole, schema["items"], one, (*place, number), (*kind, "*"))
 

@@ -217,17 +217,17 @@ OwnRequestClasses = Annotated[dict[Name, OwnRequestClass], Field(min_length=1, m
 
 def read_classes(text: str) -> dict[str, RequestClass]:
     """Read classes from JSON, as the setting of a load has them. Raise pydantic's ValidationError."""
-    return _CLASSES.validate_json(text)
+    return CLASSES.validate_json(text)
 
 
 def as_json(classes: dict[str, RequestClass]) -> str:
     """Return classes as JSON, for the setting of a load."""
-    return _CLASSES.dump_json(classes, exclude_defaults=True).decode()
+    return CLASSES.dump_json(classes, exclude_defaults=True).decode()
 
 
 def read_own_classes(text: str) -> dict[str, OwnRequestClass]:
     """Read what an own application is asked for from JSON. Raise pydantic's ValidationError."""
-    return _ASKED.validate_json(text)
+    return OWN_CLASSES.validate_json(text)
 
 
 def own_classes_as_json(asked: dict[str, OwnRequestClass]) -> str:
@@ -260,5 +260,5 @@ def _fitting(asked: OwnRequest) -> dict[str, Any]:
 
 
 _FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
-_CLASSES: TypeAdapter[dict[str, RequestClass]] = TypeAdapter(Classes)
-_ASKED: TypeAdapter[dict[str, OwnRequestClass]] = TypeAdapter(OwnRequestClasses)
+CLASSES: TypeAdapter[dict[str, RequestClass]] = TypeAdapter(Classes)
+OWN_CLASSES: TypeAdapter[dict[str, OwnRequestClass]] = TypeAdapter(OwnRequestClasses)

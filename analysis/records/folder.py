@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
+from analysis.records.mistakes import explain
 from analysis.records.model import Record
 from analysis.records.run import SCHEMA, Run, TrialRecord
 from analysis.records.summary import Summary
@@ -86,8 +87,8 @@ def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadRun(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        place, problem = explain(error, kind, values)
+        raise BadRun(f"{path}: {'.'.join(map(str, place))}: {problem}") from None
 
 
 def _read(path: Path, kind: type[R]) -> R:

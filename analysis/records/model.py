@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+ADDRESS_PATTERN = r"^https?://"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """The name of an experiment, a variant or a load. It also names folders and containers."""
 

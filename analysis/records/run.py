@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from analysis.records.claims import Claim, Curve, Published
-from analysis.records.model import Record, TrialPart
+from analysis.records.model import ADDRESS_PATTERN, Record, TrialPart
 from analysis.records.queueing import Queueing, queueing_of_schema_1
 from analysis.records.traffic import Traffic
 
@@ -258,7 +258,7 @@ class SourceRecord(Record):
     title: str
     publisher: str
     year: int | None = None
-    address: str | None = Field(None, pattern=r"^https?://")
+    address: str | None = Field(None, pattern=ADDRESS_PATTERN)
     unknown: list[str] = Field([])
 
 

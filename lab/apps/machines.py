@@ -13,12 +13,6 @@ from lab.engine.cluster.machines import Cluster, Machine, machines_of, read_mach
 from lab.errors import LabError
 from lab.terminal import out, say
 
-machines = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="The machines that lab run --machines machines.yaml measures on.",
-)
-
 MachinesFile = Annotated[Path, typer.Option("--machines", help="The file that names the machines.")]
 DEFAULT = Path("machines.yaml")
 
@@ -35,7 +29,6 @@ def _reach_machines(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
         yield cluster, machines
 
 
-@machines.command("check")
 def check_machines(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
     with _reach_machines(file) as (cluster, machines):
@@ -46,7 +39,6 @@ def check_machines(file: MachinesFile = DEFAULT) -> None:
         raise typer.Exit(1)
 
 
-@machines.command("join")
 def join_machines(file: MachinesFile = DEFAULT) -> None:
     """Put all machines into one swarm, and make the swarm if there is none, e.g. lab machines join."""
     from lab.engine.cluster import swarm  # noqa: PLC0415
@@ -65,7 +57,6 @@ def join_machines(file: MachinesFile = DEFAULT) -> None:
         say(f"{len(machines)} machines are ready: lab machines check")
 
 
-@machines.command("leave")
 def leave_machines(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
     from lab.engine.cluster import swarm  # noqa: PLC0415

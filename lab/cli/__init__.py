@@ -8,16 +8,16 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.markup import escape
-from typer.exceptions import TyperException
 
 from analysis.report.extensions import EXTENSIONS
 from lab.apps.advise.commands import advise, predict, requests, validate, what_if
 from lab.apps.diagnose.commands import diagnose
 from lab.apps.kubernetes.commands import manifests
 from lab.apps.lesson.commands import lesson
-from lab.apps.machines import machines as machines_app
+from lab.apps.machines import check_machines, join_machines, leave_machines
 from lab.apps.service.commands import init, try_
-from lab.cli.help import GroupedCommands, add_command
+from lab.cli.commands import Commands, add_command
+from lab.cli.help import GroupedCommands
 from lab.cli.reading import class_, compare, export, power, report, verify
 from lab.errors import LabError, WrongUse
 from lab.interruption import heed_signals
@@ -30,7 +30,6 @@ from lab.terminal import count, out, print_json, print_plan, say, tell, time_in_
 EXTENSIONS.append("lab.apps.service.diagnosis.extension")
 app = typer.Typer(
     cls=GroupedCommands,
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -260,7 +259,14 @@ for function in (
 add_command(app, try_, "try")
 add_command(app, class_, "class")
 add_command(app, list_experiments, "list")
-app.add_typer(machines_app, name="machines")
+machines = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,
+    help="The machines that lab run --machines machines.yaml measures on.",
+)
+for name, function in {"check": check_machines, "join": join_machines, "leave": leave_machines}.items():
+    add_command(machines, function, name)
+app.add_typer(machines, name="machines")
 
 
 def main() -> NoReturn:
@@ -278,9 +284,6 @@ def main() -> NoReturn:
     heed_signals()
     try:
         code = app(prog_name="lab", standalone_mode=False)
-    except TyperException as error:
-        tell(WrongUse(f"{error.format_message()}", hint="lab --help"))
-        sys.exit(2)
     except typer.Abort:
         sys.exit(130)
     except DockerException as error:

@@ -1,11 +1,8 @@
-"""``lab --help`` on one screen, its commands in groups; the help of each command ends with an example."""
+"""``lab --help`` on one screen, its commands in groups."""
 
-import re
-from collections.abc import Callable
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
+from lab.cli.commands import Commands
 
 GROUPS = {
     "Measure": {
@@ -36,7 +33,7 @@ GROUPS = {
 """What ``lab --help`` says of each command; commands that belong together share a line."""
 
 
-class GroupedCommands(TyperGroup):
+class GroupedCommands(Commands):
     """The commands of ``lab``, in groups."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002  # typer's signature
@@ -46,12 +43,3 @@ class GroupedCommands(TyperGroup):
             formatter.write(f"{group}\n")
             for names, says in lines.items():
                 formatter.write(f"  {names:18} {says}\n")
-
-
-def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
-    """Add a command to an app: what its docstring says after "e.g." becomes the example at the end of its help."""
-    says, _, rest = (function.__doc__ or "").partition(", e.g. ")
-    example, _, more = rest.partition("\n")
-    text = "\n".join(filter(None, (f"{says}.", more.strip() and f"\n{more.strip()}")))
-    spelled = name or re.sub("_+", "-", function.__name__).strip("-")
-    app.command(name=spelled, help=text, epilog=f"Example: {example.removesuffix('.')}")(function)

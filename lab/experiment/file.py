@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from analysis.records.mistakes import Place, Wording
 from analysis.records.model import NAME_PATTERN
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.model import (
-    ADDRESS_PATTERN,
     DURATION_PATTERN,
     SETTING_NAME_PATTERN,
     SETTING_TEXT_PATTERN,
     Experiment,
 )
-from lab.experiment.yaml_file import Place, Wording, read_yaml
+from lab.experiment.yaml_file import read_yaml
 from lab.paths import EXPERIMENTS
 from lab.servers import KINDS
 from lab.servers.base import CPUSET_PATTERN, RELEASE_PATTERN
@@ -71,7 +71,6 @@ def _allowed_setting(place: Place, values: Any) -> str | None:  # noqa: ANN401  
 _WORD, _SERVER = next(iter(KINDS.items()))
 WORDING = Wording(
     patterns={
-        ADDRESS_PATTERN: ("an address", "https://example.com/article"),
         DURATION_PATTERN: ("whole seconds or minutes", "90s"),
         RELEASE_PATTERN: ("a release, digits with dots between them", "27.0.1"),
         CPUSET_PATTERN: ("the numbers of cores", "0-1"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, field_validator, model_validator
 
 from analysis.records.duration import in_seconds
-from analysis.records.model import Model, Name
+from analysis.records.model import ADDRESS_PATTERN, Model, Name
 from analysis.records.nearest import nearest_first
 from analysis.records.run import SCRIPTS_OF_OLDER_RECORDS
 from lab import limits
@@ -37,7 +37,6 @@ Duration = Annotated[
     AfterValidator(_short_enough),
     Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
 ]
-ADDRESS_PATTERN = r"^https?://"
 SETTING_NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 SettingName = Annotated[str, Field(pattern=SETTING_NAME_PATTERN)]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]

@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +28,7 @@ from lab.plan import lay_out
 from lab.plan.timing import expected_s
 from lab.terminal import print_plan, time_in_words
 from tests.archives import unpack
-from tests.conftest import Lab
+from tests.conftest import COMMANDS, Lab
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
 
@@ -69,8 +71,6 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
         (["plan", "heavy-mix", "--duration", "soon"],
          "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
          "DURATION=90s or DURATION=5m"),
-        (["run", "heavy-mix", "--trials", "-1"],
-         "Invalid value for '--trials': Input should be greater than or equal to 0", "lab --help"),
         (["run", "heavy-mix", "--until", "bored"], "UNTIL=bored is unknown.", "UNTIL=decided"),
         (["run", "heavy-mix", "--until", "decided", "--trials", "3"],
          "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
@@ -83,7 +83,6 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
         (["power", "nowhere"], "nowhere has no run.json.", "lab power results/<experiment>/<time>, or …/latest"),
         (["report"], "There is no run in {results}.", "make experiment NAME=heavy-mix"),
         (["report", "nowhere"], "nowhere has no run.json.", "lab report results/<experiment>/<time>, or …/latest"),
-        (["rum"], "No such command 'rum'. Did you mean 'run'?", "lab --help"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
@@ -92,6 +91,54 @@ def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], m
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == REPLY.format(message=message.format(results=lab.results), hint=hint)
     assert not lab.results.exists()
+
+
+WRONG_LINES = (
+    "rum", "--fast", "machines chek", "machines check all", "run a b c", "run --trails 3", "run --trials",
+    "run --full=yes", "run --seed 1.5", "diagnose a --every 0",
+)  # fmt: skip
+
+
+def test_each_kind_of_mistake_in_a_command_line_has_its_message(lab: Lab) -> None:
+    said = [" ".join(lab.call(*line.split()).stderr.split()) for line in WRONG_LINES]
+
+    assert listed(said) == snapshot("""\
+error: There is no command 'rum'. hint: lab …, one of run, advise, bundle, …
+error: lab has no option --fast; it has --help. hint: lab --help
+error: There is no command 'chek'. hint: lab machines …, one of check, join, leave
+error: lab machines check does not take all. hint: lab machines check --help
+error: lab run does not take b c. hint: lab run --help
+error: lab run has no option --trails; it has --trials, --until, --strict, … hint: lab run --help
+error: --trials needs a value. How often each variant is measured; 0: as the file says. hint: lab run --help
+error: --full takes no value. hint: lab run --help
+error: --seed 1.5 must be a whole number. hint: lab run --help
+error: --every 0 must be a number, at least 0.1. hint: lab diagnose --help
+""")
+
+
+def wrong_options(option: Any) -> Iterator[tuple[list[str], str]]:
+    """Yield what somebody may write of an option, and what the message must say."""
+    name, least, most = option.opts[0], option.min, option.max
+    if option.is_flag:
+        yield [f"{name}=1"], f"{name} takes no value."
+    else:
+        yield [name], f"{name} needs a value. {option.help}"
+    if option.type_descriptor.annotation in (int, float):
+        beyond = [bound + by for bound, by in ((least, -1), (most, 1)) if bound is not None]
+        bounds = ".* ".join(f"{bound:,g}" for bound in (least, most) if bound is not None)
+        for value in ("many", "nan", "", *beyond):
+            yield [name, f"{value}"], f"{name} {value} must be a .*number.*{bounds}"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"machines"}))
+def test_every_option_refuses_every_kind_of_wrong_value(lab: Lab, command: str) -> None:
+    """The message names the option, the value and what is allowed."""
+    options = [option for option in COMMANDS[command].params if option.param_type_name == "option"]
+
+    for given, says in [wrong for option in options for wrong in wrong_options(option)]:
+        done = lab.call(command, *given)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.fullmatch(rf"error: {says}\.?\n\nhint: lab {command} --help\n", done.stderr), done.stderr
 
 
 def break_experiment(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:

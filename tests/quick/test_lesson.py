@@ -22,7 +22,7 @@ from lab.plan import lay_out
 from lab.plan.timing import expected_s
 from tests.conftest import Lab
 from tests.lessons import DONE, HEAVY_MIX, Measuring, lesson, measuring, student
-from tests.wrong import listed
+from tests.wrong import listed, refusal
 
 __all__ = ["measuring", "student"]
 LESSON = lesson()
@@ -349,12 +349,15 @@ def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -
 def test_a_file_of_notes_that_is_damaged_is_named(student: Student) -> None:
     path = notes.notes_file(student.results)
     path.parent.mkdir(parents=True)
-    for text in ("{", "[]", '{"schema": 2, "steps": {}}'):
-        path.write_text(text)
-        with pytest.raises(WrongUse) as caught:
-            _ = student.notes
-        assert caught.value.message == f"{path} cannot be understood."
-        assert caught.value.hint == "To begin again: make lesson RESTART=1"
+
+    said = [refusal(lambda _: student.notes, path, text, "To begin again: make lesson RESTART=1")
+            for text in ("{", "[]", '{"schema": 2, "steps": {}}')]  # fmt: skip
+
+    assert listed(said) == snapshot("""\
+…/lesson.json cannot be understood: not valid JSON: EOF while parsing an object at line 1 column 1.
+…/lesson.json cannot be understood: [] must be a mapping.
+…/lesson.json cannot be understood: schema: 2 must be 1.
+""")
 
 
 def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:

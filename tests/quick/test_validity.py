@@ -628,7 +628,7 @@ def test_a_planned_trial_that_left_nothing_is_invalid() -> None:
         ("{", "{folder}/run.json cannot be read: Expecting property name enclosed in double quotes: line 1 column 2"),
         ("[]", "{folder}/run.json has schema None; this version reads the schemas 1 to 2"),
         ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads the schemas 1 to 2"),
-        ('{"schema": 1}', "{folder}/run.json: experiment: Field required"),
+        ('{"schema": 1}', "{folder}/run.json: experiment: missing key; it must be text"),
     ],
 )
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path, content: str | None, message: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from inline_snapshot import snapshot
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.records.checksums import seal
@@ -23,12 +24,13 @@ from lab.apps.classroom.archive import BadArchive
 from lab.apps.classroom.archive import unpack as unpack_archive
 from lab.apps.classroom.drawing import RADIUS, Scale, assign_lanes, scale_of
 from lab.apps.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
-from lab.apps.classroom.predictions import NumberPrediction, collect_predictions, read_predictions
+from lab.apps.classroom.predictions import NumberPrediction, collect_predictions
 from lab.apps.classroom.strips import Dot, Strip
 from lab.export import pack
 from lab.paths import ROOT
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
+from tests.wrong import listed
 from tools.browser import chromium
 from tools.classes import PEOPLE, make_class
 from tools.real_runs import unpack
@@ -406,13 +408,23 @@ def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
     assert "dolores" not in page
 
 
-@pytest.mark.parametrize(
-    "content",
-    [None, b"", b"[]", b"{", b'{"steps": [1]}', b'{"steps": {"a": {"result": {"bars": [{}]}}}}',
-     lesson(float("nan")), lesson(-1), lesson(1.7e308), lesson(10**400)],
-)  # fmt: skip
-def test_a_lesson_that_cannot_be_understood_has_no_predictions(content: bytes | None) -> None:
-    assert read_predictions(content) == []
+def test_predictions_that_cannot_be_understood_are_named(lab: Lab, tmp_path: Path) -> None:
+    said = []
+    for content in (b"", b"\xff", b'{"steps": [1]}', lesson(float("nan")), lesson(-1), lesson(10**400)):
+        (tmp_path / "lesson.json").write_bytes(content)
+        said.append(shown(lab, tmp_path)[1].partition("\n")[0].replace(str(tmp_path), "…"))
+
+    assert listed(said) == snapshot("""\
+…: the predictions of lesson.json are left out: not valid JSON: EOF while parsing a value at line 1 column 0.
+…: the predictions of lesson.json are left out: not valid JSON: expected value at line 1 column 1.
+…: the predictions of lesson.json are left out: steps: [1] must be a mapping, e.g. steps: {…: …}.
+…: the predictions of lesson.json are left out: steps.ten-at-once.result.bars.0.yours: nan must be a number
+    from 0 to 1e+12, e.g. yours: 0.
+…: the predictions of lesson.json are left out: steps.ten-at-once.result.bars.0.yours: -1 must be a number
+    from 0 to 1e+12, e.g. yours: 0.
+…: the predictions of lesson.json are left out: steps.ten-at-once.result.bars.0.yours:
+    100000000000000000...0000000000000000000 must be a number from 0 to 1e+12, e.g. yours: 0.
+""")
 
 
 def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:

@@ -83,7 +83,7 @@ def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> N
     done = lab.call("verify", str(run))
 
     assert done.returncode == 1
-    assert "summary.json: cannot be read: rows: Field required" in done.stdout
+    assert "summary.json: cannot be read: rows: missing key; it must be a list" in done.stdout
 
 
 def files_with_times(folder: Path) -> dict[str, tuple[int, bytes]]:

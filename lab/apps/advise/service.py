@@ -9,10 +9,11 @@ from pydantic import Field, ValidationError
 
 from analysis.predict.classes import simulated_class
 from analysis.records.classes import Classes, RequestClass, as_json
+from analysis.records.mistakes import Place, Wording, reason_of
 from analysis.records.model import Model
-from lab.errors import WrongUse, reason_of
+from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
-from lab.experiment.yaml_file import Place, Wording, read_yaml
+from lab.experiment.yaml_file import read_yaml
 from lab.limits import WORKER_MIB
 from lab.logs.formats import Clock
 from lab.servers.base import Variant
@@ -83,12 +84,11 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
             problem, hint="Leave out TRY or computes, or measure gil-sharing and ask for advice about that run."
         )
     sleeping = {name: asked.model_copy(update={"computes": None}) for name, asked in service.at_peak.items()}
+    asked = {"script": "classes.js", "settings": {"classes": as_json(sleeping)}, "duration": _LASTS}
     try:
-        load = Load.model_validate({
-            "script": "classes.js", "settings": {"classes": as_json(sleeping)}, "duration": _LASTS,
-        })  # fmt: skip
+        load = Load.model_validate(asked)
     except ValidationError as error:
-        raise WrongUse(f"The classes cannot be tried: {reason_of(error)}.") from None
+        raise WrongUse(f"The classes cannot be tried: {reason_of(error, Load, asked)}.") from None
     return Experiment(
         title="Advice for a described service, tried",
         question="Is the way that theory recommends the fastest?",
@@ -109,12 +109,13 @@ def _in_a_container(way: ServingOption) -> Variant:
 
 def read_service(path: Path) -> Service:
     """Read and check the description of a service. Raise WrongUse with the place of the first mistake."""
-    return read_yaml(
-        path, Service, Wording(allowed=_duration, hint="docs/how-to/advise.md has an example of such a file.")
-    )
+    return read_yaml(path, Service, WORDING)
 
 
 def _duration(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything
     """Return what to write where a log gave no durations."""
     missing = place[-1:] == ("takes_s",) and values["classes"][place[1]]["takes_s"] is None
     return "how many seconds a request takes, which the log does not say" if missing else None
+
+
+WORDING = Wording(allowed=_duration, hint="docs/how-to/advise.md has an example of such a file.")

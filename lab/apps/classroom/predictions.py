@@ -1,9 +1,12 @@
 """What the students of a class predicted before they measured, as their lessons recorded it."""
 
-import json
 from collections.abc import Mapping
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
+
+from analysis.records.mistakes import reason_in_json
 
 WITHIN = 2.0
 """A prediction is near if it differs from the measured number by at most this factor."""
@@ -11,6 +14,7 @@ LEAST = 0.01
 """Numbers below this count as this, so that a predicted 0 is near a measured 0."""
 MOST = 1e12
 """Larger numbers are not shown. No step of the lesson accepts a prediction that is so large."""
+Amount = Annotated[float, Field(ge=0, le=MOST)]
 
 
 class NumberPrediction(NamedTuple):
@@ -42,29 +46,41 @@ class ClassPrediction(NamedTuple):
     near: int
 
 
-def read_predictions(lesson: bytes | None) -> list[NumberPrediction]:
-    """Return the predictions in a lesson.json, and nothing else of it; none if it cannot be understood.
+class _Bar(BaseModel):
+    """One number of a step. What else the lesson writes is not read."""
 
-    The lab's lesson writes them as ``steps.<name>.result.bars``, each with ``says``, ``unit``, ``yours``, ``theory``
-    and ``measured``. What a student explained in words is never read.
-    """
+    says: str
+    unit: str
+    yours: Amount
+    theory: Amount | None = None
+    measured: Amount
+
+
+class _Result(BaseModel):
+    bars: list[_Bar] = []
+
+
+class _Step(BaseModel):
+    result: _Result | None = None
+
+
+class Answers(BaseModel):
+    """What is read of a lesson.json. What a student explained in words is never read."""
+
+    steps: dict[str, _Step]
+
+
+def read_predictions(lesson: bytes) -> list[NumberPrediction]:
+    """Return the predictions in a lesson.json. Raise ValueError with the place of the first mistake."""
     try:
-        steps = json.loads(lesson or b"{}")["steps"].items()
-        return [
-            NumberPrediction(str(name), str(bar["says"]), str(bar["unit"]), _checked(bar["yours"]),
-                  None if bar.get("theory") is None else _checked(bar["theory"]), _checked(bar["measured"]))
-            for name, step in steps
-            for bar in (step.get("result") or {}).get("bars", [])
-        ]  # fmt: skip
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
-        return []
-
-
-def _checked(value: Any) -> float:  # noqa: ANN401  # any JSON value
-    number = float(value)
-    if not 0 <= number <= MOST:
-        raise ValueError("the number is too large, negative, or no number")
-    return number
+        steps = Answers.model_validate_json(lesson).steps.items()
+    except ValidationError as error:
+        raise ValueError(reason_in_json(error, Answers, lesson)) from None
+    return [
+        NumberPrediction(name, bar.says, bar.unit, bar.yours, bar.theory, bar.measured)
+        for name, step in steps
+        for bar in (step.result.bars if step.result else [])
+    ]
 
 
 def collect_predictions(predictions: Mapping[int, list[NumberPrediction]]) -> list[ClassPrediction]:

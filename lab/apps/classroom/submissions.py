@@ -110,8 +110,12 @@ def _read_archive(path: Path, *, check: bool) -> Submission:
 
 def _read_runs(path: Path, top: Path, called: Callable[[Path], str], *, check: bool) -> Submission:
     """Read the runs in a folder. ``called`` returns how whoever handed in ``path`` knows the folder of a run."""
-    lessons = sorted(top.rglob(LESSON))
-    found = Submission(predictions=read_predictions(lessons[0].read_bytes() if lessons else None))
+    found = Submission()
+    for lesson in sorted(top.rglob(LESSON))[:1]:
+        try:
+            found.predictions.extend(read_predictions(lesson.read_bytes()))
+        except ValueError as error:
+            found.problems.append(f"{path}: the predictions of {LESSON} are left out: {error}.")
     for folder in sorted({record.parent.resolve() for record in top.rglob("run.json")}):
         _add(found, path, folder, called(folder), check=check)
     return found

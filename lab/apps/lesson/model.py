@@ -6,6 +6,7 @@ from typing import Literal, Self, get_args, get_origin
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from analysis.metrics import unit
+from analysis.records.mistakes import explain
 from analysis.records.model import Model, Name
 from analysis.records.nearest import nearest_first
 from lab.errors import Misplaced, WrongUse
@@ -13,7 +14,7 @@ from lab.experiment.entries import ClaimEntry, QuantityEntry
 from lab.experiment.file import WORDING, read_experiment
 from lab.experiment.model import Cpu, Experiment
 from lab.experiment.variations import computing
-from lab.experiment.yaml_file import YamlFile, explain
+from lab.experiment.yaml_file import YamlFile
 from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.plan.timing import expected_s

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from analysis.records.folder import write_whole
+from analysis.records.mistakes import reason_in_json
 from analysis.records.model import Model
 from lab.apps.lesson.model import Lesson, LessonStep, Question
 from lab.errors import WrongUse
@@ -173,15 +174,22 @@ def notes_file(results: Path) -> Path:
     return results / "lesson" / "lesson.json"
 
 
+_AGAIN = "To begin again: make lesson RESTART=1"
+
+
 def read_notes(results: Path) -> Notes:
     """Read the notes; there are none before the lesson begins. Raise WrongUse if the file cannot be understood."""
     path = notes_file(results)
     try:
-        return Notes.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
+        return Notes.model_validate_json(content)
     except FileNotFoundError:
         return Notes()
-    except (OSError, ValidationError):
-        raise WrongUse(f"{path} cannot be understood.", hint="To begin again: make lesson RESTART=1") from None
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be read: {error.strerror}.", hint=_AGAIN) from None
+    except ValidationError as error:
+        problem = f"{path} cannot be understood: {reason_in_json(error, Notes, content)}."
+        raise WrongUse(problem, hint=_AGAIN) from None
 
 
 def write_notes(results: Path, notes: Notes) -> None:

@@ -10,18 +10,17 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from analysis.predict.options import MOST_REPLICAS
 from analysis.records.classes import (
-    HEADER_PATTERN,
-    KEYS_PATTERN,
     METHOD_PATTERN,
     PATH_PATTERN,
     Login,
     OwnRequestClasses,
     own_classes_as_json,
 )
+from analysis.records.mistakes import Wording
 from analysis.records.model import Model
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
-from lab.experiment.yaml_file import Wording, YamlFile
+from lab.experiment.yaml_file import YamlFile
 from lab.servers.base import RELEASE_PATTERN, Balance, Release
 from lab.servers.replaced import COUNT_REQUESTS
 
@@ -443,14 +442,10 @@ def read_env_file(path: Path) -> dict[str, str]:
 WORDING = Wording(
     patterns={
         RELEASE_PATTERN: ("a release", "27.0.1"),
-        PATH_PATTERN: ("the path of a request", "/items?page=2"),
         READY_PATTERN: ("the path of a request", "/items?page=2"),
         REQUIREMENT_PATTERN: ("a package of Python", "psycopg[binary]"),
         PACKAGE_PATTERN: ("the name of a package of Debian", "libpq5"),
         HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
-        HEADER_PATTERN: ("the name of a header", "X-Api-Key"),
-        METHOD_PATTERN: ("a method", "POST"),
-        KEYS_PATTERN: ("a key, or keys with dots between them", "session.token"),
     },
     hint="docs/how-to/your-service.md has an example of such a file.",
 )

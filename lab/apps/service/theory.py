@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from pydantic import ValidationError
-
 from analysis.predict.classes import simulated_class
 from analysis.read.rows import opened
 from analysis.records.classes import RequestClass
@@ -14,7 +12,7 @@ from analysis.records.run import TODAY
 from analysis.statistics.losses import Figures
 from lab.apps.service.description import UserService
 from lab.apps.service.layer import Layer
-from lab.apps.service.variants import ADVISED, WITH_NEWER, make_way
+from lab.apps.service.variants import ADVISED, WITH_NEWER, NotPossible, make_way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB, WORKER_MIB
 from lab.logs.access_log import representative_durations
@@ -59,7 +57,7 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
         })  # fmt: skip
         try:
             way = make_way(kind, service.model_copy(update={"served": changed}), layer)
-        except ValidationError:
+        except NotPossible:
             continue  # its workers do not fit into the memory
         return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", label=f"advised: {way.kind.label}"))
     raise WrongUse("WAYS=advised: no way that theory knows fits this service.")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from analysis.records.classes import login_as_json, own_classes_as_json
 from analysis.records.folder import write_whole
+from analysis.records.mistakes import reason_of
 from analysis.records.model import name_from
 from analysis.records.nearest import nearest_first
 from analysis.records.plural import plural
@@ -39,7 +40,7 @@ from lab.engine.cluster.machines import default_machine
 from lab.engine.doctor import make_ready
 from lab.engine.engine import engine_cores
 from lab.engine.heartbeat import heartbeat
-from lab.errors import WrongUse, reason_of
+from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
 from lab.machine_lock import machine_lock
 from lab.measuring import measure_quietly
@@ -215,7 +216,7 @@ def experiment_of(
         load = Load.model_validate(asked)
     except ValidationError as error:
         what = "replay" if replay else "requests"
-        raise WrongUse(f"{path.name}: {what}: {reason_of(error)}.") from None
+        raise WrongUse(f"{path.name}: {what}: {reason_of(error, Load, asked)}.") from None
     return Experiment(
         title=f"{path.stem}, as it is served today and in other ways",
         question="Do requests wait for a worker although another worker has a free thread, and what helps?",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from analysis.predict.options import MOST_REPLICAS, OptionKind, gthread
+from analysis.records.mistakes import reason_of
 from lab.apps.service.description import (
     ASGI_WORKERS,
     CALLABLE_PATTERN,
@@ -23,7 +24,7 @@ from lab.apps.service.description import (
 from lab.apps.service.kinds import KINDS
 from lab.apps.service.layer import Layer
 from lab.apps.service.packages import pinned_release, required_lines
-from lab.errors import WrongUse, reason_of
+from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
 from lab.servers.asgi import AsgiServer
 from lab.servers.base import Variant
@@ -189,14 +190,14 @@ def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[Servi
     """
     try:
         ways = [make_way(OptionKind("today", "today", "", gthread), service, layer)]
-    except ValidationError as error:
-        raise WrongUse(f"served: {reason_of(error)}.", hint="Give more memory_mib, or fewer workers.") from None
+    except NotPossible as error:
+        raise WrongUse(f"served: {error}.", hint="Give more memory_mib, or fewer workers.") from None
     for kind in KINDS:
         if not _is_possible(service, kind.name):
             continue
         try:
             way = make_way(kind, service, layer, cores)
-        except ValidationError:
+        except NotPossible:
             continue  # its workers do not fit into the memory
         if way.variant.model_dump(exclude={"layer"}) != ways[0].variant.model_dump(exclude={"layer"}):
             ways.append(way)
@@ -261,9 +262,8 @@ def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cor
         if kind.name in kinds and _is_possible(service, kind.name):
             try:
                 make_way(kind, service, layer, cores)
-            except ValidationError as error:
-                reason = reason_of(error)
-                yield f"{kind.name}: {reason}.{' Give more memory_mib.' if 'memory_mib' in reason else ''}"
+            except NotPossible as error:
+                yield f"{kind.name}: {error}.{' Give more memory_mib.' if 'memory_mib' in str(error) else ''}"
 
 
 def default_kinds(served: Served) -> tuple[str, ...]:
@@ -308,10 +308,14 @@ def lifting_kinds(served: Served) -> tuple[str, ...]:
             return ("more-workers",)
 
 
+class NotPossible(ValueError):
+    """A way to serve cannot be tried, such as one whose workers do not fit into the memory."""
+
+
 def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 1) -> ServingOption:
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
-    ``cores`` are those that containers may use. Raise ValidationError if it cannot be.
+    ``cores`` are those that containers may use. Raise NotPossible if it cannot be tried.
     """
     served = service.served
     lifting = kind.name in LIFTING
@@ -323,7 +327,11 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
         "left_out": settings_not_in_force(service, layer),
     }
     shared |= _replaced(served, str(settings["server"]))
-    variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
+    model, values = _CLASSES[str(settings["server"])], dict(settings) | shared
+    try:
+        variant = model.model_validate(values)
+    except ValidationError as error:
+        raise NotPossible(reason_of(error, model, values)) from None
     says = replace(kind, reason=_reason(kind, served))
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from python_on_whales import DockerClient
 
+from analysis.records.mistakes import PATTERNS, Wording
 from analysis.records.model import NAME_PATTERN, Model, Name
 
 Role = Literal["servers", "load", "both"]
@@ -48,13 +49,18 @@ class Cluster(Model):
         return self
 
 
+WORDING = Wording(
+    {NAME_PATTERN: (PATTERNS[NAME_PATTERN][0], "bench-1")},
+    {"MachineEntry": "{context: bench-1, role: servers}"},
+    hint=f"A complete machine: {EXAMPLE}",
+)
+
+
 def read_machines(path: Path) -> Cluster:
     """Read and check machines.yaml. Raise WrongUse with the place of the first mistake."""
-    from lab.experiment.yaml_file import PATTERNS, Wording, read_yaml  # noqa: PLC0415  # starts faster
+    from lab.experiment.yaml_file import read_yaml  # noqa: PLC0415  # starts faster
 
-    examples = {"MachineEntry": "{context: bench-1, role: servers}"}
-    patterns = {NAME_PATTERN: (PATTERNS[NAME_PATTERN][0], "bench-1")}
-    return read_yaml(path, Cluster, Wording(patterns, examples, hint=f"A complete machine: {EXAMPLE}"))
+    return read_yaml(path, Cluster, WORDING)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.records.classes import read_classes, read_login, read_own_classes
+from analysis.records.classes import CLASSES, OWN_CLASSES, Login, read_classes, read_login, read_own_classes
+from analysis.records.mistakes import Kind, reason_in_json
 from analysis.records.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60
@@ -76,9 +77,10 @@ class Word:
 
 @dataclass(frozen=True)
 class Described:
-    """A setting that is JSON, which ``read`` reads (analysis/records/classes.py)."""
+    """A setting that is JSON of a kind, which ``read`` reads (analysis/records/classes.py)."""
 
     example: str
+    kind: Kind
     read: Callable[[str], object]
     allowed: str
 
@@ -94,9 +96,8 @@ class Described:
         try:
             self.read(value)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            return f"{where + ': ' if where else ''}{first['msg']}; it must be {self.allowed}"
+            whole = "" if error.errors()[0]["loc"] else f"; it must be {self.allowed}"
+            return reason_in_json(error, self.kind, value) + whole
         except ValueError as error:
             return str(error)
         return None
@@ -104,7 +105,9 @@ class Described:
 
 def sleeping_classes(example: str) -> Described:
     """Return a setting that describes classes of requests, which sleep."""
-    return Described(example, _read_sleeping, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}')
+    return Described(
+        example, CLASSES, _read_sleeping, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
+    )
 
 
 def _read_sleeping(value: str) -> None:
@@ -117,10 +120,11 @@ def _read_sleeping(value: str) -> None:
 
 def own_classes(example: str) -> Described:
     """Return a setting that describes what somebody's own application is asked for."""
-    return Described(example, read_own_classes, 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}')
+    like = 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}'
+    return Described(example, OWN_CLASSES, read_own_classes, like)
 
 
-LOGIN = Described("", read_login, 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}')
+LOGIN = Described("", Login, read_login, 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}')
 """A setting that describes how users log in to somebody's own application."""
 
 
