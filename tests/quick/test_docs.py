@@ -137,11 +137,11 @@ def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -
 
 
 @pytest.mark.parametrize("name", names())
-def test_an_experiment_s_page_has_at_most_700_words_beside_its_results(name: str) -> None:
+def test_an_experiment_s_page_has_at_most_520_words_beside_its_results(name: str) -> None:
     page = DOCS / "experiments" / f"{name}.md"
 
     assert f"<!-- generated: results of {name} -->" in page.read_text(encoding="utf-8")
-    assert words_of(page) <= 700
+    assert words_of(page) <= 520
 
 
 def test_the_documents_beside_the_experiments_pages_have_at_most_32_500_words_that_somebody_wrote() -> None:
