@@ -16,552 +16,468 @@ from lab.apps.service.packages import pinned_release, required_lines
 FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n\n@app.get('/healthz')\ndef health(): ...\n"
 FLASK = "from flask import Flask\napp = Flask(__name__)\n\n@app.route('/healthz')\ndef health(): ...\n"
 SHAPES = {
-    "fastapi run in a second stage": (
-        {
-            "Dockerfile": "FROM uv AS builder\nWORKDIR /app\nCOPY . /app\n\nFROM python\n"
-            "COPY --from=builder /app /app\nWORKDIR /app\n"
-            'CMD ["fastapi", "run", "app/main.py", "--workers", "4"]\n',
-            "app/__init__.py": "", "app/main.py": FASTAPI,
-            "pyproject.toml": "[project]\nname = 'shop'\ndependencies = ['fastapi[standard]', 'uvicorn==0.37.0']\n",
-        },
-        {"callable": "app.main:app", "workers": 4, "uvicorn": "0.37.0", "requirements": "pyproject.toml"},
-    ),
-    "poetry, an entrypoint script and GUNICORN_CMD_ARGS": (
-        {
-            "Dockerfile": 'FROM python\nWORKDIR /srv\nCOPY . .\nENV GUNICORN_CMD_ARGS="--workers=3 --threads=4"\n'
+    "fastapi run in a second stage": ({
+        "Dockerfile": "FROM uv AS builder\nWORKDIR /app\nCOPY . /app\n\nFROM python\nCOPY --from=builder /app /app\n"
+            'WORKDIR /app\nCMD ["fastapi", "run", "app/main.py", "--workers", "4"]\n',
+        "app/__init__.py": "", "app/main.py": FASTAPI,
+        "pyproject.toml": "[project]\nname = 'shop'\ndependencies = ['fastapi[standard]', 'uvicorn==0.37.0']\n",
+    }, {"callable": "app.main:app", "workers": 4, "uvicorn": "0.37.0", "requirements": "pyproject.toml"}),
+    "poetry, an entrypoint script and GUNICORN_CMD_ARGS": ({
+        "Dockerfile": 'FROM python\nWORKDIR /srv\nCOPY . .\nENV GUNICORN_CMD_ARGS="--workers=3 --threads=4"\n'
             'ENTRYPOINT ["./entrypoint.sh"]\n',
-            "entrypoint.sh": "#!/bin/sh\nset -e\nif [ \"$MIGRATE\" = 1 ]; then\n  flask db upgrade\nfi\n"
+        "entrypoint.sh": '#!/bin/sh\nset -e\nif [ "$MIGRATE" = 1 ]; then\n  flask db upgrade\nfi\n'
             'exec gunicorn --bind "0.0.0.0:${PORT:-8000}" $GUNICORN_CMD_ARGS "shop:create_app()"\n',
-            "shop/__init__.py": "def create_app(config=None): ...\n",
-            "pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.12'\nflask = '^3.0'\n",
-        },
-        {"callable": "shop:create_app()", "workers": 3, "threads": 4, "worker_class": "gthread"},
-    ),
-    "a Django project in src, with settings that compute": (
-        {
-            "Dockerfile": "FROM python\nWORKDIR /app\nRUN pip install -r /tmp/requirements/production.txt\n"
+        "shop/__init__.py": "def create_app(config=None): ...\n",
+        "pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.12'\nflask = '^3.0'\n",
+    }, {"callable": "shop:create_app()", "workers": 3, "threads": 4, "worker_class": "gthread"}),
+    "a Django project in src, with settings that compute": ({
+        "Dockerfile": "FROM python\nWORKDIR /app\nRUN pip install -r /tmp/requirements/production.txt\n"
             "COPY src/ src/\nCOPY gunicorn.conf.py .\nWORKDIR /app/src\nENV DJANGO_SETTINGS_MODULE=shop.settings\n"
             'CMD ["gunicorn", "--config", "../gunicorn.conf.py", "shop.wsgi:application"]\n',
-            "gunicorn.conf.py": "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
+        "gunicorn.conf.py": "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
             "worker_class = 'gthread'\nthreads = 4\n",
-            "requirements/common.txt": "django\ngunicorn==26.2.0\n",
-            "requirements/production.txt": "-r common.txt\n", "src/shop/__init__.py": "",
-            "src/shop/wsgi.py": "application = get_wsgi_application()\n",
-        },
-        {"folder": "src", "callable": "shop.wsgi:application", "workers": 5, "threads": 4, "gunicorn": "26.2.0",
-         "requirements": "../requirements/production.txt", "settings": "../gunicorn.conf.py",
-         "environment": {"DJANGO_SETTINGS_MODULE": "shop.settings"}},
-    ),
-    "granian with its options": (
-        {"compose.yaml": "services:\n  web:\n    build: .\n    command: granian --interface wsgi --workers 4 "
-                         "--blocking-threads 3 --backpressure=64 --runtime-threads 2 app\n", "app.py": "",
-         "requirements.txt": "granian[uvloop]==2.7.9\n"},
-        {"callable": "app:app", "granian": "2.7.9", "interface": "wsgi", "workers": 4, "threads": 3, "backpressure": 64,
-         "left_out": ["--runtime-threads 2"], "worker_class": None},
-    ),
-    "granian with variables, and the threads that it has by itself": (
-        {"Dockerfile": "FROM python\nENV GRANIAN_WORKERS=4 GRANIAN_INTERFACE=wsgi GRANIAN_FACTORY=true SHOP=tea\n"
-                       "CMD granian --no-ws shop:create_app\n"},
-        {"callable": "shop:create_app()", "granian": "2.8.7", "interface": "wsgi", "workers": 4, "threads": 128,
-         "backpressure": None, "environment": {"SHOP": "tea"}},
-    ),
-    "granian without a lifespan": (
-        {"Procfile": "web: python -m granian --interface asginl --workers 2 shop.asgi:application\n"},
-        {"callable": "shop.asgi:application", "interface": "asgi", "workers": 2, "threads": None},
-    ),
-    "hypercorn with a prefix": (
-        {"Procfile": "web: hypercorn -w 3 -k uvloop --bind 0.0.0.0:$PORT asgi:shop.main:api\n"},
-        {"callable": "shop.main:api", "hypercorn": "0.18.0", "workers": 3, "left_out": ["--worker-class uvloop"]},
-    ),
-    "hypercorn with its TOML file": (
-        {"Procfile": "web: hypercorn --config conf/hypercorn.toml shop\n", "conf/hypercorn.toml": "workers = 5\n"},
-        {"callable": "shop:app", "hypercorn": "0.18.0", "workers": 5, "left_out": ["--config conf/hypercorn.toml"]},
-    ),
-    "a WSGI application on hypercorn": (
-        {"Procfile": "web: hypercorn -w 3 wsgi:shop:app\n"},
-        {"callable": "shop:app", "gunicorn": "27.0.1", "worker_class": "gthread", "workers": 3, "threads": 1},
-    ),
-    "daphne": (
-        {"Procfile": "web: daphne -b 0.0.0.0 -p $PORT -t 60 shop.asgi:application\n",
-         "requirements.txt": "daphne==4.1.2\n"},
-        {"callable": "shop.asgi:application", "daphne": "4.1.2", "workers": 1, "left_out": ["--timeout 60"]},
-    ),
-    "nginx before two containers": (
-        {"nginx.conf": "upstream app {\n  least_conn;\n  server a:80;\n  server b:80;\n}\n", "app.py": ""},
-        {"replicas": 2, "balance": "least_conn"}),
-    "uWSGI's ini file without a command": (
-        {"uwsgi.ini": "[uwsgi]\nmodule = shop.wsgi\nprocesses = 5\nthreads = 3\n"},
-        {"callable": "shop.wsgi:application", "uwsgi": "2.0.31", "workers": 5, "threads": 3}),
-    "gunicorn's settings without a command": (
-        {"gunicorn.conf.py": "workers = 2\nthreads = 8\nworker_connections = 8\n",
-         "shop/wsgi.py": "application = get_wsgi_application()\n"},
-        {"callable": "shop.wsgi:application", "workers": 2, "threads": 8, "worker_connections": 8}),
-    "threads of a class that has none": (
-        {"Procfile": "web: gunicorn -b 0.0.0.0:80 -k sync --threads 4 a:b\n"},
-        {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
+        "requirements/common.txt": "django\ngunicorn==26.2.0\n", "requirements/production.txt": "-r common.txt\n",
+        "src/shop/__init__.py": "", "src/shop/wsgi.py": "application = get_wsgi_application()\n",
+    }, {
+        "folder": "src", "callable": "shop.wsgi:application", "workers": 5, "threads": 4, "gunicorn": "26.2.0",
+        "requirements": "../requirements/production.txt", "settings": "../gunicorn.conf.py",
+        "environment": {"DJANGO_SETTINGS_MODULE": "shop.settings"},
+    }),
+    "granian with its options": ({
+        "compose.yaml": "services:\n  web:\n    build: .\n    command: granian --interface wsgi --workers 4 "
+            "--blocking-threads 3 --backpressure=64 --runtime-threads 2 app\n",
+        "app.py": "", "requirements.txt": "granian[uvloop]==2.7.9\n",
+    }, {
+        "callable": "app:app", "granian": "2.7.9", "interface": "wsgi", "workers": 4, "threads": 3, "backpressure": 64,
+        "left_out": ["--runtime-threads 2"], "worker_class": None,
+    }),
+    "granian with variables, and the threads that it has by itself": ({
+        "Dockerfile": "FROM python\nENV GRANIAN_WORKERS=4 GRANIAN_INTERFACE=wsgi GRANIAN_FACTORY=true SHOP=tea\n"
+            "CMD granian --no-ws shop:create_app\n",
+    }, {
+        "callable": "shop:create_app()", "granian": "2.8.7", "interface": "wsgi", "workers": 4, "threads": 128,
+        "backpressure": None, "environment": {"SHOP": "tea"},
+    }),
+    "granian without a lifespan": ({
+        "Procfile": "web: python -m granian --interface asginl --workers 2 shop.asgi:application\n",
+    }, {"callable": "shop.asgi:application", "interface": "asgi", "workers": 2, "threads": None}),
+    "hypercorn with a prefix": ({"Procfile": "web: hypercorn -w 3 -k uvloop --bind 0.0.0.0:$PORT asgi:shop.main:api\n"},
+         {"callable": "shop.main:api", "hypercorn": "0.18.0", "workers": 3, "left_out": ["--worker-class uvloop"]}),
+    "hypercorn with its TOML file": ({
+        "Procfile": "web: hypercorn --config conf/hypercorn.toml shop\n", "conf/hypercorn.toml": "workers = 5\n",
+    }, {"callable": "shop:app", "hypercorn": "0.18.0", "workers": 5, "left_out": ["--config conf/hypercorn.toml"]}),
+    "a WSGI application on hypercorn": ({"Procfile": "web: hypercorn -w 3 wsgi:shop:app\n"},
+         {"callable": "shop:app", "gunicorn": "27.0.1", "worker_class": "gthread", "workers": 3, "threads": 1}),
+    "daphne": ({
+        "Procfile": "web: daphne -b 0.0.0.0 -p $PORT -t 60 shop.asgi:application\n",
+        "requirements.txt": "daphne==4.1.2\n",
+    }, {"callable": "shop.asgi:application", "daphne": "4.1.2", "workers": 1, "left_out": ["--timeout 60"]}),
+    "nginx before two containers": ({
+        "nginx.conf": "upstream app {\n  least_conn;\n  server a:80;\n  server b:80;\n}\n", "app.py": "",
+    }, {"replicas": 2, "balance": "least_conn"}),
+    "uWSGI's ini file without a command": ({"uwsgi.ini": "[uwsgi]\nmodule = shop.wsgi\nprocesses = 5\nthreads = 3\n"},
+         {"callable": "shop.wsgi:application", "uwsgi": "2.0.31", "workers": 5, "threads": 3}),
+    "gunicorn's settings without a command": ({
+        "gunicorn.conf.py": "workers = 2\nthreads = 8\nworker_connections = 8\n",
+        "shop/wsgi.py": "application = get_wsgi_application()\n",
+    }, {"callable": "shop.wsgi:application", "workers": 2, "threads": 8, "worker_connections": 8}),
+    "threads of a class that has none": ({"Procfile": "web: gunicorn -b 0.0.0.0:80 -k sync --threads 4 a:b\n"},
+         {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
 }  # fmt: skip
 
 FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
-    "packages of Debian in the stages that install packages of Python": (
-        {"Dockerfile": "FROM python:3.13-slim AS built\n"
-                       "RUN --mount=type=cache,target=/var/cache/apt apt-get update && apt-get install -y \\\n"
-                       "    -t stable build-essential libpq-dev=17.* && rm -r /tmp/*\nRUN bin/install-all\n"
-                       "FROM node AS pages\nRUN apt-get install -y libvips\n"
-                       "FROM python:3.13-slim AS base\nRUN apt install -y --no-install-recommends libmagic1:amd64\n"
-                       "FROM debian AS more\nRUN apt-get install -y gcc && pip wheel pycairo\n"
-                       "FROM base\nRUN <<END\napt-get install -y ffmpeg curl python3-dev vim\nEND\n"
-                       "COPY --from=built /wheels /wheels\nCOPY --from=pages /pages /pages\n"
-                       "COPY --from=more /more /more\nCMD gunicorn shop:app\n"},
-        {"system_packages": ["libmagic1", "ffmpeg", "build-essential", "libpq-dev", "gcc"]},
-    ),
-    "a release of uWSGI that the lab lacks": (
-        {"Procfile": "web: uwsgi --module shop:app --processes 2\n", "requirements.txt": "flask\nuWSGI==2.0.24\n"},
-        {"callable": "shop:app", "uwsgi": "2.0.31", "left_out": ["uWSGI 2.0.24: 2.0.31 is measured instead"]},
-    ),
+    "packages of Debian in the stages that install packages of Python": ({
+        "Dockerfile": "FROM python:3.13-slim AS built\nRUN --mount=type=cache,target=/var/cache/apt apt-get update && "
+            "apt-get install -y \\\n    -t stable build-essential libpq-dev=17.* && rm -r /tmp/*\n"
+            "RUN bin/install-all\nFROM node AS pages\nRUN apt-get install -y libvips\nFROM python:3.13-slim AS base\n"
+            "RUN apt install -y --no-install-recommends libmagic1:amd64\nFROM debian AS more\n"
+            "RUN apt-get install -y gcc && pip wheel pycairo\nFROM base\nRUN <<END\napt-get install -y ffmpeg curl "
+            "python3-dev vim\nEND\nCOPY --from=built /wheels /wheels\nCOPY --from=pages /pages /pages\n"
+            "COPY --from=more /more /more\nCMD gunicorn shop:app\n",
+    }, {"system_packages": ["libmagic1", "ffmpeg", "build-essential", "libpq-dev", "gcc"]}),
+    "a release of uWSGI that the lab lacks": ({
+        "Procfile": "web: uwsgi --module shop:app --processes 2\n", "requirements.txt": "flask\nuWSGI==2.0.24\n",
+    }, {"callable": "shop:app", "uwsgi": "2.0.31", "left_out": ["uWSGI 2.0.24: 2.0.31 is measured instead"]}),
     # cookiecutter-django, compose/production
-    "a Compose file for production, and scripts without a suffix": (
-        {
-            "docker-compose.local.yml": "services:\n  django:\n    build: {context: ., dockerfile: "
-                                        "./compose/local/Dockerfile}\n"
-            "    command: /start\n",
-            "compose/local/Dockerfile": "FROM python\n",
-            "docker-compose.production.yml": "services:\n  django: &django\n    build:\n      context: .\n"
+    "a Compose file for production, and scripts without a suffix": ({
+        "docker-compose.local.yml": "services:\n  django:\n    build: {context: ., dockerfile: "
+            "./compose/local/Dockerfile}\n    command: /start\n",
+        "compose/local/Dockerfile": "FROM python\n",
+        "docker-compose.production.yml": "services:\n  django: &django\n    build:\n      context: .\n"
             "      dockerfile: ./compose/production/django/Dockerfile\n    depends_on: [redis]\n    command: /start\n"
             "  worker:\n    <<: *django\n    command: /start-worker\n  redis: {image: redis}\n",
-            "compose/production/django/Dockerfile": "ARG V=3.12\nFROM python:$V AS run\nARG APP_HOME=/app\nWORKDIR "
-                                                    "${APP_HOME}\n"
-            "COPY --chown=a:a ./compose/production/django/entrypoint /entrypoint\n"
-            "COPY --chown=a:a ./compose/production/django/start /start\n"
-            "COPY ./compose/production/django/worker/start /start-worker\n"
-            'COPY . ${APP_HOME}\nENTRYPOINT ["/entrypoint"]\n',
-            "compose/production/django/entrypoint": "#!/bin/bash\nset -o errexit\npython << END\nimport sys\nEND\n"
-            "wait-for-it $HOST:5432 -t 30\nexec \"$@\"\n",
-            "compose/production/django/start": "#!/bin/bash\npython /app/manage.py collectstatic --noinput\n"
+        "compose/production/django/Dockerfile": "ARG V=3.12\nFROM python:$V AS run\nARG APP_HOME=/app\n"
+            "WORKDIR ${APP_HOME}\nCOPY --chown=a:a ./compose/production/django/entrypoint /entrypoint\n"
+            "COPY --chown=a:a ./compose/production/django/start /start\nCOPY ./compose/production/django/worker/start "
+            '/start-worker\nCOPY . ${APP_HOME}\nENTRYPOINT ["/entrypoint"]\n',
+        "compose/production/django/entrypoint": "#!/bin/bash\nset -o errexit\npython << END\nimport sys\nEND\n"
+            'wait-for-it $HOST:5432 -t 30\nexec "$@"\n',
+        "compose/production/django/start": "#!/bin/bash\npython /app/manage.py collectstatic --noinput\n"
             "exec /usr/local/bin/gunicorn config.wsgi -w 3 --bind 0.0.0.0:5000 --chdir=/app\n",
-            "compose/production/django/worker/start": "#!/bin/bash\nexec celery -A config.celery_app worker\n",
-            "config/wsgi.py": "application = get_wsgi_application()\n",
-        },
-        {"folder": ".", "callable": "config.wsgi:application", "workers": 3,
-         "beside": {"compose": "docker-compose.production.yml", "services": ["redis"]}},
-    ),
+        "compose/production/django/worker/start": "#!/bin/bash\nexec celery -A config.celery_app worker\n",
+        "config/wsgi.py": "application = get_wsgi_application()\n",
+    }, {
+        "folder": ".", "callable": "config.wsgi:application", "workers": 3,
+        "beside": {"compose": "docker-compose.production.yml", "services": ["redis"]},
+    }),
     # fastapi/full-stack-fastapi-template
-    "a backend in a folder of its own, with a frontend beside it": (
-        {
-            "compose.yml": "services:\n  db: {image: postgres}\n  prestart:\n    build: {context: ., dockerfile: "
-                           "backend/Dockerfile}\n"
-            "    command: bash scripts/prestart.sh\n  backend:\n    restart: always\n    depends_on:\n"
-            "      db: {condition: service_healthy, restart: true}\n    build: {context: ., dockerfile: "
-            "backend/Dockerfile}\n"
-            "  frontend:\n    build: {context: ., dockerfile: frontend/Dockerfile}\n",
-            "compose.override.yml": "services:\n  backend:\n    command: [fastapi, run, --reload, app/main.py]\n",
-            "backend/Dockerfile": "FROM python\nWORKDIR /app/\nENV PYTHONPATH=/app\n"
-            "COPY ./backend/pyproject.toml ./backend/alembic.ini /app/backend/\nWORKDIR /app/backend/\n"
-            'COPY ./backend/app /app/backend/app\nCMD ["fastapi", "run", "--workers", "3", "app/main.py"]\n',
-            "backend/app/__init__.py": "", "backend/app/main.py": FASTAPI,
-            "backend/scripts/prestart.sh": "#!/bin/sh\npython app/initial_data.py\n",
-            "backend/pyproject.toml": "[project]\nname = 'app'\ndependencies = ['fastapi', 'uvicorn==0.38.0']\n",
-            "frontend/Dockerfile": "FROM node\nRUN npm run build\nFROM nginx\nCOPY ./frontend/nginx.conf /etc/nginx\n",
-        },
-        {"folder": "backend", "callable": "app.main:app", "workers": 3, "requirements": "pyproject.toml",
-         "uvicorn": "0.38.0", "beside": {"compose": "compose.yml", "services": ["db"]}},
-    ),
+    "a backend in a folder of its own, with a frontend beside it": ({
+        "compose.yml": "services:\n  db: {image: postgres}\n  prestart:\n    build: {context: ., dockerfile: "
+            "backend/Dockerfile}\n    command: bash scripts/prestart.sh\n  backend:\n    restart: always\n"
+            "    depends_on:\n      db: {condition: service_healthy, restart: true}\n    build: {context: ., "
+            "dockerfile: backend/Dockerfile}\n  frontend:\n    build: {context: ., dockerfile: frontend/Dockerfile}\n",
+        "compose.override.yml": "services:\n  backend:\n    command: [fastapi, run, --reload, app/main.py]\n",
+        "backend/Dockerfile": "FROM python\nWORKDIR /app/\nENV PYTHONPATH=/app\nCOPY ./backend/pyproject.toml "
+            "./backend/alembic.ini /app/backend/\nWORKDIR /app/backend/\nCOPY ./backend/app /app/backend/app\n"
+            'CMD ["fastapi", "run", "--workers", "3", "app/main.py"]\n',
+        "backend/app/__init__.py": "", "backend/app/main.py": FASTAPI,
+        "backend/scripts/prestart.sh": "#!/bin/sh\npython app/initial_data.py\n",
+        "backend/pyproject.toml": "[project]\nname = 'app'\ndependencies = ['fastapi', 'uvicorn==0.38.0']\n",
+        "frontend/Dockerfile": "FROM node\nRUN npm run build\nFROM nginx\nCOPY ./frontend/nginx.conf /etc/nginx\n",
+    }, {
+        "folder": "backend", "callable": "app.main:app", "workers": 3, "requirements": "pyproject.toml",
+        "uvicorn": "0.38.0", "beside": {"compose": "compose.yml", "services": ["db"]},
+    }),
     # tiangolo/uvicorn-gunicorn-docker, gunicorn_conf.py, which many repositories copy
-    "settings with conditions": (
-        {
-            "Dockerfile": 'FROM python\nENV WORKERS_PER_CORE="2"\nCOPY ./app /app\nWORKDIR /app/\n'
+    "settings with conditions": ({
+        "Dockerfile": 'FROM python\nENV WORKERS_PER_CORE="2"\nCOPY ./app /app\nWORKDIR /app/\n'
             'CMD ["gunicorn", "-k", "uvicorn.workers.UvicornWorker", "-c", "gunicorn_conf.py", "main:app"]\n',
-            "app/main.py": FASTAPI,
-            "app/gunicorn_conf.py": "import multiprocessing, os\nper_core = float(os.getenv('WORKERS_PER_CORE', '1'))\n"
+        "app/main.py": FASTAPI,
+        "app/gunicorn_conf.py": "import multiprocessing, os\nper_core = float(os.getenv('WORKERS_PER_CORE', '1'))\n"
             "said = os.getenv('WEB_CONCURRENCY', None)\nif said:\n    count = int(said)\nelse:\n"
             "    count = max(int(per_core * multiprocessing.cpu_count()), 2)\nworkers = count\n"
             "bind = f\"{os.getenv('HOST', '0.0.0.0')}:80\"\n",
-        },
-        {"folder": "app", "callable": "main:app", "workers": 4, "worker_class": "uvicorn.workers.UvicornWorker"},
-    ),
+    }, {"folder": "app", "callable": "main:app", "workers": 4, "worker_class": "uvicorn.workers.UvicornWorker"}),
     # github.com/tiangolo/uvicorn-gunicorn-docker, the command of the image
-    "a base image that has the command": (
-        {"api/Dockerfile": "FROM tiangolo/uvicorn-gunicorn-fastapi:python3.11-slim\nENV WORKERS_PER_CORE 3\n"
-                           "COPY ./app /app/app\n", "api/app/main.py": FASTAPI, "api/app/__init__.py": "",
-         "api/requirements.txt": "fastapi\n"},
-        {"folder": "api", "callable": "app.main:app", "workers": 6, "worker_class": "uvicorn.workers.UvicornWorker"},
-    ),
+    "a base image that has the command": ({
+        "api/Dockerfile": "FROM tiangolo/uvicorn-gunicorn-fastapi:python3.11-slim\nENV WORKERS_PER_CORE 3\n"
+            "COPY ./app /app/app\n",
+        "api/app/main.py": FASTAPI, "api/app/__init__.py": "", "api/requirements.txt": "fastapi\n",
+    }, {"folder": "api", "callable": "app.main:app", "workers": 6, "worker_class": "uvicorn.workers.UvicornWorker"}),
     # the start.sh of tiangolo/uvicorn-gunicorn-docker, which many repositories copy
-    "a script that looks which files there are": (
-        {"Dockerfile": 'FROM python\nCOPY docker/start.sh /start.sh\nCOPY . /app\nWORKDIR /app\nCMD ["/start.sh"]\n',
-         "docker/start.sh": "#! /usr/bin/env sh\nset -e\nif [ -f /app/app/main.py ]; then\n    DEFAULT=app.main\n"
-                            "elif [ -f /app/main.py ]; then\n    DEFAULT=main\nfi\nMODULE=${MODULE:-$DEFAULT}\n"
-                            'export APP=${APP:-"$MODULE:${NAME:-api}"}\n'
-                            "if [ -f /app/gunicorn_conf.py ]; then\n  CONF=/app/gunicorn_conf.py\n"
-                            "else\n  CONF=/gunicorn_conf.py\nfi\nif [ -f /app/prestart.sh ] ; then . /app/prestart.sh "
-                            "; fi\n"
-                            'exec gunicorn -k uvicorn.workers.UvicornWorker -c "$CONF" "$APP"\n',
-         "main.py": FASTAPI, "gunicorn_conf.py": "workers = 3\n", "prestart.sh": "alembic upgrade head\n"},
-        {"callable": "main:api", "workers": 3, "settings": "gunicorn_conf.py"},
-    ),
-    "variables that the command itself gives": (
-        {"Procfile": "web: export SHOP=tea; HOST=$UNKNOWN DJANGO_SETTINGS_MODULE=shop.live env RATE=3 gunicorn "
-                     "shop.wsgi\n"},
-        {"environment": {"SHOP": "tea", "DJANGO_SETTINGS_MODULE": "shop.live", "RATE": "3"}},
-    ),
-    "an application that a program imports from beside it": (
-        {"Procfile": "web: python -m shop.run\n", "shop/__init__.py": "",
-         "shop/run.py": "import uvicorn\nfrom .web import api\nconfig = uvicorn.Config(api, port=5000)\n"
-                        "uvicorn.Server(config).run()\n",
-         "shop/web.py": FASTAPI.replace("app", "api")},
-        {"callable": "shop.web:api", "workers": 1},
-    ),
+    "a script that looks which files there are": ({
+        "Dockerfile": 'FROM python\nCOPY docker/start.sh /start.sh\nCOPY . /app\nWORKDIR /app\nCMD ["/start.sh"]\n',
+        "docker/start.sh": "#! /usr/bin/env sh\nset -e\nif [ -f /app/app/main.py ]; then\n    DEFAULT=app.main\n"
+            "elif [ -f /app/main.py ]; then\n    DEFAULT=main\nfi\nMODULE=${MODULE:-$DEFAULT}\n"
+            'export APP=${APP:-"$MODULE:${NAME:-api}"}\nif [ -f /app/gunicorn_conf.py ]; then\n'
+            "  CONF=/app/gunicorn_conf.py\nelse\n  CONF=/gunicorn_conf.py\nfi\nif [ -f /app/prestart.sh ] ; then . "
+            '/app/prestart.sh ; fi\nexec gunicorn -k uvicorn.workers.UvicornWorker -c "$CONF" "$APP"\n',
+        "main.py": FASTAPI, "gunicorn_conf.py": "workers = 3\n", "prestart.sh": "alembic upgrade head\n",
+    }, {"callable": "main:api", "workers": 3, "settings": "gunicorn_conf.py"}),
+    "variables that the command itself gives": ({
+        "Procfile": "web: export SHOP=tea; HOST=$UNKNOWN DJANGO_SETTINGS_MODULE=shop.live env RATE=3 gunicorn "
+            "shop.wsgi\n",
+    }, {"environment": {"SHOP": "tea", "DJANGO_SETTINGS_MODULE": "shop.live", "RATE": "3"}}),
+    "an application that a program imports from beside it": ({
+        "Procfile": "web: python -m shop.run\n", "shop/__init__.py": "",
+        "shop/run.py": "import uvicorn\nfrom .web import api\nconfig = uvicorn.Config(api, port=5000)\n"
+            "uvicorn.Server(config).run()\n",
+        "shop/web.py": FASTAPI.replace("app", "api"),
+    }, {"callable": "shop.web:api", "workers": 1}),
     # supervisord.org, configuration; a usual file beside nginx in one container
-    "supervisord": (
-        {
-            "Dockerfile": 'FROM python\nCOPY . /srv\nCOPY deploy/supervisord.conf /etc/supervisor/conf.d/shop.conf\n'
+    "supervisord": ({
+        "Dockerfile": "FROM python\nCOPY . /srv\nCOPY deploy/supervisord.conf /etc/supervisor/conf.d/shop.conf\n"
             'CMD ["/usr/bin/supervisord", "-n", "-c", "/etc/supervisor/conf.d/shop.conf"]\n',
-            "deploy/supervisord.conf": "[supervisord]\nnodaemon=true\n\n[program:nginx]\ncommand=nginx -g 'daemon "
-                                       "off;'\n"
-            "[program:web]\ndirectory=/srv/site\ncommand=/venv/bin/gunicorn --workers 5\n    --threads 2 shop:app ; "
-            "the site\n"
-            'environment=SHOP="tea",RATE="50%%"\n[program:worker]\ncommand=celery -A shop worker\n',
-            "site/shop.py": FLASK,
-        },
-        {"folder": "site", "callable": "shop:app", "workers": 5, "threads": 2,
-         "environment": {"SHOP": "tea", "RATE": "50%"}},
-    ),
+        "deploy/supervisord.conf": "[supervisord]\nnodaemon=true\n\n[program:nginx]\ncommand=nginx -g 'daemon off;'\n"
+            "[program:web]\ndirectory=/srv/site\ncommand=/venv/bin/gunicorn --workers 5\n"
+            '    --threads 2 shop:app ; the site\nenvironment=SHOP="tea",RATE="50%%"\n[program:worker]\n'
+            "command=celery -A shop worker\n",
+        "site/shop.py": FLASK,
+    }, {
+        "folder": "site", "callable": "shop:app", "workers": 5, "threads": 2,
+        "environment": {"SHOP": "tea", "RATE": "50%"},
+    }),
     # docs.gunicorn.org, deploy; DigitalOcean's guide for Flask
-    "a unit of systemd": (
-        {
-            "deploy/shop.service": "[Unit]\nDescription=shop\nAfter=network.target\n[Service]\nUser=www-data\n"
+    "a unit of systemd": ({
+        "deploy/shop.service": "[Unit]\nDescription=shop\nAfter=network.target\n[Service]\nUser=www-data\n"
             'WorkingDirectory=/home/me/shop/web\nEnvironment="PATH=/venv/bin" "SHOP=tea"\n'
             "ExecStartPre=/bin/mkdir -p /run/shop\nExecStart=/venv/bin/gunicorn --workers 3 \\\n"
             "    --bind unix:shop.sock -m 007 wsgi:app\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
-            "web/wsgi.py": FLASK,
-        },
-        {"folder": "web", "callable": "wsgi:app", "workers": 3, "environment": {"SHOP": "tea"}},
-    ),
+        "web/wsgi.py": FLASK,
+    }, {"folder": "web", "callable": "wsgi:app", "workers": 3, "environment": {"SHOP": "tea"}}),
     # render.com/docs/blueprint-spec
-    "Render's blueprint": (
-        {"render.yaml": "services:\n- type: worker\n  startCommand: celery -A shop worker\n- type: web\n  name: api\n "
-                        " rootDir: api\n"
-                        "  numInstances: 2\n  startCommand: ./start.sh\n  envVars:\n  - {key: WEB_CONCURRENCY, value: "
-                        "4}\n"
-                        "  - {key: SHOP, value: tea}\n  - {key: SECRET, generateValue: true}\n",
-         "api/start.sh": '#!/usr/bin/env bash\nset -euo pipefail\n: "${KIND:=gthread}"\nexport KIND\n'
-                         "python -m alembic upgrade head\nexec gunicorn shop:app -k $KIND --threads ${THREADS:-3}\n",
-         "api/shop.py": FLASK},
-        {"folder": "api", "callable": "shop:app", "workers": 4, "threads": 3, "replicas": 2,
-         "environment": {"SHOP": "tea", "KIND": "gthread"}},
-    ),
+    "Render's blueprint": ({
+        "render.yaml": "services:\n- type: worker\n  startCommand: celery -A shop worker\n- type: web\n  name: api\n"
+            "  rootDir: api\n  numInstances: 2\n  startCommand: ./start.sh\n  envVars:\n"
+            "  - {key: WEB_CONCURRENCY, value: 4}\n  - {key: SHOP, value: tea}\n  - {key: SECRET, generateValue: "
+            "true}\n",
+        "api/start.sh": '#!/usr/bin/env bash\nset -euo pipefail\n: "${KIND:=gthread}"\nexport KIND\n'
+            "python -m alembic upgrade head\nexec gunicorn shop:app -k $KIND --threads ${THREADS:-3}\n",
+        "api/shop.py": FLASK,
+    }, {
+        "folder": "api", "callable": "shop:app", "workers": 4, "threads": 3, "replicas": 2,
+        "environment": {"SHOP": "tea", "KIND": "gthread"},
+    }),
     # fly.io/docs/reference/configuration
-    "Fly's processes": (
-        {"fly.toml": "app = 'shop'\n[env]\n  PORT = '8000'\n  SHOP = 'tea'\n[processes]\n"
-                     "  app = 'python -m gunicorn --chdir src --bind :8000 --workers 2 core.wsgi'\n"
-                     "  worker = 'python -m celery worker'\n",
-         "Dockerfile": "FROM python\nWORKDIR /code\nCOPY . /code\n", "src/core/wsgi.py": "application = 1\n"},
-        {"folder": "src", "callable": "core.wsgi:application", "workers": 2, "environment": {"SHOP": "tea"}},
-    ),
+    "Fly's processes": ({
+        "fly.toml": "app = 'shop'\n[env]\n  PORT = '8000'\n  SHOP = 'tea'\n[processes]\n"
+            "  app = 'python -m gunicorn --chdir src --bind :8000 --workers 2 core.wsgi'\n"
+            "  worker = 'python -m celery worker'\n",
+        "Dockerfile": "FROM python\nWORKDIR /code\nCOPY . /code\n", "src/core/wsgi.py": "application = 1\n",
+    }, {"folder": "src", "callable": "core.wsgi:application", "workers": 2, "environment": {"SHOP": "tea"}}),
     # devcenter.heroku.com/articles/app-json-schema and …/build-docker-images-heroku-yml
-    "Heroku's app.json": (
-        {"Procfile": "release: python manage.py migrate\nweb: newrelic-admin run-program gunicorn shop.wsgi "
-                     "--log-file -\n",
-         "app.json": '{"env": {"WEB_CONCURRENCY": {"value": "5"}, "SHOP": "tea", "KEY": {"generator": "secret"}},'
-                     ' "formation": {"web": {"quantity": 3}}}'},
-        {"callable": "shop.wsgi:application", "workers": 5, "replicas": 3, "environment": {"SHOP": "tea"}},
-    ),
-    "Heroku's heroku.yml": (
-        {"heroku.yml": "build:\n  docker:\n    web: Dockerfile\nrun:\n  web: uvicorn shop:app --workers 3 --port "
-                       "$PORT\n"},
-        {"callable": "shop:app", "workers": 3},
-    ),
+    "Heroku's app.json": ({
+        "Procfile": "release: python manage.py migrate\nweb: newrelic-admin run-program gunicorn shop.wsgi --log-file "
+            "-\n",
+        "app.json": '{"env": {"WEB_CONCURRENCY": {"value": "5"}, "SHOP": "tea", "KEY": {"generator": "secret"}}, '
+            '"formation": {"web": {"quantity": 3}}}',
+    }, {"callable": "shop.wsgi:application", "workers": 5, "replicas": 3, "environment": {"SHOP": "tea"}}),
+    "Heroku's heroku.yml": ({
+        "heroku.yml": "build:\n  docker:\n    web: Dockerfile\nrun:\n  web: uvicorn shop:app --workers 3 --port "
+            "$PORT\n",
+    }, {"callable": "shop:app", "workers": 3}),
     # docs.railway.com/reference/config-as-code, cloud.google.com/appengine (app.yaml), docs.digitalocean.com (app spec)
     "Railway": ({"railway.json": '{"deploy": {"startCommand": "hypercorn shop:app -w 2"}}'},
-                {"callable": "shop:app", "workers": 2}),
-    "App Engine": ({"app.yaml": "runtime: python312\nentrypoint: gunicorn -b :$PORT -w 2 main:app\nenv_variables: "
-                                "{SHOP: tea}\n"},
-                   {"callable": "main:app", "workers": 2, "environment": {"SHOP": "tea"}}),
-    "App Platform": (
-        {".do/app.yaml": "name: shop\nservices:\n- name: web\n  source_dir: web\n  instance_count: 2\n"
-                         "  run_command: gunicorn --worker-tmp-dir /dev/shm -w 3 app:app\n", "web/app.py": FLASK},
-        {"folder": "web", "callable": "app:app", "workers": 3, "replicas": 2}),
+         {"callable": "shop:app", "workers": 2}),
+    "App Engine": ({
+        "app.yaml": "runtime: python312\nentrypoint: gunicorn -b :$PORT -w 2 main:app\nenv_variables: {SHOP: tea}\n",
+    }, {"callable": "main:app", "workers": 2, "environment": {"SHOP": "tea"}}),
+    "App Platform": ({
+        ".do/app.yaml": "name: shop\nservices:\n- name: web\n  source_dir: web\n  instance_count: 2\n"
+            "  run_command: gunicorn --worker-tmp-dir /dev/shm -w 3 app:app\n",
+        "web/app.py": FLASK,
+    }, {"folder": "web", "callable": "app:app", "workers": 3, "replicas": 2}),
     # docs.aws.amazon.com/elasticbeanstalk, the namespace aws:elasticbeanstalk:container:python
-    "Elastic Beanstalk": (
-        {".ebextensions/django.config": "option_settings:\n  aws:elasticbeanstalk:container:python:\n"
-                                        "    WSGIPath: shop.wsgi:application\n    NumProcesses: 3\n    NumThreads: "
-                                        "20\n"},
-        {"callable": "shop.wsgi:application", "workers": 3, "threads": 20, "worker_class": "gthread"},
-    ),
+    "Elastic Beanstalk": ({
+        ".ebextensions/django.config": "option_settings:\n  aws:elasticbeanstalk:container:python:\n"
+            "    WSGIPath: shop.wsgi:application\n    NumProcesses: 3\n    NumThreads: 20\n",
+    }, {"callable": "shop.wsgi:application", "workers": 3, "threads": 20, "worker_class": "gthread"}),
     # kubernetes.io, define a command and arguments for a container
-    "a deployment of Kubernetes": (
-        {"k8s/deployment.yaml": "apiVersion: v1\nkind: Service\n---\napiVersion: apps/v1\nkind: Deployment\nspec:\n  "
-                                "replicas: 3\n"
-                                "  template:\n    spec:\n      containers:\n      - name: web\n        image: shop\n"
-                                "        command: [uvicorn]\n        args: ['shop:app', --workers, '2']\n"
-                                "        env: [{name: SHOP, value: tea}, {name: KEY, valueFrom: {secretKeyRef: "
-                                "{}}}]\n"},
-        {"callable": "shop:app", "workers": 2, "replicas": 3, "environment": {"SHOP": "tea"}},
-    ),
+    "a deployment of Kubernetes": ({
+        "k8s/deployment.yaml": "apiVersion: v1\nkind: Service\n---\napiVersion: apps/v1\nkind: Deployment\nspec:\n"
+            "  replicas: 3\n  template:\n    spec:\n      containers:\n      - name: web\n        image: shop\n"
+            "        command: [uvicorn]\n        args: ['shop:app', --workers, '2']\n        env: [{name: SHOP, "
+            "value: tea}, {name: KEY, valueFrom: {secretKeyRef: {}}}]\n",
+    }, {"callable": "shop:app", "workers": 2, "replicas": 3, "environment": {"SHOP": "tea"}}),
     # docs of Poetry, PDM, uv and Hatch: scripts
-    "a script of PDM": (
-        {"Procfile": "web: pdm run start\n",
-         "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n"},
-        {"callable": "shop:app", "workers": 4},
-    ),
-    "a script of Pipenv": (
-        {"Procfile": "web: pipenv run web\n", "Pipfile": "[packages]\nflask = '*'\n[scripts]\nweb = 'gunicorn -w 4 "
-                                                         "shop:app'\n"},
-        {"callable": "shop:app", "workers": 4, "requirements": "Pipfile"},
-    ),
-    "a script of Hatch": (
-        {"Procfile": "web: hatch run prod:serve\n",
-         "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = ['migrate', 'uvicorn --workers 2 shop:app']\n"},
-        {"callable": "shop:app", "workers": 2},
-    ),
+    "a script of PDM": ({
+        "Procfile": "web: pdm run start\n",
+        "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n",
+    }, {"callable": "shop:app", "workers": 4}),
+    "a script of Pipenv": ({
+        "Procfile": "web: pipenv run web\n",
+        "Pipfile": "[packages]\nflask = '*'\n[scripts]\nweb = 'gunicorn -w 4 shop:app'\n",
+    }, {"callable": "shop:app", "workers": 4, "requirements": "Pipfile"}),
+    "a script of Hatch": ({
+        "Procfile": "web: hatch run prod:serve\n",
+        "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = ['migrate', 'uvicorn --workers 2 shop:app']\n",
+    }, {"callable": "shop:app", "workers": 2}),
     # fastapi.tiangolo.com/tutorial/debugging and www.uvicorn.org/deployment
-    "a Python program that calls uvicorn.run": (
-        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "-u", "main.py"]\n',
-         "main.py": FASTAPI + "\nif __name__ == '__main__':\n    import uvicorn\n    uvicorn.run(app, port=80)\n"},
-        {"callable": "main:app", "workers": 1},
-    ),
+    "a Python program that calls uvicorn.run": ({
+        "Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "-u", "main.py"]\n',
+        "main.py": FASTAPI + "\nif __name__ == '__main__':\n    import uvicorn\n    uvicorn.run(app, port=80)\n",
+    }, {"callable": "main:app", "workers": 1}),
     # docs.pylonsproject.org/projects/waitress
-    "waitress in a Python program": (
-        {"Procfile": "web: python serve.py\n", "shop.py": FLASK,
-         "serve.py": "from waitress import serve\nfrom shop import app\nserve(app, listen='*:8080', threads=8)\n"},
-        {"callable": "shop:app", "workers": 1, "threads": 8, "worker_class": "gthread"},
-    ),
-    "waitress": (
-        {"Dockerfile": 'FROM python\nCMD ["waitress-serve", "--port=8000", "--call", "shop:create_app"]\n'},
-        {"callable": "shop:create_app()", "workers": 1, "threads": 4, "worker_class": "gthread"},
-    ),
+    "waitress in a Python program": ({
+        "Procfile": "web: python serve.py\n", "shop.py": FLASK,
+        "serve.py": "from waitress import serve\nfrom shop import app\nserve(app, listen='*:8080', threads=8)\n",
+    }, {"callable": "shop:app", "workers": 1, "threads": 8, "worker_class": "gthread"}),
+    "waitress": ({"Dockerfile": 'FROM python\nCMD ["waitress-serve", "--port=8000", "--call", "shop:create_app"]\n'},
+         {"callable": "shop:create_app()", "workers": 1, "threads": 4, "worker_class": "gthread"}),
     # docs.docker.com/reference/compose-file/services
-    "a literal command, with the numbers in .env": (
-        {"docker-compose.yml": "services:\n  web:\n    build: .\n    command: |\n      bash -c \"\n      alembic "
-                               "upgrade head\n"
-                               "      exec gunicorn -w ${COUNT} --threads $${THREADS:-2} shop:app\"\n",
-         ".env": "COUNT=5\n"},
-        {"callable": "shop:app", "workers": 5, "threads": 2},
-    ),
-    "secrets in .env, of which the file keeps the names": (
-        {"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    environment:\n"
-                         "      KEY: $KEY\n      URL: postgres://shop:${PASSWORD:-none}@db/shop\n"
-                         "      SHOP: tea\n      MODE: ${MODE:-fast}\n",
-         ".env": "KEY=s3cret\nPASSWORD=hush-hush\nMODE=\n"},
-        {"environment": {"KEY": "${KEY}", "URL": "postgres://shop:${PASSWORD}@db/shop", "SHOP": "tea", "MODE": "fast"},
-         "env_file": ".env"},
-    ),
-    "anchors, a merged environment and a tag of Compose": (
-        {"compose.yaml": "x-app: &app\n  build: .\n  environment: &env\n    SHOP: tea\n  volumes: !reset []\n"
-                         "services:\n"
-                         "  web:\n    <<: *app\n    entrypoint: [gunicorn, shop.wsgi]\n    environment:\n      <<: "
-                         "*env\n"
-                         "      GUNICORN_CMD_ARGS: --workers 4 --threads=2\n  worker:\n    <<: *app\n    command: "
-                         "celery worker\n"},
-        {"callable": "shop.wsgi:application", "workers": 4, "threads": 2, "environment": {"SHOP": "tea"}},
-    ),
-    "an env_file in a folder": (
-        {"deploy/docker-compose.yml": "services:\n  api:\n    build: {context: .., dockerfile: docker/api/Dockerfile}\n"
-                                      "    env_file: [./api.env]\n",
-         "deploy/api.env": "export WEB_CONCURRENCY=6 # all cores\n",
-         "pyproject.toml": "[project]\ndependencies = ['fastapi[standard]']\n",
-         "uv.lock": "[[package]]\nname = 'uvicorn'\nversion = '0.41.0'\n",
-         "docker/api/Dockerfile": "FROM python\nCOPY . /app\nWORKDIR /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI},
-        {"folder": ".", "callable": "shop:app", "workers": 6, "uvicorn": "0.41.0", "env_file": "deploy/api.env"},
-    ),
+    "a literal command, with the numbers in .env": ({
+        "docker-compose.yml": 'services:\n  web:\n    build: .\n    command: |\n      bash -c "\n'
+            '      alembic upgrade head\n      exec gunicorn -w ${COUNT} --threads $${THREADS:-2} shop:app"\n',
+        ".env": "COUNT=5\n",
+    }, {"callable": "shop:app", "workers": 5, "threads": 2}),
+    "secrets in .env, of which the file keeps the names": ({
+        "compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    environment:\n"
+            "      KEY: $KEY\n      URL: postgres://shop:${PASSWORD:-none}@db/shop\n      SHOP: tea\n"
+            "      MODE: ${MODE:-fast}\n",
+        ".env": "KEY=s3cret\nPASSWORD=hush-hush\nMODE=\n",
+    }, {
+        "environment": {"KEY": "${KEY}", "URL": "postgres://shop:${PASSWORD}@db/shop", "SHOP": "tea", "MODE": "fast"},
+        "env_file": ".env",
+    }),
+    "anchors, a merged environment and a tag of Compose": ({
+        "compose.yaml": "x-app: &app\n  build: .\n  environment: &env\n    SHOP: tea\n  volumes: !reset []\n"
+            "services:\n  web:\n    <<: *app\n    entrypoint: [gunicorn, shop.wsgi]\n    environment:\n"
+            "      <<: *env\n      GUNICORN_CMD_ARGS: --workers 4 --threads=2\n  worker:\n    <<: *app\n"
+            "    command: celery worker\n",
+    }, {"callable": "shop.wsgi:application", "workers": 4, "threads": 2, "environment": {"SHOP": "tea"}}),
+    "an env_file in a folder": ({
+        "deploy/docker-compose.yml": "services:\n  api:\n    build: {context: .., dockerfile: docker/api/Dockerfile}\n"
+            "    env_file: [./api.env]\n",
+        "deploy/api.env": "export WEB_CONCURRENCY=6 # all cores\n",
+        "pyproject.toml": "[project]\ndependencies = ['fastapi[standard]']\n",
+        "uv.lock": "[[package]]\nname = 'uvicorn'\nversion = '0.41.0'\n",
+        "docker/api/Dockerfile": "FROM python\nCOPY . /app\nWORKDIR /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI,
+    }, {"folder": ".", "callable": "shop:app", "workers": 6, "uvicorn": "0.41.0", "env_file": "deploy/api.env"}),
     # docs.docker.com/reference/dockerfile: here-documents, ARG and ENV
-    "a here-document as the script": (
-        {"Dockerfile": "FROM python\nRUN <<EOF\nset -e\nCMD nothing\nEOF\nCOPY --chmod=755 <<'EOT' /start.sh\n"
-                       "#!/bin/sh\n"
-                       "exec gunicorn -w 3 shop:app\nEOT\nCMD [\"/start.sh\"]\n"},
-        {"callable": "shop:app", "workers": 3},
-    ),
-    "a number of ARG that ENV keeps": (
-        {"Dockerfile": "ARG PY=3.12\nFROM python:${PY}\nARG COUNT=3\nENV COUNT=${COUNT} \\\n    # a note\n    NAME='a "
-                       "b'\n"
-                       'ENTRYPOINT ["sh", "-c", "exec dumb-init -- gunicorn -w $COUNT \\"$@\\"", "--"]\nCMD '
-                       '["shop:app"]\n'},
-        {"callable": "shop:app", "workers": 3, "environment": {"COUNT": "3", "NAME": "a b"}},
-    ),
+    "a here-document as the script": ({
+        "Dockerfile": "FROM python\nRUN <<EOF\nset -e\nCMD nothing\nEOF\nCOPY --chmod=755 <<'EOT' /start.sh\n"
+            '#!/bin/sh\nexec gunicorn -w 3 shop:app\nEOT\nCMD ["/start.sh"]\n',
+    }, {"callable": "shop:app", "workers": 3}),
+    "a number of ARG that ENV keeps": ({
+        "Dockerfile": "ARG PY=3.12\nFROM python:${PY}\nARG COUNT=3\nENV COUNT=${COUNT} \\\n    # a note\n"
+            '    NAME=\'a b\'\nENTRYPOINT ["sh", "-c", "exec dumb-init -- gunicorn -w $COUNT \\"$@\\"", "--"]\n'
+            'CMD ["shop:app"]\n',
+    }, {"callable": "shop:app", "workers": 3, "environment": {"COUNT": "3", "NAME": "a b"}}),
     # docs.datadoghq.com, opentelemetry.io
-    "ddtrace-run in the poetry of a user": (
-        {"Dockerfile": 'FROM python\nCMD ["gosu", "app", "poetry", "run", "ddtrace-run", "gunicorn", "--workers=2", '
-                       '"a.b:c"]\n'},
-        {"callable": "a.b:c", "workers": 2},
-    ),
-    "opentelemetry-instrument": (
-        {"Dockerfile": 'FROM python\nENTRYPOINT ["opentelemetry-instrument", "--traces_exporter", "otlp", \\\n'
-                       '  "gunicorn", "--config=python:conf.gunicorn", "a:b"]\nCMD []\n',
-         "conf/gunicorn.py": "workers = 4 if True else 2\nthreads = 2\n"},
-        {"callable": "a:b", "workers": 4, "threads": 2, "settings": "conf/gunicorn.py"},
-    ),
+    "ddtrace-run in the poetry of a user": ({
+        "Dockerfile": 'FROM python\nCMD ["gosu", "app", "poetry", "run", "ddtrace-run", "gunicorn", "--workers=2", '
+            '"a.b:c"]\n',
+    }, {"callable": "a.b:c", "workers": 2}),
+    "opentelemetry-instrument": ({
+        "Dockerfile": 'FROM python\nENTRYPOINT ["opentelemetry-instrument", "--traces_exporter", "otlp", \\\n'
+            '  "gunicorn", "--config=python:conf.gunicorn", "a:b"]\nCMD []\n',
+        "conf/gunicorn.py": "workers = 4 if True else 2\nthreads = 2\n",
+    }, {"callable": "a:b", "workers": 4, "threads": 2, "settings": "conf/gunicorn.py"}),
     # the usual docker-entrypoint.sh with a word for each kind of container
-    "a word that a script looks at": (
-        {"Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/bin/run"]\nCMD ["web"]\n',
-         "bin/run": "#!/usr/bin/env bash\nserve() {\n  local args=(--workers 4 --threads 2)\n  args+=(--bind :80)\n"
-                    "  exec gunicorn \"${args[@]}\" shop:app\n}\ncase \"${1:-web}\" in\n  dev) uvicorn shop:dev "
-                    "--reload ;;\n"
-                    "  api|rest) exec gunicorn -w 9 shop:api ;;\n  web) serve ;;\n  *) exec \"$@\" ;;\nesac\n"},
-        {"callable": "shop:app", "workers": 4, "threads": 2},
-    ),
-    "a script that waits for the database": (
-        {"docker-compose.yml": "services:\n  web:\n    build: .\n"
-                               "    command: ['./wait-for-it.sh', 'db:5432', '--', 'gunicorn', '-w', '2', "
-                               "'shop:app']\n",
-         "wait-for-it.sh": '#!/usr/bin/env bash\nwhile [[ $# -gt 0 ]]; do shift; done\nCLI=("$@")\nexec "${CLI[@]}"\n'},
-        {"callable": "shop:app", "workers": 2},
-    ),
+    "a word that a script looks at": ({
+        "Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/bin/run"]\nCMD ["web"]\n',
+        "bin/run": "#!/usr/bin/env bash\nserve() {\n  local args=(--workers 4 --threads 2)\n  args+=(--bind :80)\n"
+            '  exec gunicorn "${args[@]}" shop:app\n}\ncase "${1:-web}" in\n  dev) uvicorn shop:dev --reload ;;\n'
+            '  api|rest) exec gunicorn -w 9 shop:api ;;\n  web) serve ;;\n  *) exec "$@" ;;\nesac\n',
+    }, {"callable": "shop:app", "workers": 4, "threads": 2}),
+    "a script that waits for the database": ({
+        "docker-compose.yml": "services:\n  web:\n    build: .\n    command: ['./wait-for-it.sh', 'db:5432', '--', "
+            "'gunicorn', '-w', '2', 'shop:app']\n",
+        "wait-for-it.sh": '#!/usr/bin/env bash\nwhile [[ $# -gt 0 ]]; do shift; done\nCLI=("$@")\nexec "${CLI[@]}"\n',
+    }, {"callable": "shop:app", "workers": 2}),
     # docs.gunicorn.org/en/latest/settings.html, uwsgi-docs.readthedocs.io and www.uvicorn.org/settings
-    "gunicorn's short options": (
-        {"Procfile": "web: gunicorn -e SHOP=tea --env RATE=3 -w2 -k=gevent --worker-connections 50 --preload "
-                     "shop:app\n"},
-        {"callable": "shop:app", "workers": 2, "worker_class": "gevent", "worker_connections": 50,
-         "environment": {"SHOP": "tea", "RATE": "3"}},
-    ),
-    "uWSGI's short options": (
-        {"Procfile": "web: uwsgi --http :8000 -M -p 3 --threads 2 -w shop.wsgi:app --http-keepalive -H /venv\n"},
-        {"callable": "shop.wsgi:app", "uwsgi": "2.0.31", "workers": 3, "threads": 2},
-    ),
-    "uvicorn's options with values": (
-        {"Procfile": "web: uvicorn --ws websockets --loop uvloop --proxy-headers --workers 2 shop:app\n"},
-        {"callable": "shop:app", "workers": 2},
-    ),
+    "gunicorn's short options": ({
+        "Procfile": "web: gunicorn -e SHOP=tea --env RATE=3 -w2 -k=gevent --worker-connections 50 --preload shop:app\n",
+    }, {
+        "callable": "shop:app", "workers": 2, "worker_class": "gevent", "worker_connections": 50,
+        "environment": {"SHOP": "tea", "RATE": "3"},
+    }),
+    "uWSGI's short options": ({
+        "Procfile": "web: uwsgi --http :8000 -M -p 3 --threads 2 -w shop.wsgi:app --http-keepalive -H /venv\n",
+    }, {"callable": "shop.wsgi:app", "uwsgi": "2.0.31", "workers": 3, "threads": 2}),
+    "uvicorn's options with values": ({
+        "Procfile": "web: uvicorn --ws websockets --loop uvloop --proxy-headers --workers 2 shop:app\n",
+    }, {"callable": "shop:app", "workers": 2}),
     # docs.djangoproject.com/en/5.2/howto/deployment/wsgi/uwsgi
-    "uWSGI's long options": (
-        {"shop.service": "[Service]\nExecStart=/venv/bin/uwsgi --chdir=/srv/shop --module=shop.wsgi:application \\\n"
-                         " --env DJANGO_SETTINGS_MODULE=shop.settings --env SHOP=tea --processes=5 --uid=1000 "
-                         "--harakiri=20\n",
-         "shop/wsgi.py": "application = 1\n"},
-        {"callable": "shop.wsgi:application", "workers": 5, "left_out": ["--harakiri 20"],
-         "environment": {"DJANGO_SETTINGS_MODULE": "shop.settings", "SHOP": "tea"}},
-    ),
+    "uWSGI's long options": ({
+        "shop.service": "[Service]\nExecStart=/venv/bin/uwsgi --chdir=/srv/shop --module=shop.wsgi:application \\\n"
+            " --env DJANGO_SETTINGS_MODULE=shop.settings --env SHOP=tea --processes=5 --uid=1000 --harakiri=20\n",
+        "shop/wsgi.py": "application = 1\n",
+    }, {
+        "callable": "shop.wsgi:application", "workers": 5, "left_out": ["--harakiri 20"],
+        "environment": {"DJANGO_SETTINGS_MODULE": "shop.settings", "SHOP": "tea"},
+    }),
     # uwsgi-docs.readthedocs.io/en/latest/Configuration.html
-    "uWSGI's settings as YAML": (
-        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . /app\nCMD ["uwsgi", "--yaml", "/app/conf/uwsgi.yaml"]\n',
-         "conf/uwsgi.yaml": "uwsgi:\n  wsgi-file: /app/site/serve.py\n  callable: app\n  processes: 3\n  master: "
-                            "true\n",
-         "site/serve.py": FLASK},
-        {"folder": ".", "callable": "site.serve:app", "workers": 3, "settings": "conf/uwsgi.yaml"},
-    ),
+    "uWSGI's settings as YAML": ({
+        "Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . /app\nCMD ["uwsgi", "--yaml", "/app/conf/uwsgi.yaml"]\n',
+        "conf/uwsgi.yaml": "uwsgi:\n  wsgi-file: /app/site/serve.py\n  callable: app\n  processes: 3\n  master: true\n",
+        "site/serve.py": FLASK,
+    }, {"folder": ".", "callable": "site.serve:app", "workers": 3, "settings": "conf/uwsgi.yaml"}),
     # www.uvicorn.org/deployment, processes that share a socket of supervisord
-    "a socket of supervisord": (
-        {"supervisord.conf": "[supervisord]\n[fcgi-program:uvicorn]\nsocket=tcp://localhost:8000\nnumprocs=3\n"
-                             "command=venv/bin/uvicorn --fd 0 main:App\nprocess_name=uvicorn-%(process_num)d\n"},
-        {"callable": "main:App", "workers": 3},
-    ),
+    "a socket of supervisord": ({
+        "supervisord.conf": "[supervisord]\n[fcgi-program:uvicorn]\nsocket=tcp://localhost:8000\nnumprocs=3\n"
+            "command=venv/bin/uvicorn --fd 0 main:App\nprocess_name=uvicorn-%(process_num)d\n",
+    }, {"callable": "main:App", "workers": 3}),
     # honcho.readthedocs.io
-    "another Procfile": (
-        {"Dockerfile": 'FROM python\nCMD ["honcho", "start", "-f", "Procfile.prod", "api"]\n',
-         "Procfile.prod": "worker: celery worker\napi: gunicorn -w 3 shop:app\n"},
-        {"callable": "shop:app", "workers": 3},
-    ),
+    "another Procfile": ({
+        "Dockerfile": 'FROM python\nCMD ["honcho", "start", "-f", "Procfile.prod", "api"]\n',
+        "Procfile.prod": "worker: celery worker\napi: gunicorn -w 3 shop:app\n",
+    }, {"callable": "shop:app", "workers": 3}),
     # an entrypoint that the platform gives its arguments
-    "a script whose arguments nobody knows": (
-        {"Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/entrypoint.sh"]\n',
-         "entrypoint.sh": "#!/bin/bash\nset -eu\ncase \"$@\" in\n  web) exec gunicorn -w 3 shop ;;\n  work) exec "
-                          "celery ;;\n"
-                          "  *) exit 1 ;;\nesac\n"},
-        {"callable": "shop:application", "workers": 3},
-    ),
-    "a package in src that no command names": (
-        {"src/shop/__init__.py": "", "src/shop/web/__init__.py": "", "src/shop/web/app.py": FASTAPI},
-        {"folder": "src", "callable": "shop.web.app:app"},
-    ),
+    "a script whose arguments nobody knows": ({
+        "Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/entrypoint.sh"]\n',
+        "entrypoint.sh": '#!/bin/bash\nset -eu\ncase "$@" in\n  web) exec gunicorn -w 3 shop ;;\n'
+            "  work) exec celery ;;\n  *) exit 1 ;;\nesac\n",
+    }, {"callable": "shop:application", "workers": 3}),
+    "a package in src that no command names": ({
+        "src/shop/__init__.py": "", "src/shop/web/__init__.py": "", "src/shop/web/app.py": FASTAPI,
+    }, {"folder": "src", "callable": "shop.web.app:app"}),
     # hypercorn.readthedocs.io, configuration
-    "hypercorn's settings as Python": (
-        {"Dockerfile": 'FROM python\nCMD ["hypercorn", "-c", "python:conf.hyper", "shop:app"]\n',
-         "conf/hyper.py": "import os\nworkers = 3 if 'N' not in os.environ else int(os.environ['N'])\n"},
-        {"callable": "shop:app", "workers": 3},
-    ),
+    "hypercorn's settings as Python": ({
+        "Dockerfile": 'FROM python\nCMD ["hypercorn", "-c", "python:conf.hyper", "shop:app"]\n',
+        "conf/hyper.py": "import os\nworkers = 3 if 'N' not in os.environ else int(os.environ['N'])\n",
+    }, {"callable": "shop:app", "workers": 3}),
     # docs.litestar.dev/2/usage/cli.html
-    "litestar run": (
-        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n'
-                       'CMD ["litestar", "run", "--host", "0.0.0.0", "--wc", "3"]\n'},
-        {"callable": "shop.web:create_app()", "workers": 3},
-    ),
+    "litestar run": ({
+        "Dockerfile": "FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n"
+            'CMD ["litestar", "run", "--host", "0.0.0.0", "--wc", "3"]\n',
+    }, {"callable": "shop.web:create_app()", "workers": 3}),
     # cookiecutter-django: two env_files, a database with a Dockerfile of its own, and an entrypoint that migrates
-    "two env_files, a database that is built, and commands before the server": (
-        {"compose.production.yml": "services:\n  web:\n    build: {context: ., dockerfile: docker/web/Dockerfile}\n"
-                                   "    depends_on: [db]\n    env_file: [envs/web, envs/db]\n    command: /start\n"
-                                   "  db:\n    build: {context: ., dockerfile: docker/db/Dockerfile}\n",
-         "envs/web": "A=1\n", "envs/db": "B=2\n", "docker/db/Dockerfile": "FROM postgres:18\n",
-         "docker/web/Dockerfile": "FROM python\nWORKDIR /app\nCOPY docker/web/start /start\nCOPY . /app\n",
-         "docker/web/start": "#!/bin/bash\npython /app/manage.py collectstatic --noinput\n"
-                             "uv run ./manage.py migrate\nexec gunicorn shop.wsgi\n",
-         "manage.py": "", "shop/wsgi.py": "application = get_wsgi_application()\n"},
-        {"env_file": ["envs/web", "envs/db"], "beside": {"compose": "compose.production.yml", "services": ["db"]},
-         "before": "python manage.py collectstatic --noinput && python manage.py migrate"},
-    ),
+    "two env_files, a database that is built, and commands before the server": ({
+        "compose.production.yml": "services:\n  web:\n    build: {context: ., dockerfile: docker/web/Dockerfile}\n"
+            "    depends_on: [db]\n    env_file: [envs/web, envs/db]\n    command: /start\n  db:\n"
+            "    build: {context: ., dockerfile: docker/db/Dockerfile}\n",
+        "envs/web": "A=1\n", "envs/db": "B=2\n", "docker/db/Dockerfile": "FROM postgres:18\n",
+        "docker/web/Dockerfile": "FROM python\nWORKDIR /app\nCOPY docker/web/start /start\nCOPY . /app\n",
+        "docker/web/start": "#!/bin/bash\npython /app/manage.py collectstatic --noinput\nuv run ./manage.py migrate\n"
+            "exec gunicorn shop.wsgi\n",
+        "manage.py": "", "shop/wsgi.py": "application = get_wsgi_application()\n",
+    }, {
+        "env_file": ["envs/web", "envs/db"], "beside": {"compose": "compose.production.yml", "services": ["db"]},
+        "before": "python manage.py collectstatic --noinput && python manage.py migrate",
+    }),
     # full-stack-fastapi-template: a service of the same image ends before the application starts
-    "a service that prepares the database in the same image": (
-        {"compose.yml": "services:\n  init: &app\n    image: shop\n    build: .\n    command: bash scripts/init.sh\n"
-                        "    depends_on: [db]\n  db: {image: postgres}\n  web:\n    <<: *app\n    command: null\n"
-                        "    depends_on:\n      db: {condition: service_healthy}\n"
-                        "      init: {condition: service_completed_successfully}\n",
-         "Dockerfile": "FROM python\nWORKDIR /app\nCOPY . /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI,
-         "scripts/init.sh": "#!/bin/sh\npython seed.py\n", "alembic.ini": ""},
-        {"beside": {"compose": "compose.yml", "services": ["db"]},
-         "before": "bash scripts/init.sh && alembic upgrade head"},
-    ),
+    "a service that prepares the database in the same image": ({
+        "compose.yml": "services:\n  init: &app\n    image: shop\n    build: .\n    command: bash scripts/init.sh\n"
+            "    depends_on: [db]\n  db: {image: postgres}\n  web:\n    <<: *app\n    command: null\n    depends_on:\n"
+            "      db: {condition: service_healthy}\n      init: {condition: service_completed_successfully}\n",
+        "Dockerfile": "FROM python\nWORKDIR /app\nCOPY . /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI,
+        "scripts/init.sh": "#!/bin/sh\npython seed.py\n", "alembic.ini": "",
+    }, {
+        "beside": {"compose": "compose.yml", "services": ["db"]},
+        "before": "bash scripts/init.sh && alembic upgrade head",
+    }),
     # full-stack-fastapi-template: the file for production adds to the file that has the images
-    "a Compose file for production that adds to another": (
-        {"compose.yml": "services:\n  web:\n    build: .\n    depends_on: [db]\n    environment: {A: tea, B: milk}\n"
-                        "  db: {image: postgres}\n",
-         "compose.prod.yml": "services:\n  web:\n    environment: {B: sugar}\n  db: {restart: always}\n",
-         "Dockerfile": "FROM python\nCOPY . /app\nWORKDIR /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI},
-        {"beside": {"compose": "compose.yml", "services": ["db"]}, "environment": {"A": "tea", "B": "sugar"}},
-    ),
-    "a Procfile, and the variables and the database of a Compose file": (
-        {"Procfile": "web: gunicorn -w 3 shop.wsgi\n", "shop/wsgi.py": "",
-         "shop.env": "KEY=s3cret\nGUNICORN_CMD_ARGS=--threads 2\n",
-         "compose.yml": "services:\n  web:\n    build: .\n    command: gunicorn shop.wsgi\n    env_file: shop.env\n"
-                        "    environment: {A: tea}\n    depends_on: [db]\n  db: {image: postgres}\n"},
-        {"workers": 3, "threads": 2, "env_file": "shop.env", "environment": {"A": "tea"},
-         "beside": {"compose": "compose.yml", "services": ["db"]}},
-    ),
+    "a Compose file for production that adds to another": ({
+        "compose.yml": "services:\n  web:\n    build: .\n    depends_on: [db]\n    environment: {A: tea, B: milk}\n"
+            "  db: {image: postgres}\n",
+        "compose.prod.yml": "services:\n  web:\n    environment: {B: sugar}\n  db: {restart: always}\n",
+        "Dockerfile": "FROM python\nCOPY . /app\nWORKDIR /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI,
+    }, {"beside": {"compose": "compose.yml", "services": ["db"]}, "environment": {"A": "tea", "B": "sugar"}}),
+    "a Procfile, and the variables and the database of a Compose file": ({
+        "Procfile": "web: gunicorn -w 3 shop.wsgi\n", "shop/wsgi.py": "",
+        "shop.env": "KEY=s3cret\nGUNICORN_CMD_ARGS=--threads 2\n",
+        "compose.yml": "services:\n  web:\n    build: .\n    command: gunicorn shop.wsgi\n    env_file: shop.env\n"
+            "    environment: {A: tea}\n    depends_on: [db]\n  db: {image: postgres}\n",
+    }, {
+        "workers": 3, "threads": 2, "env_file": "shop.env", "environment": {"A": "tea"},
+        "beside": {"compose": "compose.yml", "services": ["db"]},
+    }),
     # pypiserver: nothing but a README says how it is served
-    "a command in a README": (
-        {"README.md": "# Shop\n\n    $ shop run\n\n```shell\ngunicorn -w4 'shop:app(root=\"/srv\")'\n```\n",
-         "shop/__init__.py": "def app(**kwargs): ...\n", "shop/_app.py": FLASK,
-         "pyproject.toml": "[project.scripts]\nshop = 'shop.cli:main'\n"},
-        {"callable": 'shop:app(root="/srv")', "workers": 4},
-    ),
+    "a command in a README": ({
+        "README.md": "# Shop\n\n    $ shop run\n\n```shell\ngunicorn -w4 'shop:app(root=\"/srv\")'\n```\n",
+        "shop/__init__.py": "def app(**kwargs): ...\n", "shop/_app.py": FLASK,
+        "pyproject.toml": "[project.scripts]\nshop = 'shop.cli:main'\n",
+    }, {"callable": 'shop:app(root="/srv")', "workers": 4}),
     # healthchecks, moto and pypiserver: what a Dockerfile installs beside the file of requirements
-    "extras, groups and further packages in a Dockerfile": (
-        {"Dockerfile": "FROM python\nCOPY . /app\nRUN pip install --no-cache-dir -U pip setuptools && \\\n"
-                       "    pip install 'psycopg[c]' minio==7.2.20 gunicorn==24.1.1 -e '.[server]' \\\n"
-                       "    --group docker\nWORKDIR /app\nCMD gunicorn shop:app\n",
-         "pyproject.toml": "[project]\ndependencies = ['flask']\n[project.optional-dependencies]\n"
-                           "server = ['redis']\n[dependency-groups]\ndocker = ['rich']\n", "shop.py": FLASK},
-        {"requirements": "pyproject.toml", "extras": ["server", "docker"], "gunicorn": "24.1.1",
-         "packages": ["psycopg[c]", "minio==7.2.20"]},
-    ),
+    "extras, groups and further packages in a Dockerfile": ({
+        "Dockerfile": "FROM python\nCOPY . /app\nRUN pip install --no-cache-dir -U pip setuptools && \\\n"
+            "    pip install 'psycopg[c]' minio==7.2.20 gunicorn==24.1.1 -e '.[server]' \\\n    --group docker\n"
+            "WORKDIR /app\nCMD gunicorn shop:app\n",
+        "pyproject.toml": "[project]\ndependencies = ['flask']\n[project.optional-dependencies]\nserver = ['redis']\n"
+            "[dependency-groups]\ndocker = ['rich']\n",
+        "shop.py": FLASK,
+    }, {
+        "requirements": "pyproject.toml", "extras": ["server", "docker"], "gunicorn": "24.1.1",
+        "packages": ["psycopg[c]", "minio==7.2.20"],
+    }),
     # flaskr, the tutorial of Flask
-    "a README that says how to make the database": (
-        {"README.rst": "Run\n---\n\n::\n\n    $ flask --app shop init-db\n    $ flask --app shop run\n",
-         "shop/__init__.py": "def create_app(config=None): ...\n"},
-        {"callable": "shop:create_app()", "before": "flask --app shop init-db", "gunicorn": "27.0.1"},
-    ),
+    "a README that says how to make the database": ({
+        "README.rst": "Run\n---\n\n::\n\n    $ flask --app shop init-db\n    $ flask --app shop run\n",
+        "shop/__init__.py": "def create_app(config=None): ...\n",
+    }, {"callable": "shop:create_app()", "before": "flask --app shop init-db", "gunicorn": "27.0.1"}),
     # moto: a script of the package gives werkzeug an application that it makes from a class and a factory
-    "a script of the project, and no command": (
-        {"setup.cfg": "[options.entry_points]\nconsole_scripts =\n    shop_server = shop.server:main\n",
-         "shop/__init__.py": "", "shop/app.py": "class Dispatcher: ...\ndef create_app(name): ...\n",
-         "shop/server.py": "from werkzeug.serving import run_simple\nfrom shop.app import Dispatcher, create_app\n\n"
-                           "def main():\n    app = Dispatcher(create_app)\n    run_simple('localhost', 5000, app)\n"},
-        {"callable": "shop.server:Dispatcher(create_app)", "requirements": None},
-    ),
+    "a script of the project, and no command": ({
+        "setup.cfg": "[options.entry_points]\nconsole_scripts =\n    shop_server = shop.server:main\n",
+        "shop/__init__.py": "", "shop/app.py": "class Dispatcher: ...\ndef create_app(name): ...\n",
+        "shop/server.py": "from werkzeug.serving import run_simple\nfrom shop.app import Dispatcher, create_app\n\n"
+            "def main():\n    app = Dispatcher(create_app)\n    run_simple('localhost', 5000, app)\n",
+    }, {"callable": "shop.server:Dispatcher(create_app)", "requirements": None}),
     # mozmeao/basket: two here-documents with the same word, and a script of the repository around apt-get
-    "here-documents of the same name in two stages": (
-        {"Dockerfile": "FROM python AS builder\nRUN <<EOT\napt-install gcc libxml2-dev\nEOT\nRUN pip install lxml\n"
-                       "FROM python\nRUN <<EOT\napt-install libxml2\nEOT\nCOPY --from=builder /venv /venv\n"
-                       "CMD gunicorn shop:app\n"},
-        {"system_packages": ["libxml2", "gcc", "libxml2-dev"], "packages": ["lxml"]},
-    ),
+    "here-documents of the same name in two stages": ({
+        "Dockerfile": "FROM python AS builder\nRUN <<EOT\napt-install gcc libxml2-dev\nEOT\nRUN pip install lxml\n"
+            "FROM python\nRUN <<EOT\napt-install libxml2\nEOT\nCOPY --from=builder /venv /venv\n"
+            "CMD gunicorn shop:app\n",
+    }, {"system_packages": ["libxml2", "gcc", "libxml2-dev"], "packages": ["lxml"]}),
     # Heroku's release phase; Docker's RUN before the application is copied to its stage
-    "a release phase, and static files that are collected in the image": (
-        {"Procfile": "release: python manage.py migrate\nweb: gunicorn shop.wsgi\n", "manage.py": "",
-         "Dockerfile": "FROM python AS builder\nRUN pip install django && \\\n    KEY=k ./manage.py collectstatic\n"
-                       "FROM python\nCOPY --from=builder /app /app\n"},
-        {"before": "KEY=k python manage.py collectstatic && python manage.py migrate"},
-    ),
-    "a project of Django with nothing but its own files": (
-        {"manage.py": "", "shop/__init__.py": "", "shop/wsgi.py": "application = get_wsgi_application()\n"},
-        {"callable": "shop.wsgi:application", "before": "python manage.py migrate"},
-    ),
+    "a release phase, and static files that are collected in the image": ({
+        "Procfile": "release: python manage.py migrate\nweb: gunicorn shop.wsgi\n", "manage.py": "",
+        "Dockerfile": "FROM python AS builder\nRUN pip install django && \\\n    KEY=k ./manage.py collectstatic\n"
+            "FROM python\nCOPY --from=builder /app /app\n",
+    }, {"before": "KEY=k python manage.py collectstatic && python manage.py migrate"}),
+    "a project of Django with nothing but its own files": ({
+        "manage.py": "", "shop/__init__.py": "", "shop/wsgi.py": "application = get_wsgi_application()\n",
+    }, {"callable": "shop.wsgi:application", "before": "python manage.py migrate"}),
 }  # fmt: skip
 """What the documentation of servers, platforms and templates shows; a comment names the source."""
 
@@ -601,7 +517,7 @@ def test_what_no_file_says_is_guessed(tmp_path: Path) -> None:
          "Dockerfile:3: the lab does not follow apt-get install $MORE"),
         ({"Dockerfile": "FROM conda\nRUN conda env create\nCMD gunicorn shop:app\n"},
          "Dockerfile:2: the lab does not follow conda env create"),
-        ({"Dockerfile": "FROM python\nRUN [\"make\", \"install\"]\nCMD gunicorn shop:app\n"},
+        ({"Dockerfile": 'FROM python\nRUN ["make", "install"]\nCMD gunicorn shop:app\n'},
          "Dockerfile:2: the lab does not follow make install"),
         ({"Dockerfile": "FROM python\nRUN pip install --index-url=https://a.b -r c.txt\nCMD gunicorn shop:app\n"},
          "# if the application needs these steps: docker build -t "),
@@ -613,34 +529,43 @@ def test_what_no_file_says_is_guessed(tmp_path: Path) -> None:
         ({"Dockerfile": "FROM python\n\nCMD python x.py\n"}, "Dockerfile:3: command not understood: python x.py"),
         ({"Procfile": "web: python manage.py runserver\n"}, "Procfile:1: runserver is for development"),
         ({"Procfile": "web: gunicorn -k tornado a:b\n"}, "Procfile:1: the lab does not serve gunicorn's worker class"),
-        ({"Dockerfile": 'FROM python\nCOPY . /a\nENTRYPOINT ["/a/run.sh"]\n', "run.sh": "set -e\nexec shop-server "
-                                                                                        "run\n"},
-         "Dockerfile:3, /a/run.sh:2: command not understood: shop-server run"),
+        ({
+            "Dockerfile": 'FROM python\nCOPY . /a\nENTRYPOINT ["/a/run.sh"]\n',
+            "run.sh": "set -e\nexec shop-server run\n",
+        }, "Dockerfile:3, /a/run.sh:2: command not understood: shop-server run"),
         ({"Dockerfile": "FROM shop/base\nCOPY . /app\n"}, "Dockerfile: states no command"),
-        ({"Dockerfile": "FROM python\nARG N=4\nCMD gunicorn -w $N shop:app\n"}, "Dockerfile:3: --workers $N: the "
-                                                                                "value"),
+        ({"Dockerfile": "FROM python\nARG N=4\nCMD gunicorn -w $N shop:app\n"},
+         "Dockerfile:3: --workers $N: the value"),
         ({"Procfile": "web: gunicorn -c conf/other.py shop:app\n"}, "Procfile:1: the settings file conf/other.py"),
-        ({"Procfile": "web: python serve.py\n", "serve.py": "import uvicorn\nfrom conf import n\n"
-          "uvicorn.run('shop:app', workers=n.WORKERS)\n"}, "Procfile:1: --workers n.WORKERS: the value"),
-        ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n"
-          "    environment: ['KEY=https://${HOST:?none}']\n"}, "compose.yaml: KEY is https://${HOST:?none}: the value"),
-        ({"a/Dockerfile": "FROM python\nCOPY app.py /a/\nCMD gunicorn app:app\n", "a/app.py": FLASK,
-          "b/Dockerfile": "FROM python\nCOPY api.py /b/\nCMD uvicorn api:app\n", "b/api.py": FASTAPI},
-         "b/Dockerfile:3 starts another service, which was not taken; lab init b describes it"),
-        ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'}, "Dockerfile:2: the settings file "
-                                                                                   "/etc/shop.ini"),
-        ({"Procfile": "web: shop server start\n", "pyproject.toml": "[project.scripts]\nshop = 'cli:main'\n",
-          "cli.py": "import uvicorn\ndef develop():\n    uvicorn.run('shop:app', reload=True)\ndef main(): ...\n"},
-         "Procfile:1: command not understood: shop server start"),
-        ({"Procfile": f"web: python -c 'import shop; {'shop.a(); ' * 40}'\n"}, "Procfile:1: command not understood: "
-                                                                               "python"),
-        ({"Procfile": "web: uvicorn shop:app\n", "shop.py": FASTAPI,
-          "pyproject.toml": "[project]\nrequires-python = '>=3.14,<4.0'\ndependencies = ['fastapi']\n"},
-         "pyproject.toml: requires Python >=3.14,<4.0, but the lab serves a folder with Python 3.13"),
+        ({
+            "Procfile": "web: python serve.py\n",
+            "serve.py": "import uvicorn\nfrom conf import n\nuvicorn.run('shop:app', workers=n.WORKERS)\n",
+        }, "Procfile:1: --workers n.WORKERS: the value"),
+        ({
+            "compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n"
+                "    environment: ['KEY=https://${HOST:?none}']\n",
+        }, "compose.yaml: KEY is https://${HOST:?none}: the value"),
+        ({
+            "a/Dockerfile": "FROM python\nCOPY app.py /a/\nCMD gunicorn app:app\n", "a/app.py": FLASK,
+            "b/Dockerfile": "FROM python\nCOPY api.py /b/\nCMD uvicorn api:app\n", "b/api.py": FASTAPI,
+        }, "b/Dockerfile:3 starts another service, which was not taken; lab init b describes it"),
+        ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'},
+         "Dockerfile:2: the settings file /etc/shop.ini"),
+        ({
+            "Procfile": "web: shop server start\n", "pyproject.toml": "[project.scripts]\nshop = 'cli:main'\n",
+            "cli.py": "import uvicorn\ndef develop():\n    uvicorn.run('shop:app', reload=True)\ndef main(): ...\n",
+        }, "Procfile:1: command not understood: shop server start"),
+        ({"Procfile": f"web: python -c 'import shop; {'shop.a(); ' * 40}'\n"},
+         "Procfile:1: command not understood: python"),
+        ({
+            "Procfile": "web: uvicorn shop:app\n", "shop.py": FASTAPI,
+            "pyproject.toml": "[project]\nrequires-python = '>=3.14,<4.0'\ndependencies = ['fastapi']\n",
+        }, "pyproject.toml: requires Python >=3.14,<4.0, but the lab serves a folder with Python 3.13"),
         ({"Procfile": "web: uvicorn shop:app --reload\n"}, "Procfile:1: the command is for development"),
-        ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
-          "a.env.example": "A=1\n"},
-         "compose.yaml: the env_file a.env is not in the repository; a.env.example may show what is in it"),
+        ({
+            "compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n    env_file: a.env\n",
+            "a.env.example": "A=1\n",
+        }, "compose.yaml: the env_file a.env is not in the repository; a.env.example may show what is in it"),
         ({"shop.py": FLASK, "environment.yml": "dependencies: [flask]\n"}, "no file of requirements was found"),
         ({"shop.py": FLASK}, "no command that starts a server was found"),
         ({"compose.yaml": "services: [\n"}, "compose.yaml: this Compose file cannot be read"),
@@ -699,11 +624,14 @@ def test_settings_are_computed_without_running_the_file() -> None:
 @pytest.mark.parametrize(
     ("files", "lines"),
     [
-        ({"pyproject.toml": "[project]\ndependencies = ['flask>=3', 'gunicorn']\n",
-          "uv.lock": "[[package]]\nname = 'gunicorn'\nversion = '23.0.0'\n"}, ["flask>=3", "gunicorn==23.0.0"]),
-        ({"pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.11'\na = '^1.2'\nb = '~2.1'\nc = '*'\n"
-                            "d = {version = '1.0', extras = ['x']}\ne = '^0.3.1'\n"},
-         ["a>=1.2,<2", "b>=2.1,<2.2", "c", "d[x]==1.0", "e>=0.3.1,<0.4"]),
+        ({
+            "pyproject.toml": "[project]\ndependencies = ['flask>=3', 'gunicorn']\n",
+            "uv.lock": "[[package]]\nname = 'gunicorn'\nversion = '23.0.0'\n",
+        }, ["flask>=3", "gunicorn==23.0.0"]),
+        ({
+            "pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.11'\na = '^1.2'\nb = '~2.1'\nc = '*'\n"
+                "d = {version = '1.0', extras = ['x']}\ne = '^0.3.1'\n",
+        }, ["a>=1.2,<2", "b>=2.1,<2.2", "c", "d[x]==1.0", "e>=0.3.1,<0.4"]),
         ({"Pipfile": "[packages]\nflask = '*'\n", "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}'},
          ["flask==3.1.0"]),
         ({"setup.cfg": "[options]\ninstall_requires =\n    flask\n    gunicorn==22.0\n"}, ["flask", "gunicorn==22.0"]),
@@ -726,94 +654,99 @@ def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:
     ("files", "routes"),
     [
         # flask.palletsprojects.com/en/stable/blueprints and …/views
-        ({"shop/__init__.py": "from flask import Flask\ndef create_app():\n    app = Flask(__name__)\n"
-          "    from shop.items import bp\n    app.register_blueprint(bp)\n"
-          "    from shop.admin import bp\n    app.register_blueprint(bp, url_prefix='/staff')\n"
-          "    from . import api\n    app.register_blueprint(api.v1, url_prefix='/api')\n"
-          "    app.add_url_rule('/tags', view_func=api.Tags.as_view('tags'))\n"
-          "    app.add_url_rule('/ping', 'ping', lambda: 'x', methods=['POST'])\n    return app\n",
-          "shop/items.py": "bp = Blueprint('items', __name__, url_prefix='/items')\n"
-          "@bp.route('/', methods=['GET', 'POST'])\ndef index(): ...\n",
-          "shop/admin.py": "bp = Blueprint('admin', __name__, url_prefix='/admin')\n@bp.get('/log')\ndef log(): ...\n",
-          "shop/api.py": "from flask.views import MethodView\nfrom shop.cart import cart\nv1 = Blueprint('v1', "
-                         "__name__)\n"
-          "v1.register_blueprint(cart, url_prefix='/cart')\n"
-          "class Tags(MethodView):\n    def get(self): ...\n    def delete(self): ...\n",
-          "shop/cart.py": "cart = Blueprint('cart', __name__)\n@cart.route('/sum')\ndef total(): ...\n"},
-         ["get /tags", "delete /tags", "post /ping", "get /staff/log", "get /api/cart/sum", "get /items/"]),
+        ({
+            "shop/__init__.py": "from flask import Flask\ndef create_app():\n    app = Flask(__name__)\n"
+                "    from shop.items import bp\n    app.register_blueprint(bp)\n    from shop.admin import bp\n"
+                "    app.register_blueprint(bp, url_prefix='/staff')\n    from . import api\n"
+                "    app.register_blueprint(api.v1, url_prefix='/api')\n    app.add_url_rule('/tags', "
+                "view_func=api.Tags.as_view('tags'))\n    app.add_url_rule('/ping', 'ping', lambda: 'x', "
+                "methods=['POST'])\n    return app\n",
+            "shop/items.py": "bp = Blueprint('items', __name__, url_prefix='/items')\n@bp.route('/', methods=['GET', "
+                "'POST'])\ndef index(): ...\n",
+            "shop/admin.py": "bp = Blueprint('admin', __name__, url_prefix='/admin')\n@bp.get('/log')\n"
+                "def log(): ...\n",
+            "shop/api.py": "from flask.views import MethodView\nfrom shop.cart import cart\n"
+                "v1 = Blueprint('v1', __name__)\nv1.register_blueprint(cart, url_prefix='/cart')\n"
+                "class Tags(MethodView):\n    def get(self): ...\n    def delete(self): ...\n",
+            "shop/cart.py": "cart = Blueprint('cart', __name__)\n@cart.route('/sum')\ndef total(): ...\n",
+        }, ["get /tags", "delete /tags", "post /ping", "get /staff/log", "get /api/cart/sum", "get /items/"]),
         # flask-restful.readthedocs.io and flask-restx.readthedocs.io
-        ({"app.py": "bp = Blueprint('api', __name__, url_prefix='/api')\napi = Api(bp)\n"
-          "class Todo(Resource):\n    def get(self): ...\n    def put(self): ...\napi.add_resource(Todo, '/todo', "
-          "'/t/<id>')\n"
-          "ns = api.namespace('cats')\n@ns.route('/')\nclass Cats(Resource):\n    def get(self): ...\n"},
-         ["get /api/todo", "put /api/todo", "get /api/t/<id>", "put /api/t/<id>", "get /api/cats/"]),
+        ({
+            "app.py": "bp = Blueprint('api', __name__, url_prefix='/api')\napi = Api(bp)\nclass Todo(Resource):\n"
+                "    def get(self): ...\n    def put(self): ...\napi.add_resource(Todo, '/todo', '/t/<id>')\n"
+                "ns = api.namespace('cats')\n@ns.route('/')\nclass Cats(Resource):\n    def get(self): ...\n",
+        }, ["get /api/todo", "put /api/todo", "get /api/t/<id>", "put /api/t/<id>", "get /api/cats/"]),
         # fastapi.tiangolo.com/tutorial/bigger-applications, and the full-stack template
-        ({"app/main.py": "from fastapi import FastAPI\nfrom app.api.main import api_router\nfrom app.core import "
-                         "settings\n"
-          "app = FastAPI(root_path='/behind')\napp.include_router(api_router, prefix=settings.API_V1_STR)\n"
-          "app.mount('/static', StaticFiles(directory='x'), name='s')\nother = FastAPI()\n"
-          "@other.get('/status')\ndef status(): ...\napp.mount('/other', other)\nclient.get('/no-route')\n",
-          "app/core.py": "class Settings(BaseSettings):\n    API_V1_STR: str = '/api/v1'\nsettings = Settings()\n",
-          "app/api/__init__.py": "", "app/api/routes/__init__.py": "",
-          "app/api/main.py": "from app.api.routes import items, users\nfrom .routes.login import router as "
-                             "login_router\n"
-          "api_router = APIRouter()\napi_router.include_router(login_router)\n"
-          "api_router.include_router(users.router, prefix='/users', tags=['u'])\n"
-          "api_router.include_router(items.router, prefix=f'/{items.NAME}')\n",
-          "app/api/routes/items.py": "NAME = 'items'\nrouter = APIRouter()\n@router.get('')\n@router.post('/{id}')\n"
-          "def read(): ...\n",
-          "app/api/routes/users.py": "router = APIRouter(prefix='/all')\n@router.get('/me')\ndef me(): ...\n"
-          "router.add_api_route('/new', me, methods=['POST'])\n",
-          "app/api/routes/login.py": "router = APIRouter()\n@router.get('/login')\ndef login(): ...\n"},
-         ["get /other/status", "get /api/v1/items", "post /api/v1/items/{id}", "get /api/v1/login",
-          "get /api/v1/users/all/me", "post /api/v1/users/all/new"]),
+        ({
+            "app/main.py": "from fastapi import FastAPI\nfrom app.api.main import api_router\n"
+                "from app.core import settings\napp = FastAPI(root_path='/behind')\napp.include_router(api_router, "
+                "prefix=settings.API_V1_STR)\napp.mount('/static', StaticFiles(directory='x'), name='s')\n"
+                "other = FastAPI()\n@other.get('/status')\ndef status(): ...\napp.mount('/other', other)\n"
+                "client.get('/no-route')\n",
+            "app/core.py": "class Settings(BaseSettings):\n    API_V1_STR: str = '/api/v1'\nsettings = Settings()\n",
+            "app/api/__init__.py": "", "app/api/routes/__init__.py": "",
+            "app/api/main.py": "from app.api.routes import items, users\nfrom .routes.login import router as "
+                "login_router\napi_router = APIRouter()\napi_router.include_router(login_router)\n"
+                "api_router.include_router(users.router, prefix='/users', tags=['u'])\n"
+                "api_router.include_router(items.router, prefix=f'/{items.NAME}')\n",
+            "app/api/routes/items.py": "NAME = 'items'\nrouter = APIRouter()\n@router.get('')\n@router.post('/{id}')\n"
+                "def read(): ...\n",
+            "app/api/routes/users.py": "router = APIRouter(prefix='/all')\n@router.get('/me')\ndef me(): ...\n"
+                "router.add_api_route('/new', me, methods=['POST'])\n",
+            "app/api/routes/login.py": "router = APIRouter()\n@router.get('/login')\ndef login(): ...\n",
+        }, [
+            "get /other/status", "get /api/v1/items", "post /api/v1/items/{id}", "get /api/v1/login",
+            "get /api/v1/users/all/me", "post /api/v1/users/all/new",
+        ]),
         # docs.pylonsproject.org/projects/pyramid, URL dispatch
-        ({"app.py": "config.add_route('items', '/items/{id}')\nconfig.add_route(name, pattern)\n"}, ["get "
-                                                                                                     "/items/{id}"]),
+        ({"app.py": "config.add_route('items', '/items/{id}')\nconfig.add_route(name, pattern)\n"},
+         ["get /items/{id}"]),
         # www.starlette.io/routing
-        ({"app.py": "from users import routes as user_routes\nroutes = [Route('/', home), Route('/new', new, "
-                    "methods=['POST']),\n"
-          "  Mount('/users', routes=user_routes), Mount('/a', routes=[Route('/{x:int}', f), Mount('/b', "
-          "routes=[Route('/c', g)])]),\n"
-          "  Mount('/static', app=StaticFiles()), WebSocketRoute('/ws', ws)]\napp = Starlette(debug=True, "
-          "routes=routes)\n"
-          "app.add_route('/late', late)\n",
-          "users.py": "routes = [Route('/', endpoint=all), Route('/{name}', endpoint=user)]\n"},
-         ["get /", "post /new", "get /a/{x:int}", "get /a/b/c", "get /late", "get /users/", "get /users/{name}"]),
+        ({
+            "app.py": "from users import routes as user_routes\nroutes = [Route('/', home), Route('/new', new, "
+                "methods=['POST']),\n  Mount('/users', routes=user_routes), Mount('/a', routes=[Route('/{x:int}', f), "
+                "Mount('/b', routes=[Route('/c', g)])]),\n  Mount('/static', app=StaticFiles()), "
+                "WebSocketRoute('/ws', ws)]\napp = Starlette(debug=True, routes=routes)\n"
+                "app.add_route('/late', late)\n",
+            "users.py": "routes = [Route('/', endpoint=all), Route('/{name}', endpoint=user)]\n",
+        }, ["get /", "post /new", "get /a/{x:int}", "get /a/b/c", "get /late", "get /users/", "get /users/{name}"]),
         # docs.litestar.dev/2/usage/routing
-        ({"app.py": "from litestar import Controller, Litestar, Router, get, post\nfrom unittest.mock import patch\n"
-          "from orders import OrderController\n@get('/')\ndef home(): ...\n@get(['/a', '/b'])\ndef both(): ...\n"
-          "@patch('/x')\ndef no(): ...\nclass Users(Controller):\n    path = '/users'\n    @get()\n    def all(self): "
-          "...\n"
-          "    @post('/{name:str}/')\n    def add(self): ...\n"
-          "v1 = Router(path='/v1', route_handlers=[Users, OrderController])\napp = Litestar([home, both, v1])\n"
-          "app2 = Litestar(route_handlers=[home, both, v1])\n",
-          "orders.py": "from litestar import Controller, get\nclass OrderController(Controller):\n    path = "
-                       "'/orders'\n"
-          "    @get('/open')\n    async def open(self): ...\n"},
-         ["get /", "get /a", "get /b", "get /v1/users", "post /v1/users/{name:str}", "get /v1/orders/open"]),
+        ({
+            "app.py": "from litestar import Controller, Litestar, Router, get, post\nfrom unittest.mock import patch\n"
+                "from orders import OrderController\n@get('/')\ndef home(): ...\n@get(['/a', '/b'])\ndef both(): ...\n"
+                "@patch('/x')\ndef no(): ...\nclass Users(Controller):\n    path = '/users'\n    @get()\n"
+                "    def all(self): ...\n    @post('/{name:str}/')\n    def add(self): ...\n"
+                "v1 = Router(path='/v1', route_handlers=[Users, OrderController])\napp = Litestar([home, both, v1])\n"
+                "app2 = Litestar(route_handlers=[home, both, v1])\n",
+            "orders.py": "from litestar import Controller, get\nclass OrderController(Controller):\n"
+                "    path = '/orders'\n    @get('/open')\n    async def open(self): ...\n",
+        }, ["get /", "get /a", "get /b", "get /v1/users", "post /v1/users/{name:str}", "get /v1/orders/open"]),
         # docs.djangoproject.com/en/5.2/topics/http/urls and www.django-rest-framework.org/api-guide/routers
-        ({"shop/urls.py": "from django.urls import include, path, re_path\nfrom . import views\nfrom cart import urls "
-                          "as cart_urls\n"
-          "router = routers.DefaultRouter()\nrouter.register(r'users', views.UserViewSet)\n"
-          "extra = [path('x/', views.x)]\nurlpatterns = [path('', views.home), path('admin/', admin.site.urls),\n"
-          "  path('blog/', include('blog.urls')), path('p/', include(('polls.urls', 'polls'), namespace='p')),\n"
-          "  path('api/', include(router.urls)), re_path(r'^old/$', views.old), re_path(r'^(?P<y>[0-9]{4})/$', "
-          "views.y),\n"
-          "  path('e/', include(extra)), path('cart/', include(cart_urls)), path('accounts/', "
-          "include('django.contrib.auth.urls'))]\n"
-          "urlpatterns += [path('late/', views.late)] + static('/media/', document_root='m')\n",
-          "blog/urls.py": "app_name = 'blog'\nurlpatterns = [path('<int:year>/', v), path('new', v)]\n",
-          "polls/urls.py": "urlpatterns = [path('', view=v)]\nif settings.DEBUG:\n"
-          "    urlpatterns += [path('404/', v)]\n", "cart/urls.py": "urlpatterns = [path('sum/', v)]\n"},
-         ["get /api/users/", "get /api/users/<pk>/", "get /e/x/", "get /", "get /old/", "get <^(?P<y>[0-9]{4})/$>",
-          "get /late/", "get /cart/sum/", "get /blog/<int:year>/", "get /blog/new", "get /p/"]),
+        ({
+            "shop/urls.py": "from django.urls import include, path, re_path\nfrom . import views\n"
+                "from cart import urls as cart_urls\nrouter = routers.DefaultRouter()\nrouter.register(r'users', "
+                "views.UserViewSet)\nextra = [path('x/', views.x)]\nurlpatterns = [path('', views.home), "
+                "path('admin/', admin.site.urls),\n  path('blog/', include('blog.urls')), path('p/', "
+                "include(('polls.urls', 'polls'), namespace='p')),\n  path('api/', include(router.urls)), "
+                "re_path(r'^old/$', views.old), re_path(r'^(?P<y>[0-9]{4})/$', views.y),\n"
+                "  path('e/', include(extra)), path('cart/', include(cart_urls)), path('accounts/', "
+                "include('django.contrib.auth.urls'))]\nurlpatterns += [path('late/', views.late)] + "
+                "static('/media/', document_root='m')\n",
+            "blog/urls.py": "app_name = 'blog'\nurlpatterns = [path('<int:year>/', v), path('new', v)]\n",
+            "polls/urls.py": "urlpatterns = [path('', view=v)]\nif settings.DEBUG:\n    urlpatterns += [path('404/', "
+                "v)]\n",
+            "cart/urls.py": "urlpatterns = [path('sum/', v)]\n",
+        }, [
+            "get /api/users/", "get /api/users/<pk>/", "get /e/x/", "get /", "get /old/", "get <^(?P<y>[0-9]{4})/$>",
+            "get /late/", "get /cart/sum/", "get /blog/<int:year>/", "get /blog/new", "get /p/",
+        ]),
         # cookiecutter-django without its API: the router of the API stands in a file that nothing includes
-        ({"config/settings/base.py": "ROOT_URLCONF = 'config.urls'\n",
-          "config/urls.py": "urlpatterns = [path('about/', views.about)]\n",
-          "config/api_router.py": "router = SimpleRouter()\nrouter.register('users', UserViewSet)\n"
-                                  "urlpatterns = router.urls\n"},
-         ["get /about/"]),
+        ({
+            "config/settings/base.py": "ROOT_URLCONF = 'config.urls'\n",
+            "config/urls.py": "urlpatterns = [path('about/', views.about)]\n",
+            "config/api_router.py": "router = SimpleRouter()\nrouter.register('users', UserViewSet)\n"
+                "urlpatterns = router.urls\n",
+        }, ["get /about/"]),
     ],
 )  # fmt: skip
 def test_routes_are_found_with_what_stands_before_them(
@@ -844,11 +777,11 @@ def test_the_name_of_a_guessed_class_begins_with_a_letter_and_differs_from_the_o
         ({"compose.yaml": "services:\n  web: {command: uvicorn a:b, deploy: 3}\n"},
          "compose.yaml: the lab does not know the form of the service web"),
         ({"supervisord.conf": "[program:web]\ncommand=\n"}, "no command"),
-        ({"uv.lock": "[[package]]\nversion = '1'\n", "pyproject.toml": "[project]\ndependencies = ['flask']\n"}, "no "
-                                                                                                                 "command"),
+        ({"uv.lock": "[[package]]\nversion = '1'\n", "pyproject.toml": "[project]\ndependencies = ['flask']\n"},
+         "no command"),
         ({"Procfile": "web: python -c 'import a\n"}, "Procfile:1: command not understood"),
-        ({"Dockerfile": "FROM python\nENV NO=1 []=2\nCMD python -c 'a\\\n b'\n"}, "Dockerfile:3: command not "
-                                                                                  "understood"),
+        ({"Dockerfile": "FROM python\nENV NO=1 []=2\nCMD python -c 'a\\\n b'\n"},
+         "Dockerfile:3: command not understood"),
     ],
 )  # fmt: skip
 def test_a_file_of_another_form_is_said_and_the_description_stays_yaml(

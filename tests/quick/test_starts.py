@@ -23,171 +23,150 @@ DEPLOYMENT = (
 )
 SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     # github.com/docker-library, the entrypoint of many images
-    "a script that puts the server before options": (
-        {"Dockerfile": SCRIPT + 'CMD ["-w", "3", "app:app"]\n',
-         "entrypoint.sh": '#!/bin/sh\nif [ "${1#-}" != "$1" ]; then\n  set -- gunicorn "$@"\nfi\nexec "$@"\n'},
-        {"callable": "app:app", "workers": 3},
-    ),
-    "options that are added if a variable is set": (
-        {"Dockerfile": SCRIPT, "entrypoint.sh": '#!/bin/sh\nARGS="-w 3"\n[ -n "$DEBUG" ] && ARGS="$ARGS --reload"\n'
-         'if [ "$TLS" = 1 ]; then ARGS="$ARGS --certfile c"; fi\neval "exec gunicorn $ARGS app:app"\n'},
-        {"callable": "app:app", "workers": 3},
-    ),
-    "another server if a variable is set": (
-        {"Dockerfile": SCRIPT, "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
-         "entrypoint.sh": '#!/bin/sh\nif [ "$USE_UWSGI" = 1 ]; then\n  exec uwsgi --ini uwsgi.ini\nfi\n'
-                          'if [ "$MIGRATE" = 1 ]; then\n  flask db upgrade\nfi\n'
-                          "exec gunicorn -w $(expr $(nproc) \\* 2 + 1) app:app\n"},
-        {"callable": "app:app", "workers": 5, "worker_class": "sync", "before": "flask db upgrade"},
-    ),
+    "a script that puts the server before options": ({
+        "Dockerfile": SCRIPT + 'CMD ["-w", "3", "app:app"]\n',
+        "entrypoint.sh": '#!/bin/sh\nif [ "${1#-}" != "$1" ]; then\n  set -- gunicorn "$@"\nfi\nexec "$@"\n',
+    }, {"callable": "app:app", "workers": 3}),
+    "options that are added if a variable is set": ({
+        "Dockerfile": SCRIPT,
+        "entrypoint.sh": '#!/bin/sh\nARGS="-w 3"\n[ -n "$DEBUG" ] && ARGS="$ARGS --reload"\n'
+            'if [ "$TLS" = 1 ]; then ARGS="$ARGS --certfile c"; fi\neval "exec gunicorn $ARGS app:app"\n',
+    }, {"callable": "app:app", "workers": 3}),
+    "another server if a variable is set": ({
+        "Dockerfile": SCRIPT, "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
+        "entrypoint.sh": '#!/bin/sh\nif [ "$USE_UWSGI" = 1 ]; then\n  exec uwsgi --ini uwsgi.ini\nfi\n'
+            'if [ "$MIGRATE" = 1 ]; then\n  flask db upgrade\nfi\nexec gunicorn -w $(expr $(nproc) \\* 2 + 1) '
+            "app:app\n",
+    }, {"callable": "app:app", "workers": 5, "worker_class": "sync", "before": "flask db upgrade"}),
     # docs.astral.sh/uv, getsops.io and coreutils
-    "wrappers with options": (
-        {"Procfile": "web: sops exec-env s.yaml 'stdbuf -oL uv run --frozen gunicorn -w 3 app:app'\n"},
-        {"callable": "app:app", "workers": 3},
-    ),
-    "uv run with a program": (
-        {"Dockerfile": IMAGE + 'CMD ["uv", "run", "--no-dev", "main.py"]\n',
-         "main.py": "from shop.server import run\nrun()\n", "shop/__init__.py": "",
-         "shop/server.py": "import uvicorn\nfrom shop.settings import settings\nOPTIONS = {'port': 80}\n"
-                           "def run():\n    uvicorn.run('shop.web:app', workers=settings.workers, **OPTIONS)\n",
-         "shop/settings.py": "from pydantic_settings import BaseSettings\nclass Settings(BaseSettings):\n"
-                             "    workers: int = 4\nsettings = Settings()\n", "shop/web.py": FASTAPI},
-        {"callable": "shop.web:app", "workers": 4},
-    ),
-    "a program that reloads for development": (
-        {"Procfile": "web: python main.py\n", "main.py": "import os, uvicorn\nif os.environ.get('ENV') == 'dev':\n"
-         "    uvicorn.run('app:app', reload=True)\nelse:\n    uvicorn.run('app:app', workers=4)\n"},
-        {"callable": "app:app", "workers": 4},
-    ),
+    "wrappers with options": ({
+        "Procfile": "web: sops exec-env s.yaml 'stdbuf -oL uv run --frozen gunicorn -w 3 app:app'\n",
+    }, {"callable": "app:app", "workers": 3}),
+    "uv run with a program": ({
+        "Dockerfile": IMAGE + 'CMD ["uv", "run", "--no-dev", "main.py"]\n',
+        "main.py": "from shop.server import run\nrun()\n", "shop/__init__.py": "",
+        "shop/server.py": "import uvicorn\nfrom shop.settings import settings\nOPTIONS = {'port': 80}\ndef run():\n"
+            "    uvicorn.run('shop.web:app', workers=settings.workers, **OPTIONS)\n",
+        "shop/settings.py": "from pydantic_settings import BaseSettings\nclass Settings(BaseSettings):\n"
+            "    workers: int = 4\nsettings = Settings()\n",
+        "shop/web.py": FASTAPI,
+    }, {"callable": "shop.web:app", "workers": 4}),
+    "a program that reloads for development": ({
+        "Procfile": "web: python main.py\n",
+        "main.py": "import os, uvicorn\nif os.environ.get('ENV') == 'dev':\n    uvicorn.run('app:app', reload=True)\n"
+            "else:\n    uvicorn.run('app:app', workers=4)\n",
+    }, {"callable": "app:app", "workers": 4}),
     # docs.gunicorn.org/en/latest/custom.html
-    "an application of gunicorn in a program": (
-        {"Procfile": "web: python main.py\n", "app.py": FLASK,
-         "main.py": "import os\nfrom gunicorn.app.base import BaseApplication\nfrom app import app\n"
-                    "def count():\n    return os.cpu_count() * 2 + 1\nclass Own(BaseApplication): ...\n"
-                    "if __name__ == '__main__':\n    options = {'bind': ':80', 'workers': count(), 'threads': 2}\n"
-                    "    Own(app, options).run()\n"},
-        {"callable": "app:app", "workers": 5, "threads": 2, "worker_class": "gthread"},
-    ),
+    "an application of gunicorn in a program": ({
+        "Procfile": "web: python main.py\n", "app.py": FLASK,
+        "main.py": "import os\nfrom gunicorn.app.base import BaseApplication\nfrom app import app\ndef count():\n"
+            "    return os.cpu_count() * 2 + 1\nclass Own(BaseApplication): ...\nif __name__ == '__main__':\n"
+            "    options = {'bind': ':80', 'workers': count(), 'threads': 2}\n    Own(app, options).run()\n",
+    }, {"callable": "app:app", "workers": 5, "threads": 2, "worker_class": "gthread"}),
     # github.com/emmett-framework/granian and hypercorn.readthedocs.io, from a program
-    "granian in a program": (
-        {"Procfile": "web: python main.py\n", "app.py": FASTAPI,
-         "main.py": "from granian import Granian\nfrom granian.constants import Interfaces\n"
-                    "Granian('app:app', interface=Interfaces.ASGI, workers=4).serve()\n"},
-        {"callable": "app:app", "interface": "asgi", "workers": 4},
-    ),
-    "hypercorn in a program": (
-        {"Procfile": "web: python main.py\n", "app.py": FASTAPI,
-         "main.py": "import asyncio\nfrom hypercorn.asyncio import serve\nfrom hypercorn.config import Config\n"
-                    "from app import app\nasyncio.run(serve(app, Config()))\n"},
-        {"callable": "app:app", "hypercorn": "0.18.0", "workers": 1},
-    ),
-    "a program in the command": (
-        {"Procfile": """web: python -c "import uvicorn; uvicorn.run('app:app', workers=2)"\n"""}, {"workers": 2}),
+    "granian in a program": ({
+        "Procfile": "web: python main.py\n", "app.py": FASTAPI,
+        "main.py": "from granian import Granian\nfrom granian.constants import Interfaces\n"
+            "Granian('app:app', interface=Interfaces.ASGI, workers=4).serve()\n",
+    }, {"callable": "app:app", "interface": "asgi", "workers": 4}),
+    "hypercorn in a program": ({
+        "Procfile": "web: python main.py\n", "app.py": FASTAPI,
+        "main.py": "import asyncio\nfrom hypercorn.asyncio import serve\nfrom hypercorn.config import Config\n"
+            "from app import app\nasyncio.run(serve(app, Config()))\n",
+    }, {"callable": "app:app", "hypercorn": "0.18.0", "workers": 1}),
+    "a program in the command": ({"Procfile": "web: python -c \"import uvicorn; uvicorn.run('app:app', workers=2)\"\n"},
+         {"workers": 2}),
     # pixi.sh and gnu.org/software/make
-    "a Makefile with variables": (
-        {"Procfile": "web: make serve\n", "Makefile": "N ?= 3\nRUN := pixi run\nserve:\n\t$(RUN) web -w $(N)\n",
-         "pixi.toml": "[tasks]\nweb = 'gunicorn app:app'\n"},
-        {"callable": "app:app"},
-    ),
+    "a Makefile with variables": ({
+        "Procfile": "web: make serve\n", "Makefile": "N ?= 3\nRUN := pixi run\nserve:\n\t$(RUN) web -w $(N)\n",
+        "pixi.toml": "[tasks]\nweb = 'gunicorn app:app'\n",
+    }, {"callable": "app:app"}),
     # docs.docker.com/reference/compose-file: extends, include, replicas, entrypoint
-    "a service that extends another": (
-        {"Dockerfile": IMAGE + 'ENTRYPOINT ["gunicorn"]\nCMD ["-w", "9", "app:app"]\n',
-         "common.yml": "services:\n  base:\n    build: .\n    environment: {SHOP: tea}\n",
-         "compose.yaml": "services:\n  web:\n    extends: {file: common.yml, service: base}\n"
-                         "    command: -w 5 app:app\n    environment: {RATE: 3}\n"
-                         "    deploy: {replicas: '${COUNT:-3}'}\n"},
-        {"callable": "app:app", "workers": 5, "replicas": 3, "environment": {"SHOP": "tea", "RATE": "3"}},
-    ),
-    "a Compose file that includes another": (
-        {"compose.yaml": "include: [deploy/web.yml]\n",
-         "deploy/web.yml": "services:\n  web: {build: .., command: gunicorn -w 4 app:app}\n", "Dockerfile": IMAGE},
-        {"callable": "app:app", "workers": 4},
-    ),
-    "a stage for tests at the end": (
-        {"Dockerfile": "FROM python AS web\nCMD gunicorn -w 3 app:app\nFROM web AS test\nCMD pytest\n"},
-        {"workers": 3}),
+    "a service that extends another": ({
+        "Dockerfile": IMAGE + 'ENTRYPOINT ["gunicorn"]\nCMD ["-w", "9", "app:app"]\n',
+        "common.yml": "services:\n  base:\n    build: .\n    environment: {SHOP: tea}\n",
+        "compose.yaml": "services:\n  web:\n    extends: {file: common.yml, service: base}\n"
+            "    command: -w 5 app:app\n    environment: {RATE: 3}\n    deploy: {replicas: '${COUNT:-3}'}\n",
+    }, {"callable": "app:app", "workers": 5, "replicas": 3, "environment": {"SHOP": "tea", "RATE": "3"}}),
+    "a Compose file that includes another": ({
+        "compose.yaml": "include: [deploy/web.yml]\n",
+        "deploy/web.yml": "services:\n  web: {build: .., command: gunicorn -w 4 app:app}\n", "Dockerfile": IMAGE,
+    }, {"callable": "app:app", "workers": 4}),
+    "a stage for tests at the end": ({
+        "Dockerfile": "FROM python AS web\nCMD gunicorn -w 3 app:app\nFROM web AS test\nCMD pytest\n",
+    }, {"workers": 3}),
     # docs.gunicorn.org, settings; python-decouple, environs and pydantic
-    "settings that several names are given to": (
-        {"Dockerfile": GUNICORN, "gunicorn.conf.py": "workers = threads = 3\nworker_class, timeout = 'gthread', 30\n"},
-        {"workers": 3, "threads": 3, "worker_class": "gthread"},
-    ),
-    "settings of other modules": (
-        {"Dockerfile": GUNICORN, "base.py": "workers = 6\nclass C:\n    N = 4\n",
-         "gunicorn.conf.py": "from base import *\nimport base as b\nthreads = b.C.N\n"},
-        {"workers": 6, "threads": 4},
-    ),
-    "settings from functions": (
-        {"Dockerfile": GUNICORN, "gunicorn.conf.py": "from os import environ as e\n"
-         "from multiprocessing import cpu_count\ndef env(name, default):\n"
-         "    if name in e:\n        return int(e[name])\n    return default\n"
-         "workers = env('W', cpu_count() + 1)\nthreads = {'big': 2 ** 3}.get(e.get('SIZE', 'big'))\nthreads -= 4\n"},
-        {"workers": 3, "threads": 4},
-    ),
-    "settings in another folder than the application": (
-        {"Dockerfile": IMAGE + 'CMD ["gunicorn", "-c", "/app/gunicorn.conf.py"]\n',
-         "gunicorn.conf.py": "wsgi_app = 'shop:app'\nchdir = '/app/back'\nworkers = 3\n", "back/shop.py": FLASK},
-        {"folder": "back", "callable": "shop:app", "workers": 3, "settings": "../gunicorn.conf.py"},
-    ),
+    "settings that several names are given to": ({
+        "Dockerfile": GUNICORN, "gunicorn.conf.py": "workers = threads = 3\nworker_class, timeout = 'gthread', 30\n",
+    }, {"workers": 3, "threads": 3, "worker_class": "gthread"}),
+    "settings of other modules": ({
+        "Dockerfile": GUNICORN, "base.py": "workers = 6\nclass C:\n    N = 4\n",
+        "gunicorn.conf.py": "from base import *\nimport base as b\nthreads = b.C.N\n",
+    }, {"workers": 6, "threads": 4}),
+    "settings from functions": ({
+        "Dockerfile": GUNICORN,
+        "gunicorn.conf.py": "from os import environ as e\nfrom multiprocessing import cpu_count\n"
+            "def env(name, default):\n    if name in e:\n        return int(e[name])\n    return default\n"
+            "workers = env('W', cpu_count() + 1)\nthreads = {'big': 2 ** 3}.get(e.get('SIZE', 'big'))\nthreads -= 4\n",
+    }, {"workers": 3, "threads": 4}),
+    "settings in another folder than the application": ({
+        "Dockerfile": IMAGE + 'CMD ["gunicorn", "-c", "/app/gunicorn.conf.py"]\n',
+        "gunicorn.conf.py": "wsgi_app = 'shop:app'\nchdir = '/app/back'\nworkers = 3\n", "back/shop.py": FLASK,
+    }, {"folder": "back", "callable": "shop:app", "workers": 3, "settings": "../gunicorn.conf.py"}),
     # uwsgi-docs.readthedocs.io, configuration: sections, includes, variables, conditions, arithmetic
-    "a section of uWSGI's file": (
-        {"Dockerfile": UWSGI.replace("CMD", "ENV APP=app:app UWSGI_THREADS=3\nCMD"),
-         "common.ini": "[uwsgi]\nbase = 3\n",
-         "uwsgi.ini": "[uwsgi]\nprocesses = 9\n[prod]\nini = common.ini\nmodule = $(APP)\nprocesses = 1\n"
-                      "processes = %(%k * 2)\nif-env = BIG\nprocesses = 8\nendif =\n"},
-        {"callable": "app:app", "workers": 4, "threads": 3, "settings": "uwsgi.ini"},
-    ),
-    "uWSGI's settings as a list, and names that it sets": (
-        {"Procfile": "web: uwsgi --yaml a.yml --ini b.ini\n", "a.yml": "uwsgi:\n- module: app:app\n- threads: 2\n",
-         "b.ini": "[uwsgi]\nset-placeholder = n=4\nenv = N=2\nprocesses = %(%(n) * $(N))\n"},
-        {"callable": "app:app", "workers": 8, "threads": 2},
-    ),
-    "uWSGI's variables": (
-        {"Dockerfile": IMAGE + "ENV UWSGI_INI=uwsgi.ini UWSGI_PROCESSES=6\nCMD uwsgi --auto-procname\n",
-         "uwsgi.ini": "[uwsgi]\nmodule = app:app\n"},
-        {"callable": "app:app", "workers": 6, "settings": "uwsgi.ini"},
-    ),
+    "a section of uWSGI's file": ({
+        "Dockerfile": UWSGI.replace("CMD", "ENV APP=app:app UWSGI_THREADS=3\nCMD"), "common.ini": "[uwsgi]\nbase = 3\n",
+        "uwsgi.ini": "[uwsgi]\nprocesses = 9\n[prod]\nini = common.ini\nmodule = $(APP)\nprocesses = 1\n"
+            "processes = %(%k * 2)\nif-env = BIG\nprocesses = 8\nendif =\n",
+    }, {"callable": "app:app", "workers": 4, "threads": 3, "settings": "uwsgi.ini"}),
+    "uWSGI's settings as a list, and names that it sets": ({
+        "Procfile": "web: uwsgi --yaml a.yml --ini b.ini\n", "a.yml": "uwsgi:\n- module: app:app\n- threads: 2\n",
+        "b.ini": "[uwsgi]\nset-placeholder = n=4\nenv = N=2\nprocesses = %(%(n) * $(N))\n",
+    }, {"callable": "app:app", "workers": 8, "threads": 2}),
+    "uWSGI's variables": ({
+        "Dockerfile": IMAGE + "ENV UWSGI_INI=uwsgi.ini UWSGI_PROCESSES=6\nCMD uwsgi --auto-procname\n",
+        "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
+    }, {"callable": "app:app", "workers": 6, "settings": "uwsgi.ini"}),
     # www.uvicorn.org/settings, environment variables
-    "uvicorn's variables": (
-        {"Dockerfile": IMAGE + "ENV UVICORN_APP=app:build UVICORN_FACTORY=1 UVICORN_WORKERS=3\nCMD uvicorn\n"},
-        {"callable": "app:build()", "workers": 3},
-    ),
+    "uvicorn's variables": ({
+        "Dockerfile": IMAGE + "ENV UVICORN_APP=app:build UVICORN_FACTORY=1 UVICORN_WORKERS=3\nCMD uvicorn\n",
+    }, {"callable": "app:build()", "workers": 3}),
     # kubernetes.io: variables in a command, ConfigMaps, and a container with the command of its image
-    "variables of Kubernetes": (
-        {"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, -w, $(N), 'app:app']\n"
-                         "        envFrom: [{configMapRef: {name: web}}]\n",
-         "k8s/config.yaml": "kind: ConfigMap\nmetadata: {name: web}\ndata: {N: '5'}\n"},
-        {"callable": "app:app", "workers": 5, "replicas": 2},
-    ),
-    "the command of the image in Kubernetes": (
-        {"k8s/web.yaml": DEPLOYMENT + "        env: [{name: WEB_CONCURRENCY, value: '5'}]\n",
-         "Dockerfile": IMAGE + "CMD gunicorn app:app\n"},
-        {"callable": "app:app", "workers": 5, "replicas": 2},
-    ),
-    "Knative": (
-        {"service.yaml": "apiVersion: serving.knative.dev/v1\nkind: Service\nspec: {template: {spec: {containers: "
-                         "[{image: x, command: [gunicorn, -w, '4', 'app:app']}]}}}\n"}, {"workers": 4}),
+    "variables of Kubernetes": ({
+        "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, -w, $(N), 'app:app']\n        envFrom: "
+            "[{configMapRef: {name: web}}]\n",
+        "k8s/config.yaml": "kind: ConfigMap\nmetadata: {name: web}\ndata: {N: '5'}\n",
+    }, {"callable": "app:app", "workers": 5, "replicas": 2}),
+    "the command of the image in Kubernetes": ({
+        "k8s/web.yaml": DEPLOYMENT + "        env: [{name: WEB_CONCURRENCY, value: '5'}]\n",
+        "Dockerfile": IMAGE + "CMD gunicorn app:app\n",
+    }, {"callable": "app:app", "workers": 5, "replicas": 2}),
+    "Knative": ({
+        "service.yaml": "apiVersion: serving.knative.dev/v1\nkind: Service\nspec: {template: {spec: {containers: "
+            "[{image: x, command: [gunicorn, -w, '4', 'app:app']}]}}}\n",
+    }, {"workers": 4}),
     # fly.io, render.com, docs.railway.com, docs.cloudfoundry.org, docs.aws.amazon.com/apprunner, docs.platform.sh
-    "the command of the image on Fly": (
-        {"fly.toml": "[build]\ndockerfile = 'deploy/Dockerfile'\n[env]\nWEB_CONCURRENCY = '3'\n",
-         "deploy/Dockerfile": IMAGE + "CMD gunicorn app:app\n"}, {"callable": "app:app", "workers": 3}),
-    "the command of the image on Render": (
-        {"render.yaml": "services: [{type: web, runtime: docker, numInstances: 3, envVars: [{key: WEB_CONCURRENCY, "
-                        "value: '4'}]}]\n", "Dockerfile": IMAGE + "CMD gunicorn app:app\n"},
-        {"workers": 4, "replicas": 3}),
-    "Railway's replicas": (
-        {"railway.toml": "[deploy]\nstartCommand = 'gunicorn -w 2 app:app'\nnumReplicas = 3\n"},
-        {"workers": 2, "replicas": 3}),
-    "Cloud Foundry": (
-        {"manifest.yml": "applications: [{instances: 2, command: 'gunicorn -w 3 app:app', env: {SHOP: tea}}]\n"},
-        {"workers": 3, "replicas": 2, "environment": {"SHOP": "tea"}}),
+    "the command of the image on Fly": ({
+        "fly.toml": "[build]\ndockerfile = 'deploy/Dockerfile'\n[env]\nWEB_CONCURRENCY = '3'\n",
+        "deploy/Dockerfile": IMAGE + "CMD gunicorn app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    "the command of the image on Render": ({
+        "render.yaml": "services: [{type: web, runtime: docker, numInstances: 3, envVars: [{key: WEB_CONCURRENCY, "
+            "value: '4'}]}]\n",
+        "Dockerfile": IMAGE + "CMD gunicorn app:app\n",
+    }, {"workers": 4, "replicas": 3}),
+    "Railway's replicas": ({"railway.toml": "[deploy]\nstartCommand = 'gunicorn -w 2 app:app'\nnumReplicas = 3\n"},
+         {"workers": 2, "replicas": 3}),
+    "Cloud Foundry": ({
+        "manifest.yml": "applications: [{instances: 2, command: 'gunicorn -w 3 app:app', env: {SHOP: tea}}]\n",
+    }, {"workers": 3, "replicas": 2, "environment": {"SHOP": "tea"}}),
     "App Runner": ({"apprunner.yaml": "run: {command: 'gunicorn -w 3 app:app'}\n"}, {"workers": 3}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
     # docs.djangoproject.com, startproject writes both files
-    "a Django project without a command": (
-        {"site/shop/wsgi.py": "application = get_wsgi_application()\n", "site/shop/__init__.py": "",
-         "site/shop/asgi.py": "application = get_asgi_application()\n", "site/manage.py": ""},
-        {"folder": "site", "callable": "shop.wsgi:application"},
-    ),
+    "a Django project without a command": ({
+        "site/shop/wsgi.py": "application = get_wsgi_application()\n", "site/shop/__init__.py": "",
+        "site/shop/asgi.py": "application = get_asgi_application()\n", "site/manage.py": "",
+    }, {"folder": "site", "callable": "shop.wsgi:application"}),
 }  # fmt: skip
 
 
@@ -234,10 +213,14 @@ def test_init_reads_a_start_as_people_write_it(tmp_path: Path, shape: str) -> No
          "compose.yaml: replicas $N: the value is not in the repository"),
         ({"web.service": "[Service]\nEnvironmentFile=/etc/web\nExecStart=gunicorn app:app\n"},
          "web.service: the EnvironmentFile /etc/web is not in the repository"),
-        ({"compose.yaml": "services: {web: {build: ., command: gunicorn -w 5 app:app}}\n",
-          "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n"}, "another way, which was not taken: gunicorn -w 3"),
-        ({"compose.yaml": "services: {web: {build: ., command: uvicorn --reload app:app}}\n",
-          "Dockerfile": IMAGE + "CMD uvicorn --workers 3 app:app\n"}, "workers: 3  # from Dockerfile:4"),
+        ({
+            "compose.yaml": "services: {web: {build: ., command: gunicorn -w 5 app:app}}\n",
+            "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
+        }, "another way, which was not taken: gunicorn -w 3"),
+        ({
+            "compose.yaml": "services: {web: {build: ., command: uvicorn --reload app:app}}\n",
+            "Dockerfile": IMAGE + "CMD uvicorn --workers 3 app:app\n",
+        }, "workers: 3  # from Dockerfile:4"),
     ],
 )  # fmt: skip
 def test_what_may_be_otherwise_is_no_finding(tmp_path: Path, files: dict[str, str], says: str) -> None:
