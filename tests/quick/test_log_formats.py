@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inline_snapshot import snapshot
 
 from lab.errors import WrongUse
 from lab.logs import access_log, bulk
@@ -22,6 +23,7 @@ from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, pars
 from lab.logs.formats import KNOWN as KNOWN_FORMATS
 from tests.conftest import Lab
 from tests.quick.test_access_log import AGAIN, KNOWN, NAMED, TOOK_S, log_of, written
+from tests.wrong import listed, problem_of
 
 AGENT = r"Mozilla/5.0 (X11; \"3.5\" rt=9.999)"
 
@@ -311,8 +313,6 @@ def test_keys_of_json_or_logfmt_with_other_names(tmp_path: Path, keys: str, line
 
 REFUSED = {
     "no variables": (["--format", "combined"], "--format has no variables: combined"),
-    "no time": (["--format", '"$request" $request_time'], "Add $time_iso8601 to it."),
-    "no request": (["--format", "%(t)s %(L)s"], 'Add "%(r)s" to it.'),
     "no duration": (["--format", '[$time_local] "$request"'], '[$time_local] "$request" rt=$request_time'),
     "no duration in JSON": (["--format", '{"t": "[$time_local]", "r": "$request"}'],
                             '"r": "$request", "rt": "$request_time"}'),
@@ -323,8 +323,6 @@ REFUSED = {
                        """the line differs at <" >, after <[$time_local] "$request>"""),
     "no file": (["--format-from", "none.conf"], "none.conf cannot be read"),
     "both": (["--format", "%t %D %r", "--json-keys", "time=t"], "exclude each other"),
-    "an unknown part": (["--json-keys", "when=ts"], "--json-keys when=ts is no part of a request"),
-    "no unit": (["--json-keys", "duration=elapsed"], "--json-keys duration=elapsed:ms, or :s"),
 }  # fmt: skip
 
 
@@ -338,6 +336,56 @@ def test_a_format_that_does_not_fit_is_refused(lab: Lab, tmp_path: Path, why: st
 
     assert (said.returncode, said.stdout) == (2, "")
     assert says in said.stderr
+
+
+@pytest.mark.parametrize("name", STRINGS)
+def test_a_format_without_a_time_or_a_request_says_what_to_add(name: str) -> None:
+    """Each variable is left out in turn. What another variable says, too, is not missed."""
+    [whole] = choose_formats(STRINGS[name][0]).lines
+    [dialect] = [one for one in DIALECTS if whole.name.startswith(one.name)]
+    ways = {"time": dialect.time, "method": dialect.request, "target": dialect.request}
+    hints = {}
+    for text in {whole.documented.replace(part, "") for part, _ in whole.parts}:
+        try:
+            left = compile_format(text, dialect)
+        except WrongUse as refused:
+            part = refused.message.removeprefix(f"{dialect.name} has no ").removesuffix(f" of the requests: {text}")
+            hints[part] = refused.hint
+        else:
+            assert ways.keys() <= left.line.groupindex.keys() | {"time"}
+            assert {"time", "start"} & left.line.groupindex.keys()
+    assert hints.keys() >= {"time"}
+    assert hints.keys() & {"method", "target"}
+    assert hints == {part: f"Add {ways[part]} to it." for part in hints}
+
+
+def test_each_kind_of_wrong_key_of_json_has_its_message() -> None:
+    wrong = "when=ts", "path=url,status", "time=", "duration=took", "duration=took:days"
+
+    assert listed(problem_of(choose_formats, "", None, keys) for keys in wrong) == snapshot("""\
+--json-keys when=ts is no part of a request with its key. The parts are time, method, path, request, status,
+    duration, worker, such as time=ts,path=route,duration=elapsed:ms.
+--json-keys status is no part of a request with its key. The parts are time, method, path, request, status,
+    duration, worker, such as time=ts,path=route,duration=elapsed:ms.
+--json-keys time= is no part of a request with its key. The parts are time, method, path, request, status,
+    duration, worker, such as time=ts,path=route,duration=elapsed:ms.
+--json-keys duration=took has no unit. --json-keys duration=took:ms, or :s, :us or :ns
+--json-keys duration=took:days has no unit. --json-keys duration=took:ms, or :s, :us or :ns
+""")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_log_that_is_cut_short_is_read_or_refused_at_its_line(tmp_path: Path, name: str) -> None:
+    """Each line ends at the same share of its length. No duration is found that the whole line does not have."""
+    lines, said = written(KNOWN[name][0]), []
+    for share in range(1, 8):
+        try:
+            log = read(tmp_path, [line[: len(line) * share // 8] for line in lines], KNOWN_FORMATS)
+        except WrongUse as refused:
+            said.append(f"{refused.message}\n{refused.hint}")
+        else:
+            assert {round(took_s, 6) for route in log.routes.values() for took_s in route.seconds} <= {*TOOK_S}
+    assert [one for one in said if not re.match(r"access\.log(:\d+)?: .+\n.+", one)] == []
 
 
 def test_a_configuration_without_formats_is_refused(tmp_path: Path) -> None:
