@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from lab.apps.kubernetes.text import as_yaml
 from lab.apps.service.layer import Layer
 from lab.apps.service.variants import UserSync
 from lab.engine.images import LAB_USER
+from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.paths import CLIENTS, K6, ROOT
 from lab.trial.compose import share_load
@@ -483,10 +485,7 @@ make try SERVICE=my-service.yaml\
     ("arguments", "says"),
     [
         ("heavy-mix --variant one-proces", "'one-proces' / --variant / one-process, busy-accept"),
-        ("django-fastcgi --load overlode", "'overlode' / --load / overload, capacity"),
-        ("django-fastcgi --load overload", "gunicorn-5 under capacity / measure / --load / capacity"),
         ("fastcgi-mechanisms --variant prefork-50", "patient / gunicorn-5 under capacity / make experiment NAME=…"),
-        ("fastcgi-mechanisms --variant prefork-50 --load capacity", "prefork-50 / under capacity / --load patient"),
         ("heavy-mix --duration soon", "'soon' / DURATION=90s or DURATION=5m"),
     ],
 )
@@ -495,6 +494,31 @@ def test_a_trial_that_cannot_be_printed_is_named_with_what_can(lab: Lab, argumen
 
     assert (done.returncode, done.stdout) == (2, "")
     assert [word for word in says.split(" / ") if word not in done.stderr] == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_variant_under_a_load_is_printed_or_refused_with_a_way_out_that_works(name: str) -> None:
+    """Of each experiment every variant under every load, and a variant and a load that it lacks."""
+    experiment = load_experiment(name)
+    refusals: list[tuple[str, str, WrongUse]] = []
+    for variant, load in product([*experiment.variants, "nobody"], [*experiment.all_loads, "nothing"]):
+        try:
+            trial = trial_of(experiment, variant, load, 0, full=False, duration="")
+        except WrongUse as refused:
+            refusals.append((variant, load, refused))
+        else:
+            assert (trial.variant_name, trial.load_name) == (variant, load)
+
+    for variant, load, problem in refusals:
+        assert variant in problem.message or load in problem.message
+        option, _, known = problem.hint.partition(" …, one of ")
+        if option == "--load":
+            assert all(trial_of(experiment, variant, word, 0, full=False, duration="") for word in known.split(", "))
+        elif option == "--variant":
+            assert {*known.split(", ")} == experiment.variants.keys()
+        else:
+            assert (option, known) == ("make experiment NAME=…", "")
+            assert all(one.relative for one in experiment.all_loads.values() if one.is_for(variant))
 
 
 def test_too_few_generators_for_a_load_are_refused() -> None:

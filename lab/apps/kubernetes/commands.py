@@ -69,16 +69,16 @@ def trial_of(
     load = load or _first_load(experiment, variant)
     asked = experiment.all_loads.get(load)
     if not asked:
-        raise unknown_load(load, experiment)
+        raise WrongUse(f"There is no load {load!r}.", hint=_other_loads(experiment, variant, load))
     variant = variant or next(name for name in experiment.variants if asked.is_for(name))
     if not asked.is_for(variant):
-        raise WrongUse(f"{variant} is not measured under {load}.", hint=f"--load {_first_load(experiment, variant)}")
+        problem = f"{variant} is not measured under {load}."
+        raise WrongUse(problem, hint=_other_loads(experiment, variant, load))
     if asked.relative:
         relative = f"{asked.relative.of} under {asked.relative.under}"
-        own = [name for name, other in experiment.all_loads.items() if other.is_for(variant) and not other.relative]
         raise WrongUse(
             f"The rate of {load} follows from the capacity of {relative}, which no manifest can measure first.",
-            hint=f"--load …, one of {', '.join(own)}" if own else "make experiment NAME=…",
+            hint=_other_loads(experiment, variant, load),
         )
     if duration:
         check_duration(duration)
@@ -92,12 +92,13 @@ def trial_of(
     return PlannedTrial(variant, experiment.variants[variant], load, asked, lasts, number=1)
 
 
-def unknown_load(name: str, experiment: "Experiment") -> WrongUse:
-    """Return the error for an unknown load, with a hint that lists the known loads."""
+def _other_loads(experiment: "Experiment", variant: str, load: str) -> str:
+    """Return the option with the loads under which a variant, or the first variant of each, can be printed."""
     from analysis.records.nearest import nearest_first  # noqa: PLC0415
 
-    known = nearest_first(name, list(experiment.all_loads))
-    return WrongUse(f"There is no load {name!r}.", hint=f"--load …, one of {known}")
+    loads = experiment.all_loads.items()
+    known = [name for name, one in loads if not one.relative and (one.is_for(variant) or not variant)]
+    return f"--load …, one of {nearest_first(load, known)}" if known else "make experiment NAME=…"
 
 
 def _first_load(experiment: "Experiment", variant: str) -> str:
