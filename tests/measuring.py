@@ -48,9 +48,9 @@ def rows_of(relation: duckdb.DuckDBPyRelation, query: str) -> list[tuple[object,
     return found.fetchall()
 
 
-def measure(lab: Lab, name: str, variants: str, duration: str, *further: str, command: str = "run") -> Result:
+def measure(lab: Lab, name: str, variants: str, duration: str, *further: str) -> Result:
     """Measure some variants of an experiment. Fail if a trial is invalid, or if a container is left behind."""
-    done = lab.run_for(2 * PATIENCE_S, command, name, "--variants", variants, "--duration", duration, *further)
+    done = lab.run_for(2 * PATIENCE_S, "run", name, "--variants", variants, "--duration", duration, *further)
     assert done.returncode == 0, done.stdout + done.stderr
     assert lab_objects() == []
     assert max(len(line) for line in done.stdout.splitlines()) <= 80

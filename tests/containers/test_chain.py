@@ -6,6 +6,7 @@ What comes out is what went in: each of four servers lags in its own scripted wa
 import gzip
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, quantiles
 from typing import Any
@@ -18,6 +19,8 @@ from analysis.records.summary import Summary
 from analysis.report.tables.quantities import quantity_tables
 from analysis.report.wording import number
 from tests.conftest import Lab, copy_lab
+from tests.live import watch_all
+from tools.browser import free_port
 
 EXPERIMENT = """\
 title: Four servers that lag as they are told
@@ -50,16 +53,24 @@ Rows = list[tuple[float | None, str | None]]
 
 
 @pytest.fixture(scope="module")
-def scripted(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A run of the four, side by side."""
+def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, list[dict[str, Any]]]:
+    """A run of the four, side by side, and the rows that a page was told that watched them."""
     lab = copy_lab(tmp_path_factory.mktemp("scripted"))
     (lab.root / "experiments" / "scripted.yaml").write_text(EXPERIMENT)
     lab.start_loads_at_once()
     lab.edit("servers/app/wsgi.py", "StartResponse = ", f"{SCRIPT}StartResponse = ")
     lab.edit("servers/app/wsgi.py", "            body = workload", "            lag()\n            body = workload")
-    done = lab.run("run", "scripted")
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(watch_all, port := free_port())
+        done = lab.run("watch", "scripted", "--port", str(port))
     assert done.returncode == 0, done.stderr
-    return lab
+    return lab, told.result()
+
+
+@pytest.fixture(scope="module")
+def scripted(watched: tuple[Lab, list[dict[str, Any]]]) -> Lab:
+    """The lab with the run of the four."""
+    return watched[0]
 
 
 def latest(lab: Lab) -> Path:
@@ -127,6 +138,20 @@ def test_one_failure_in_a_hundred_is_counted_and_is_no_fast_success(scripted: La
     assert measured(scripted, "rarely-fails", "failures", "share") == pytest.approx(len(failed) / len(found))
     [trial] = [one for one in summary(scripted).trials if one.variant == "rarely-fails"]
     assert any(f"{len(failed)} of {len(found)} user requests failed (status 400)" in one for one in trial.reasons)
+
+
+@pytest.mark.parametrize("variant", ["constant", "bimodal", "rarely-slow", "rarely-fails"])
+def test_a_page_that_watches_is_told_the_worker_of_every_answer(
+    watched: tuple[Lab, list[dict[str, Any]]], variant: str
+) -> None:
+    lab, rows_told = watched
+    folder = latest(lab) / variant / "users" / "1"
+    table = duckdb.read_parquet(str(folder / "requests.parquet")).filter("worker IS NOT NULL")
+
+    told = [(row["worker"], row["thread"]) for row in rows_told if row["variant"] == variant and row["worker"]]
+    assert len(told) > 20
+    assert sorted(told) == sorted(table.project("worker, thread").fetchall())
+    assert not [*folder.glob("points*.json")]  # they are compressed
 
 
 PERCENTILES: dict[str, Callable[[list[float]], float]] = {

@@ -33,7 +33,7 @@ HOST, USER = "dolores-thinkpad-7", "dolores"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """All eight variants, side by side, with slow requests of three seconds, by somebody whose name is nowhere else."""
+    """All eight variants, side by side, with shorter requests, by somebody whose name is nowhere else."""
     folder = tmp_path_factory.mktemp("measured")
     home = folder / "home-of-dolores"
     home.mkdir()
@@ -45,9 +45,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     }  # fmt: skip
     root = copy_lab(folder).root
     lab = Lab(root, folder / "results", environment, on_host(HOST))
+    lab.edit("experiments/heavy-mix.yaml", "light_delay_max_s: 1,", "light_delay_max_s: 0.6,")
     lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
     lab.start_loads_at_once()
-    return lab, lab.run_for(2 * PATIENCE_S, "run", "heavy-mix", "--duration", "12s")
+    return lab, lab.run_for(2 * PATIENCE_S, "run", "heavy-mix", "--duration", "8s")
 
 
 def requests(folder: Path) -> duckdb.DuckDBPyRelation:
@@ -145,7 +146,7 @@ def test_the_records_say_what_was_measured(measured: Measured) -> None:
 
     assert (run.outcome, run.jobs, run.trials) == ("completed", 8, 1)
     assert sorted(name for name, _, _ in run.order) == VARIANTS
-    assert run.command == "lab run heavy-mix --duration 12s --trials 1"
+    assert run.command == "lab run heavy-mix --duration 8s --trials 1"
     assert {image.name for image in run.images} == {
         "debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:23.0.0",
         "stampede/gunicorn:27.0.1",
@@ -159,7 +160,7 @@ def test_the_records_say_what_was_measured(measured: Measured) -> None:
     assert programs["stampede/gunicorn:27.0.1"]["python3"].startswith("3.13.")
     assert {trial.outcome for trial in trials} == {"measured"}
     assert {trial.side_by_side for trial in trials} == {8}
-    assert all(trial.seconds.load and trial.seconds.load >= 12 for trial in trials)
+    assert all(trial.seconds.load and trial.seconds.load >= 8 for trial in trials)
 
 
 def test_a_trial_keeps_its_evidence_with_the_callers_ownership(
@@ -268,6 +269,6 @@ def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_p
     assert len(drawn) == 6  # the published figures, and five of what was measured
     assert all(box and box["width"] > 500 and box["height"] > 100 for box in drawn)
     assert verdicts == len(load_experiment("heavy-mix").claims)
-    assert "lab run heavy-mix --duration 12s --trials 1" in text
+    assert "lab run heavy-mix --duration 8s --trials 1" in text
     assert all(name in text for name in VARIANTS)
     assert report.stat().st_size < 2_000_000

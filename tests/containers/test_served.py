@@ -1,50 +1,11 @@
-"""How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
+"""How the lab serves, on real containers: a server of each kind answers, and counts what it answers."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
-
-import pytest
-import yaml
 
 from analysis.records.folder import trial_folder
 from lab.servers import KINDS
-from tests.conftest import Lab, copy_lab
-from tests.live import watch_all
-from tests.measuring import Result, completion_times, measure, shorter
-from tools.browser import free_port
-
-
-def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:
-    """One stall of five seconds, from the first call on, in which calls take six: sixteen threads are stuck in four."""
-    copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
-    copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
-    variants = "shared,map-round-robin,map-max-conns,haproxy-queue"
-    with ThreadPoolExecutor(1) as pool:
-        watching = pool.submit(watch_all, port := free_port())
-        result = measure(copied_lab, "stalled-api", variants, "8s", "--port", str(port), command="watch")
-
-    answered = [row for row in watching.result() if row["answered"] is not None]
-    for variant in variants.split(","):
-        told = sorted((row["worker"] or "", row["thread"] or 0) for row in answered if row["variant"] == variant)
-        kept = result.requests(variant, "calls", "SELECT worker, thread FROM requests WHERE answered IS NOT NULL")
-        assert told == sorted((worker or "", thread or 0) for worker, thread in kept)
-        assert not [*trial_folder(result.folder, variant, "calls", 1).glob("points*.json")]
-    longest = result.each("avoidable_wait", "max")
-    assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
-    refused = result.each("failures", "count")
-    assert refused["map-max-conns"] > 0
-    assert refused["shared"] == refused["haproxy-queue"] == refused["map-round-robin"] == 0
-    kinds = "SELECT DISTINCT error FROM requests WHERE error IS NOT NULL"
-    assert result.requests("map-max-conns", "calls", kinds) == [("status 502",)]
-    assert result.measured("haproxy-queue", "recovery", "max") > 0
-    haproxy = trial_folder(result.folder, "haproxy-queue", "calls", 1) / "haproxy-1.after.txt"
-    settings = haproxy.read_text()
-    assert "default-server maxconn 4" in settings
-    assert int(settings.partition("queued ")[2].split()[0]) > 0
-    assert "waited although another worker had a free thread; with " in result.report
-    assert '"stalls":[' in result.report
-    assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
-
+from tests.conftest import Lab
+from tests.measuring import Result, add_experiment, measure
 
 UWSGI: dict[str, object] = {"server": "uwsgi", "threads": 2, "balancer": "nginx"}
 COUNTED: dict[str, object] = {"server": "gunicorn-gthread", "threads": 2, "worker_class": "acceptors.CountedThreads"}
@@ -62,8 +23,8 @@ EVERY_SERVER: dict[str, dict[str, object]] = {
     "uwsgi-uwsgi": UWSGI | {"protocol": "uwsgi", "map_socket": True},
     "uwsgi-fastcgi": UWSGI | {"protocol": "fastcgi"},
 }
-ELSEWHERE = {"gunicorn-gevent", "gunicorn-tornado", "gunicorn-eventlet"}
-"""In the test of worker-types. flup and Python 3.14 have tests of their own."""
+ELSEWHERE = {"gunicorn-tornado", "gunicorn-eventlet"}
+"""In the test of worker-types, which make soak runs. flup and Python 3.14 have tests of their own."""
 EVERY_SERVER |= {
     word: dict(server.example)
     for word, server in KINDS.items()
@@ -71,53 +32,12 @@ EVERY_SERVER |= {
     and server.service not in ("flup", "python314")
     and word not in {settings.get("server", name) for name, settings in EVERY_SERVER.items()}
 }
-SOME = {"uvicorn", "granian", "gunicorn-asgi", "gunicorn-sync", "gunicorn-26", "uwsgi-uwsgi"}
+SOME = {"uvicorn", "granian", "gunicorn-asgi", "gunicorn-gevent", "gunicorn-sync", "gunicorn-26", "uwsgi-uwsgi"}
 """One of each kind; make soak has the others."""
 RELEASES = {
     "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1",
     "gunicorn-26": "gunicorn/26.2.0", "gunicorn-sync": "gunicorn/27.0.1", "uwsgi-http": "uwsgi/2.0.31",
 }  # fmt: skip
-
-
-TYPES = ("sync", "gthread", "gevent", "eventlet", "tornado")
-
-
-@pytest.fixture(scope="module")
-def bursts(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """The burst of worker-types for each type and for one server of each kind, and its crash for each type.
-
-    A request takes half a second instead of two; by then every request of the burst has been sent.
-    """
-    lab = copy_lab(tmp_path_factory.mktemp("bursts"))
-    lab.start_loads_at_once()
-    shorter(lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
-    path = lab.root / "experiments" / "worker-types.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["variants"] |= variants_of(SOME)
-    document["loads"]["crash"]["variants"] = [*TYPES]
-    path.write_text(yaml.safe_dump(document))
-    return measure(lab, "worker-types", ",".join([*TYPES, *SOME]), "4s", "--jobs", "11")
-
-
-def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(bursts: Result) -> None:
-    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
-    assert bursts.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
-    answered_s = completion_times(bursts, "waiting-4")
-    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
-    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
-    for at_once in ("gevent", "eventlet", "tornado"):
-        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
-    burst = bursts.each("burst", "total", load="waiting-4")
-    assert burst["tornado"] > 2 * burst["gevent"]
-    lost = bursts.each("failures", "count", load="crash")
-    assert lost["sync"] == 1
-    assert lost["gthread"] >= 3
-    assert lost["gevent"] == lost["eventlet"] == 6
-    assert lost["tornado"] == 11
-    notes = [reason for trial in bursts.summary["trials"] for reason in trial["reasons"]]
-    assert any(" lost worker " in one for one in notes)
-    assert any(" started worker " in one for one in notes)
-    assert "One of 11 requests kills its worker" in bursts.report
 
 
 def variants_of(names: set[str]) -> dict[str, dict[str, object]]:
@@ -156,5 +76,19 @@ def assert_each_serves(result: Result, load: str, names: set[str], sent: int) ->
     assert [reason for reason in doubts if any(words in reason for words in ours)] == []
 
 
-def test_servers_and_releases_serve_a_burst_and_count_it(bursts: Result) -> None:
-    assert_each_serves(bursts, "waiting-4", SOME, 4)
+def serve_bursts(lab: Lab, names: set[str]) -> None:
+    """Measure bursts of eight quick requests on servers side by side, and assert that each server counts them all."""
+    load = {
+        "script": "burst.js",
+        "duration": {"short": "3s", "full": "3s"},
+        "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
+    }
+    add_experiment(lab, "every-server", load, variants_of(names), parallel=True)
+
+    assert_each_serves(
+        measure(lab, "every-server", ",".join(names), "3s", "--jobs", str(len(names))), "burst", names, 24
+    )
+
+
+def test_a_server_of_each_kind_serves_bursts_and_counts_them(copied_lab: Lab) -> None:
+    serve_bursts(copied_lab, SOME)

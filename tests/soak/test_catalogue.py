@@ -326,3 +326,52 @@ def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_
     refused = sum(row["requests"] for row in result.summary["errors"])
     [closed] = [row["counts"]["closed"] for row in result.summary["counters"] if row["variant"] == "threaded-50"]
     assert closed == refused
+
+
+def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:
+    """One stall of five seconds, from the first call on, in which calls take six: sixteen threads are stuck in four."""
+    copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
+    copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
+    variants = "shared,map-round-robin,map-max-conns,haproxy-queue"
+    result = measure(copied_lab, "stalled-api", variants, "8s")
+
+    longest = result.each("avoidable_wait", "max")
+    assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
+    refused = result.each("failures", "count")
+    assert refused["map-max-conns"] > 0
+    assert refused["shared"] == refused["haproxy-queue"] == refused["map-round-robin"] == 0
+    kinds = "SELECT DISTINCT error FROM requests WHERE error IS NOT NULL"
+    assert result.requests("map-max-conns", "calls", kinds) == [("status 502",)]
+    assert result.measured("haproxy-queue", "recovery", "max") > 0
+    haproxy = trial_folder(result.folder, "haproxy-queue", "calls", 1) / "haproxy-1.after.txt"
+    settings = haproxy.read_text()
+    assert "default-server maxconn 4" in settings
+    assert int(settings.partition("queued ")[2].split()[0]) > 0
+    assert "waited although another worker had a free thread; with " in result.report
+    assert '"stalls":[' in result.report
+    assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
+
+
+def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_lab: Lab) -> None:
+    """A request takes half a second instead of two; by then every request of the burst has been sent."""
+    lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
+    bursts = measure(lab, "worker-types", "sync,gthread,gevent,eventlet,tornado", "4s", "--jobs", "5")
+
+    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
+    assert bursts.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
+    answered_s = completion_times(bursts, "waiting-4")
+    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
+    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
+    for at_once in ("gevent", "eventlet", "tornado"):
+        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
+    burst = bursts.each("burst", "total", load="waiting-4")
+    assert burst["tornado"] > 2 * burst["gevent"]
+    lost = bursts.each("failures", "count", load="crash")
+    assert lost["sync"] == 1
+    assert lost["gthread"] >= 3
+    assert lost["gevent"] == lost["eventlet"] == 6
+    assert lost["tornado"] == 11
+    notes = [reason for trial in bursts.summary["trials"] for reason in trial["reasons"]]
+    assert any(" lost worker " in one for one in notes)
+    assert any(" started worker " in one for one in notes)
+    assert "One of 11 requests kills its worker" in bursts.report

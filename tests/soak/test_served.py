@@ -9,7 +9,7 @@ import yaml
 from analysis.records.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
-from tests.containers.test_served import EVERY_SERVER, SOME, assert_each_serves, variants_of
+from tests.containers.test_served import EVERY_SERVER, SOME, serve_bursts
 from tests.measuring import add_experiment, measure, only_load
 
 
@@ -101,17 +101,7 @@ def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(
 
 
 def test_every_other_server_and_release_serves_bursts_and_counts_them(copied_lab: Lab) -> None:
-    names = EVERY_SERVER.keys() - SOME
-    load = {
-        "script": "burst.js",
-        "duration": {"short": "3s", "full": "3s"},
-        "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
-    }
-    add_experiment(copied_lab, "every-server", load, variants_of(names), parallel=True)
-
-    result = measure(copied_lab, "every-server", ",".join(names), "3s", "--jobs", str(len(names)))
-
-    assert_each_serves(result, "burst", names, 24)
+    serve_bursts(copied_lab, EVERY_SERVER.keys() - SOME)
 
 
 def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(copied_lab: Lab) -> None:
