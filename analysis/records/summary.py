@@ -22,14 +22,19 @@ ArticleVerdict = Literal["same", "partly the same", "different", "undecided"]
 class TrialValidity(TrialPart):
     """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
 
-    ``notes`` are those of the reasons that do not doubt the trial. ``classes`` has the classes of request whose figures
-    are invalid although the trial is not, each with the reason.
+    ``notes`` are those of the reasons that are findings, and no doubt about the trial. ``classes`` has the classes of
+    request whose figures are invalid although the trial is not, each with the reason.
     """
 
     verdict: str
     reasons: list[str]
     notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reasons to doubt the trial."""
+        return [reason for reason in self.reasons if reason not in self.notes]
 
     @property
     def is_trusted(self) -> bool:
@@ -42,10 +47,21 @@ class TrialValidity(TrialPart):
 
 
 class Validity(Record):
-    """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run."""
+    """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run.
+
+    ``of_run`` are those of the reasons that are about the run as a whole. ``notes`` are those that are findings in
+    trials, and no doubt about the run. Older summaries have neither.
+    """
 
     verdict: str
     reasons: list[str]
+    of_run: list[str] = Field([], exclude_if=lambda value: not value)
+    notes: list[str] = Field([], exclude_if=lambda value: not value)
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reasons to doubt the run, without the notes."""
+        return [reason for reason in self.reasons if reason not in self.notes]
 
 
 class Row(Record):
@@ -106,9 +122,10 @@ class CounterRow(TrialPart):
 
 
 class ClaimRow(Record):
-    """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful.
+    """A claim with its measured value and verdict. ``reason`` says why it is undecided or invalid.
 
-    ``suspect``: the verdict rests on a suspect trial. ``trials_needed`` is about how many trials decide; None: nothing
+    ``suspect``: the verdict rests on a suspect trial, and ``doubt`` is the main reason to doubt this trial. In older
+    summaries, the doubt is a part of ``reason``. ``trials_needed`` is about how many trials decide; None: nothing
     was measured, or the value is too near the bound.
     """
 
@@ -122,6 +139,7 @@ class ClaimRow(Record):
     unit: str
     reason: str | None
     suspect: bool = False
+    doubt: str | None = Field(None, exclude_if=lambda value: value is None)
     trials_needed: int | None = None
 
     @property
@@ -157,8 +175,8 @@ class PublishedFigure(Record):
 class PublishedRow(Record):
     """Published figures of one metric with their common verdict.
 
-    ``reason`` says why the verdict is undecided, invalid or doubtful. ``suspect``: the verdict rests on a suspect
-    trial. ``completion_times``: the figures are the response times of a burst, in order of completion.
+    ``reason``, ``suspect`` and ``doubt`` are those of ClaimRow. ``completion_times``: the figures are the response
+    times of a burst, in order of completion.
     """
 
     variant: str
@@ -171,6 +189,7 @@ class PublishedRow(Record):
     verdict: str
     reason: str | None
     suspect: bool = False
+    doubt: str | None = Field(None, exclude_if=lambda value: value is None)
     figures: list[PublishedFigure]
 
 
@@ -379,20 +398,6 @@ class Summary(Record):
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
-
-    @property
-    def notes(self) -> list[str]:
-        """What was noted of the trials, as ``validity`` has it: findings, which are no reason to doubt the run."""
-        return [reason for reason in self.validity.reasons if self._is_note(reason)]
-
-    @property
-    def doubts(self) -> list[str]:
-        """The reasons to doubt the run, without the notes."""
-        return [reason for reason in self.validity.reasons if not self._is_note(reason)]
-
-    def _is_note(self, reason: str) -> bool:
-        trial, _, told = reason.partition(": ")
-        return (trial.partition(" (")[0], told) in {(each.variant, note) for each in self.trials for note in each.notes}
 
     def row(self, variant: str, load: str | None, request_class: str | None, metric: str, stat: str) -> Row | None:
         """Return the row of a quantity; None: there is none. ``load`` may be None if the run has only one load."""

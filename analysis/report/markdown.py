@@ -14,7 +14,8 @@ from analysis.report.wording import capitalised, trials_phrase
 
 def markdown(run: Run, summary: Summary) -> str:
     """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
-    doubts, noted = ("".join(f"- {reason}\n" for reason in told) for told in (summary.doubts, summary.notes))
+    validity = summary.validity
+    doubts, noted = ("".join(f"- {reason}\n" for reason in told) for told in (validity.doubts, validity.notes))
     quantities = [*quantity_tables(run, summary)]
     notes = [f"{capitalised(sentence)}.\n" for sentence in legend(run, quantities)]
     before = [
@@ -28,7 +29,7 @@ def markdown(run: Run, summary: Summary) -> str:
         *errors_tables(run, summary),
         *stairs_tables(run, summary),
     ]
-    head = f"The measurement is {summary.validity.verdict}: {trials_phrase(summary)}.\n\n{doubts}"
+    head = f"The measurement is {validity.verdict}: {trials_phrase(summary)}.\n\n{doubts}"
     head += f"\nAlso noted:\n\n{noted}" if noted else ""
     return "\n".join([head, *map(markdown_table, before), *notes, *map(markdown_table, after)])
 

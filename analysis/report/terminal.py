@@ -117,8 +117,9 @@ def validity_text(summary: Summary) -> RenderableType:
     head = Text.assemble(
         "The measurement is ", (verdict, _STYLES.get(verdict, "")), f": {trials_phrase(summary)}."
     )  # fmt: skip
-    noted: list[RenderableType] = [Text("Also noted:"), _listed(summary.notes)] if summary.notes else []
-    return Group(head, _listed(summary.doubts), *noted)
+    notes = summary.validity.notes
+    noted: list[RenderableType] = [Text("Also noted:"), _listed(notes)] if notes else []
+    return Group(head, _listed(summary.validity.doubts), *noted)
 
 
 def _listed(sentences: Sequence[str]) -> rich.Table:

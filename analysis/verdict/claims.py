@@ -32,14 +32,14 @@ _NoVerdict = Literal["undecided", "invalid"]
 
 
 class _Decision(NamedTuple):
-    """A verdict on a claim. ``doubts`` are why it is suspect; ``needed`` is about how many trials decide."""
+    """A verdict on a claim. ``doubt`` is why it is suspect; ``needed`` is about how many trials decide."""
 
     verdict: ClaimVerdict
     reasons: Sequence[str]
     measured: float | None = None
     interval: Interval | None = None
     needed: int | None = None
-    doubts: Sequence[str] = ()
+    doubt: str | None = None
 
 
 def claim_row(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
@@ -55,8 +55,9 @@ def claim_row(known: KnownClaim, results: Results, judged: list[TrialValidity]) 
         high=high,
         bound=claim.bound,
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
-        reason="; ".join([*found.reasons, *found.doubts]) or None,
-        suspect=bool(found.doubts),
+        reason="; ".join(found.reasons) or None,
+        suspect=found.doubt is not None,
+        doubt=found.doubt,
         trials_needed=found.needed,
     )
 
@@ -74,9 +75,9 @@ def _decide(known: KnownClaim, results: Results, judged: list[TrialValidity]) ->
             "undecided", [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
         )
     measured, interval = _measured(*figures)
-    doubts = _doubts({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
+    doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
     if few := missing_cores(claim, results.run):
-        return _Decision("undecided", [few], measured, interval, None, doubts)
+        return _Decision("undecided", [few], measured, interval, None, doubt)
     trials = min(len(figure.draws) for figure in figures)
     sides = _sides(claim, *figures)
     verdict, undecided = _verdict(claim, interval, trials)
@@ -84,7 +85,7 @@ def _decide(known: KnownClaim, results: Results, judged: list[TrialValidity]) ->
         verdict, undecided = "undecided", "looking after every round needs more certainty"
     needed = trials_needed(trials, measured, interval, [claim.limit])
     reasons = [undecided, _advice(results, trials, needed)] if undecided else []
-    return _Decision(verdict, reasons, measured, interval, needed, doubts)
+    return _Decision(verdict, reasons, measured, interval, needed, doubt)
 
 
 def _measured(value: MeasuredFigure, divisor: MeasuredFigure | None = None) -> tuple[float, Interval | None]:
@@ -131,10 +132,10 @@ def _advice(results: Results, trials: int, needed: int | None) -> str:
     return f"about {needed} trials ({ceil(needed * results.round_s / 60)} min) would decide: TRIALS={needed}"
 
 
-def _doubts(rests_on: set[tuple[str, str | None]], judged: list[TrialValidity]) -> list[str]:
-    """Return why a verdict that rests on these variants under these loads is doubtful; empty if it is not."""
+def _doubt(rests_on: set[tuple[str, str | None]], judged: list[TrialValidity]) -> str | None:
+    """Return the main reason to doubt a verdict that rests on these variants under these loads; None: there is none."""
     doubtful = [trial for trial in judged if (trial.variant, trial.load) in rests_on and trial.verdict == "suspect"]
-    return [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
+    return doubtful[0].reasons[0] if doubtful else None
 
 
 def published_rows(results: Results, judged: list[TrialValidity], apart: Circumstances) -> Iterator[PublishedRow]:
@@ -180,7 +181,7 @@ def _published_row(
     figures = [each.figure for each in compared]
     reasons = [each.reason for each in compared if each.reason]
     reasons += _why_undecided(compared, results)
-    doubts = _doubts({(entry.variant, entry.load)}, judged)
+    doubt = _doubt({(entry.variant, entry.load)}, judged)
     verdicts = {figure.verdict for figure in figures}
     return PublishedRow(
         variant=entry.variant,
@@ -191,8 +192,9 @@ def _published_row(
         divided_by=entry.divided_by,
         within=within,
         verdict=next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
-        reason="; ".join(dict.fromkeys([*reasons, *doubts])) or None,
-        suspect=bool(doubts),
+        reason="; ".join(dict.fromkeys(reasons)) or None,
+        suspect=doubt is not None,
+        doubt=doubt,
         figures=figures,
     )
 

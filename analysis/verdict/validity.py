@@ -268,11 +268,12 @@ def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
 
 def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Validity:
     """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
-    reasons = [
-        f"{trial.variant}{_which(run, trial)}: {'' if reason in trial.notes else f'{trial.verdict}: '}{reason}"
+    of_trials = [
+        (f"{trial_name(run, trial)}: {'' if reason in trial.notes else f'{trial.verdict}: '}{reason}", trial, reason)
         for trial in trials
         for reason in trial.reasons
     ]
+    reasons: list[str] = []
     if run.outcome == "running":
         reasons.append("the run did not end: its process was killed, or it is still at work")
     if run.trials == 1:
@@ -285,7 +286,12 @@ def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Vali
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
     if run.git and run.git.dirty:
         reasons.append("the lab's own files had uncommitted changes")
-    return Validity(verdict=_worst({trial.verdict for trial in trials}), reasons=reasons)
+    return Validity(
+        verdict=_worst({trial.verdict for trial in trials}),
+        reasons=[*(told for told, *_ in of_trials), *reasons],
+        of_run=reasons,
+        notes=[told for told, trial, reason in of_trials if reason in trial.notes],
+    )
 
 
 def _computing(run: Run) -> Iterator[str]:
@@ -310,7 +316,8 @@ def _unlike(run: Run) -> Iterator[str]:
             yield f"the machines for servers differ in their {what}: {said}"
 
 
-def _which(run: Run, trial: TrialValidity) -> str:
+def trial_name(run: Run, trial: TrialValidity) -> str:
+    """Return the variant of a trial, with its load and its number if the run has several."""
     words = [trial.load] if len(run.loads) > 1 else []
     words += [f"trial {trial.trial}"] if run.trials > 1 else []
-    return f" ({', '.join(words)})" if words else ""
+    return trial.variant + (f" ({', '.join(words)})" if words else "")

@@ -242,9 +242,9 @@ def in_doubt(*told: tuple[str, str]) -> tuple[Run, Summary]:
         for number, (verdict, reason) in enumerate(told, start=1)
     ]  # fmt: skip
     validity = judge_run(run.model_copy(update={"outcome": "completed"}), trials, ["no p99: it needs 100 requests"])
-    doubts = [f"suspect: {reason}" for verdict, reason in told if verdict == "suspect"]
+    doubts = [reason for verdict, reason in told if verdict == "suspect"]
     claims = [
-        row.model_copy(update={"suspect": True, "reason": doubts[place % len(doubts)]})
+        row.model_copy(update={"suspect": True, "reason": None, "doubt": doubts[place % len(doubts)]})
         for place, row in enumerate(summary.claims)
     ]
     return run, summary.model_copy(update={"trials": trials, "validity": validity, "claims": claims})
@@ -269,8 +269,10 @@ def test_how_many_trials_are_in_doubt_and_what_follows(verdicts: list[str], told
 def test_what_was_found_in_a_trial_is_no_reason_to_doubt_it() -> None:
     _, summary = in_doubt(("suspect", "the machine was 51% busy"), ("valid", "2 of 9 requests failed (status 502)"))
 
-    assert summary.doubts == ["one (trial 1): suspect: the machine was 51% busy", "no p99: it needs 100 requests"]
-    assert summary.notes == ["one (trial 2): 2 of 9 requests failed (status 502)"]
+    validity = summary.validity
+    assert validity.doubts == ["one (trial 1): suspect: the machine was 51% busy", "no p99: it needs 100 requests"]
+    assert validity.of_run == validity.doubts[1:]
+    assert validity.notes == ["one (trial 2): 2 of 9 requests failed (status 502)"]
 
 
 def test_a_doubt_that_claims_share_stands_once_below_their_table() -> None:

@@ -281,10 +281,9 @@ def test_a_verdict_from_a_suspect_trial_says_so() -> None:
     summary = conclude(run_record(["one", "two"], 2, claims=[SHORT], published=published), cells, [BUSY])
 
     [claimed], [one, two] = summary.claims, summary.published
-    suspect = "suspect: the machine was 50% busy"
-    assert (claimed.verdict, claimed.suspect, claimed.reason) == ("reproduced", True, suspect)
-    assert (one.verdict, one.suspect, one.reason) == ("reproduced", True, suspect)
-    assert (two.verdict, two.suspect, two.reason) == ("reproduced", False, None)
+    for row in (claimed, one):
+        assert (row.verdict, row.suspect, row.reason, row.doubt) == ("reproduced", True, None, BUSY.reasons[0])
+    assert (two.verdict, two.suspect, two.reason, two.doubt) == ("reproduced", False, None, None)
 
 
 def test_text_with_brackets_is_printed_as_it_is() -> None:

@@ -126,7 +126,9 @@ def computing(cpu: str, workers: int) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_run_says_what_to_keep_in_mind(run: dict[str, Any], reasons: list[str]) -> None:
     """A machine for load may be another one."""
-    assert judge_run(run_record(["one"], **({"trials": 2} | run)), [], []) == Validity(verdict="valid", reasons=reasons)
+    found = judge_run(run_record(["one"], **({"trials": 2} | run)), [], [])
+
+    assert found == Validity(verdict="valid", reasons=reasons, of_run=reasons)
 
 
 def test_of_several_machines_the_busy_one_is_named() -> None:
@@ -451,6 +453,7 @@ def test_a_note_on_a_suspect_trial_is_no_reason_for_its_doubt() -> None:
         "one (trial 1): suspect: the machine was 60% busy before the load began",
         "one (trial 1): all 5 silent requests failed (closed)",
     ]
+    assert found.notes == found.reasons[1:2]
 
 
 HEAVY = [Request(request_class="heavy", sent_s=n, error="status 502") for n in range(5)]

@@ -78,7 +78,7 @@ def sureness(run: Run, summary: Summary, width: int) -> str:
 def _reasons(summary: Summary) -> list[str]:
     """Return the reasons to doubt trials, the worst trials' first, without the notes on valid trials."""
     worst_first = sorted(summary.trials, key=lambda trial: trial.verdict != "invalid")
-    of_trials = [reason for trial in worst_first for reason in trial.reasons if reason not in trial.notes]
+    of_trials = [reason for trial in worst_first for reason in trial.doubts]
     return [*dict.fromkeys([*of_trials, *(summary.validity.reasons if not of_trials else [])])]
 
 

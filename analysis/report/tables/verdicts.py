@@ -1,7 +1,7 @@
 """Tables of verdicts: on claims, and on published figures."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import ceil
 
 from analysis.records.run import Run
@@ -22,11 +22,9 @@ from analysis.verdict.claims import missing_cores
 def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
     """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
     rows = []
-    apart = [_reason_and_doubt(row) for row in summary.claims]
-    shared, doubts = _shared(apart)
-    for claim, row, (reason, doubt) in zip(run.claims, summary.claims, apart, strict=True):
-        why = [reason] * bool(reason and reason not in shared)
-        why += [f"suspect: {doubt}"] * bool(doubt and doubt not in doubts)
+    shared, doubts = _shared_reason(summary.claims), _shared_doubts(summary.claims)
+    for claim, row in zip(run.claims, summary.claims, strict=True):
+        why = _why(row, {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         measured = [claim_value(row), spread(claim_values(claim, run, summary), row.low, row.high)]
@@ -40,18 +38,22 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note="; ".join(told))
 
 
-def _reason_and_doubt(row: ClaimRow) -> tuple[str, str]:
-    """Return why a claim is undecided or invalid, and why its verdict is suspect; each may be empty."""
-    reason, _, doubt = (row.reason or "").partition("suspect: ")
-    return reason.removesuffix("; "), doubt
+def _why(row: ClaimRow | PublishedRow, told: Collection[str]) -> list[str]:
+    """Return why a verdict is undecided or invalid, and why it is suspect, without what was told already."""
+    reasons = [row.reason] if row.reason and row.reason not in told else []
+    return [*reasons, f"suspect: {row.doubt}"] if row.doubt and row.doubt not in told else reasons
 
 
-def _shared(apart: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Return the reason that all claims share, if there is one, and the doubts that several claims share."""
-    reasons = [reason for reason, _ in apart if reason]
-    times = Counter(doubt for _, doubt in apart if doubt)
-    alike = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
-    return alike, [doubt for doubt in times if times[doubt] > 1]
+def _shared_reason(rows: Sequence[ClaimRow]) -> list[str]:
+    """Return the reason that all claims share; nothing, if there is none."""
+    reasons = [row.reason for row in rows if row.reason]
+    return reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
+
+
+def _shared_doubts(rows: Sequence[ClaimRow]) -> list[str]:
+    """Return the doubts that several claims share."""
+    times = Counter(row.doubt for row in rows if row.doubt)
+    return [doubt for doubt in times if times[doubt] > 1]
 
 
 def power_table(run: Run, summary: Summary) -> Table:
@@ -79,7 +81,7 @@ def published_table(run: Run, summary: Summary) -> Table:
     rows = [
         (
             verdict_phrase(row.verdict, row.suspect),
-            published_quantity(run, row) + (f" — {row.reason}" if row.reason else ""),
+            published_quantity(run, row) + (f" — {'; '.join(why)}" if (why := _why(row, ())) else ""),
             figures_phrase(row),
         )
         for row in summary.published

@@ -16,6 +16,7 @@ from analysis.report.tables import COUNTS, Table
 from analysis.report.tables.quantities import quantity_tables
 from analysis.report.tables.verdicts import claims_table
 from analysis.report.wording import capitalised, trials_phrase
+from analysis.verdict.validity import trial_name
 
 END = "<!-- end -->"
 READING = (
@@ -73,7 +74,7 @@ def _is_about(table: Table, metrics: Iterable[str]) -> bool:
 def _about(run: Run, summary: Summary) -> str:
     programs = dict.fromkeys(chain.from_iterable(image.programs.items() for image in run.images))
     versions = ", ".join(f"{name} {version}" for name, version in programs)
-    doubts = "".join(f"\n- {told}" for told in _doubts(summary))
+    doubts = "".join(f"\n- {told}" for told in _doubts(run, summary))
     end = f":\n{doubts}" if doubts else "."
     if summary.validity.verdict == "valid" and doubts:
         end = f". Also noted{end}"
@@ -84,13 +85,15 @@ def _about(run: Run, summary: Summary) -> str:
     )
 
 
-def _doubts(summary: Summary) -> list[str]:
+def _doubts(run: Run, summary: Summary) -> list[str]:
     """Return the reasons to doubt a run; those that differ only in their numbers are one, with how many there are."""
     alike: dict[str, list[str]] = {}
-    for doubt in summary.doubts:
-        _, is_of_trial, told = doubt.partition(": suspect: ")
-        kind = re.sub(r"[\d.]+", "", told) if is_of_trial else doubt
-        alike.setdefault(kind, []).append(doubt.replace(": suspect: ", ": "))
+    for trial in summary.trials:
+        left_out = "" if trial.is_trusted else f"{trial.verdict}: "
+        for doubt in trial.doubts:
+            told = f"{trial_name(run, trial)}: {left_out}{doubt}"
+            alike.setdefault(re.sub(r"[\d.]+", "", left_out + doubt), []).append(told)
+    alike |= {doubt: [doubt] for doubt in summary.validity.of_run}
     kinds = sorted(alike.values(), key=len, reverse=True)
     shown = [f"in {len(kind)} trials, such as {kind[0]}" if len(kind) > 1 else kind[0] for kind in kinds[:MOST_DOUBTS]]
     more = sum(map(len, kinds[MOST_DOUBTS:]))
