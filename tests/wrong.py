@@ -56,7 +56,9 @@ def _wrong_keys(whole: Schema, values: Any, place: Place, schema: Schema) -> Ite
         missing = changed(values, (*place, key), remove=True)
         names = allowed(whole, resolved(whole, schema["properties"][key]))
         yield Mistake((*place, key), missing, ["missing key; it must be", *names])
-    if schema.get("additionalProperties") is False:
+    if ("patternProperties" in schema or "propertyNames" in schema) and (there := [*at(values, place).values()]):
+        yield Mistake((*place, UNKNOWN), changed(values, (*place, UNKNOWN, there[0])), [f"{UNKNOWN!r} must be"])
+    elif schema.get("additionalProperties") is False:
         further = changed(values, (*place, "further", 1))
         yield Mistake((*place, "further"), further, ["unknown key; there are", *schema["properties"]])
 

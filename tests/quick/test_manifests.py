@@ -508,6 +508,7 @@ def test_a_variant_under_a_load_is_printed_or_refused_with_a_way_out_that_works(
             refusals.append((variant, load, refused))
         else:
             assert (trial.variant_name, trial.load_name) == (variant, load)
+            assert trial.load.is_for(variant)
 
     for variant, load, problem in refusals:
         assert variant in problem.message or load in problem.message
