@@ -13,12 +13,7 @@ REFUSED = "psycopg.OperationalError: connection failed: connection to server at 
 
 @pytest.mark.parametrize(
     ("command", "runs", "code"),
-    [
-        ("grep -q xxx ran", 3, 0),
-        ("false", 61, 1),
-        ("echo no such table >&2 && exit 3", 1, 3),
-        ("kill -9 $$", 1, 137),
-    ],
+    [("grep -q xxx ran", 3, 0), ("false", 61, 1), ("echo no such table >&2 && exit 3", 1, 3), ("kill -9 $$", 1, 137)],
 )
 def test_a_command_that_is_refused_a_connection_is_run_again_and_no_other(
     tmp_path: Path, command: str, runs: int, code: int

@@ -682,8 +682,7 @@ OF_GNU = {
 
 
 @pytest.mark.parametrize(
-    "script",
-    ["../Makefile", "venv.sh", "lock.sh", "lock-images.sh", "install-bundle.sh", "install-chromium.sh"],
+    "script", ["../Makefile", "venv.sh", "lock.sh", "lock-images.sh", "install-bundle.sh", "install-chromium.sh"]
 )
 def test_what_a_mac_runs_needs_no_program_of_linux(script: str) -> None:
     lines = [line for line in (TOOLS / script).read_text().splitlines() if not line.lstrip().startswith("#")]

@@ -14,12 +14,7 @@ def test_one_trial_does_not_show_how_far_trials_differ() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "bound", "needed"),
-    [
-        ((9.9, 10.1), 100, LEAST),
-        ((5, 20), 30, 4),
-        ((5, 20), 15, 15),
-        ((5, 20), 10.5, None),
-    ],
+    [((9.9, 10.1), 100, LEAST), ((5, 20), 30, 4), ((5, 20), 15, 15), ((5, 20), 10.5, None)],
 )
 def test_the_nearer_the_bound_the_more_trials(interval: tuple[float, float], bound: float, needed: int | None) -> None:
     """By hand: five trials reach log 2 far, and the bound 15 is log 1.5 away, so 5 · (log 2 / log 1.5)² = 14.6."""

@@ -99,14 +99,8 @@ def test_a_changed_source_is_another_build_and_what_lies_beside_it_is_not(tmp_pa
 
 
 MESSAGES = [
-    (
-        "{}",
-        snapshot(".release: give one of wheel, source and patch"),
-    ),
-    (
-        "{wheel: a, patch: b}",
-        snapshot(".release: give one of wheel, source and patch"),
-    ),
+    ("{}", snapshot(".release: give one of wheel, source and patch")),
+    ("{wheel: a, patch: b}", snapshot(".release: give one of wheel, source and patch")),
     (
         "{wheel: dist/gunicorn-28.whl}",
         snapshot(
@@ -126,14 +120,8 @@ MESSAGES = [
             "measure any build"
         ),
     ),
-    (
-        "{patch: LICENSE}",
-        snapshot(": release.patch: LICENSE: it changes no file of gunicorn/, as git diff names them"),
-    ),
-    (
-        "{wheel: docker-compose.yml}",
-        snapshot(": release.wheel: docker-compose.yml is no wheel of gunicorn"),
-    ),
+    ("{patch: LICENSE}", snapshot(": release.patch: LICENSE: it changes no file of gunicorn/, as git diff names them")),
+    ("{wheel: docker-compose.yml}", snapshot(": release.wheel: docker-compose.yml is no wheel of gunicorn")),
     (
         f"{{patch: {PATCH}, of: '26.9'}}",
         snapshot(": gunicorn 26.9 has no lock file; there are 26.2.0, 23.0.0, 24.1.1, 25.3.0, 27.0.1"),

@@ -19,17 +19,7 @@ from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import RateStepRow, Summary
 from analysis.report.markdown import markdown
 from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
-from tests.synthetic import (
-    BEGAN,
-    Request,
-    database_seen,
-    make_run,
-    make_trial,
-    point,
-    run_record,
-    visit,
-    write_points,
-)
+from tests.synthetic import BEGAN, Request, database_seen, make_run, make_trial, point, run_record, visit, write_points
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
 """Three steps of two seconds: 100, 200 and 400 visits/s, of which the first has number 0, 200 and 600."""
