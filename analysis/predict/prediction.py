@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from analysis.metrics import FAMILIES, bursts
-from analysis.metrics.metric import percentile
+from analysis.metrics.metric import Family, percentile
 from analysis.metrics.simulated import Prediction, Predictions, SimulatedTrial
 from analysis.metrics.unknown import known_entries
 from analysis.predict.system import NotModelled, system_of
@@ -91,11 +91,13 @@ def _trials(
         yield SimulatedTrial.from_rows(variant, load, names, rows)
 
 
-def _values(trials: list[SimulatedTrial]) -> dict[tuple[str | None, str, str], list[float]]:
+def _values(
+    trials: list[SimulatedTrial], families: Sequence[Family] = FAMILIES
+) -> dict[tuple[str | None, str, str], list[float]]:
     """Return the values of each statistic that most simulated trials have, and of each percentile that all have."""
     found: dict[tuple[str | None, str, str], list[float]] = {}
     for trial in trials:
-        for family in FAMILIES:
+        for family in families:
             for finding in family.measure_simulated(trial):
                 for (metric, stat), value in finding.stats.items():
                     found.setdefault((finding.request_class, metric, stat), []).append(value)

@@ -4,15 +4,19 @@ import io
 import json
 import tarfile
 from collections import Counter
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
 
+from analysis.metrics import FAMILIES
+from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive
 from analysis.predict.prediction import _trials, _values
 from analysis.predict.system import system_of
 from analysis.records.checksums import MANIFEST, seal, sha256
 from analysis.records.claims import Claim, Quantity
+from analysis.records.run import LoadRecord, VariantRecord
 from analysis.statistics.intervals import Draw, of_median, of_ratio
 from lab.apps.lesson.model import experiment_with_change, step_experiment
 from lab.experiment.model import Experiment
@@ -28,6 +32,22 @@ __all__ = ["measuring"]
 RUNS = 60
 
 
+@lru_cache(maxsize=8)
+def simulated_trials(variant: str, load: str, cores: int, count: int) -> list[SimulatedTrial]:
+    """Return simulated trials of a variant under a load, both as records in JSON. The same trials serve all claims."""
+    recorded = VariantRecord.model_validate_json(variant), LoadRecord.model_validate_json(load)
+    return [*_trials(system_of(*recorded, LESSON.jobs, cores), *recorded, count)]
+
+
+@cache
+def simulated_values(
+    variant: str, load: str, cores: int, count: int, metric: str
+) -> dict[tuple[str | None, str, str], list[float]]:
+    """Return the values of a metric, and of its family, in simulated trials."""
+    [family] = [one for one in FAMILIES if metric in {each.name for each in one.metrics}]
+    return _values(simulated_trials(variant, load, cores, count), [family])
+
+
 def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool | None]:
     """Return how many of sixty simulated runs on so many cores say that a claim holds, fails or is undecided (None)."""
     planned = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
@@ -37,9 +57,9 @@ def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool 
     def draws(value: Quantity) -> list[list[Draw]]:
         """Return the trials of each run."""
         load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
-        model = system_of(variant, load, LESSON.jobs, cores)
-        trials = [*_trials(model, variant, load, RUNS * experiment.trials)]
-        found = [Draw(one) for one in _values(trials)[value.request_class, value.metric, value.stat]]
+        recorded = variant.model_dump_json(), load.model_dump_json()
+        values = simulated_values(*recorded, cores, RUNS * experiment.trials, value.metric)
+        found = [Draw(one) for one in values[value.request_class, value.metric, value.stat]]
         return [found[start : start + experiment.trials] for start in range(0, len(found), experiment.trials)]
 
     values = draws(claim.value)
@@ -78,6 +98,7 @@ def test_the_check_fails_before_the_change_and_passes_after_it_in_simulated_runs
     assert simulated(after, cores, check)[True] >= 0.95 * RUNS
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, measuring: Measuring) -> None:
     assert not measuring.started
     lab.call("lesson", "2", "--predict", "15,20")
