@@ -108,7 +108,7 @@ def _cleaned(run_folder: Path) -> dict[str, str]:
     for name, text in texts.items():
         if kinds[name] == "factors.env":
             compose_file = str(PurePosixPath(name).with_name("compose.yml"))
-            factors, composed = read_factors(text), yaml.safe_load(texts.get(compose_file, "{}"))
+            factors, composed = read_factors(text), yaml.load(texts.get(compose_file, "{}"), yaml.CSafeLoader)
             words |= recorded_words(factors, composed)
             lines = text.splitlines(keepends=True)
             clean[name] = "".join(line for line in lines if line.partition("=")[0] not in LOCAL)

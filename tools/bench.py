@@ -38,7 +38,7 @@ from lab.paths import ROOT, SERVERS
 from theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
 from theory.simulate import simulate_in_chunks
 from tools.browser import chromium, free_port
-from tools.classes import make_class
+from tools.classes import make_class, with_results
 from tools.production_logs import Served, Writing, write_logs
 
 REPEATS = 5
@@ -94,7 +94,7 @@ def nothing_to_do(_folder: Path) -> None:
 
 def page_of_a_class(folder: Path) -> None:
     """Measure how long it takes to make one page from the exports of twelve laptops."""
-    archives = [str(one) for one in make_class(folder / "class")]
+    archives = [str(one) for one in make_class(folder / "class", with_results(folder / "measured"))]
     command = [sys.executable, "-m", "lab", "class", *archives, "--to", str(folder / "class.html")]
     times = [timed(command)[0] for _ in range(REPEATS)]
     show("The page of a class of twelve", [("lab class", f"{spread(times)} (at most 30)")])

@@ -19,23 +19,28 @@ Change = Callable[[int, dict[str, Any], dict[str, Any]], None]
 """Changes the run.json and the summary.json of the laptop with this place in the class."""
 
 
-def make_class(
-    folder: Path, experiment: str = "keep-alive", size: int = 12, change: Change | None = None
-) -> list[Path]:
-    """Write the archives of a class, each with the name of somebody, and return their paths.
+def with_results(folder: Path, experiment: str = "keep-alive") -> Path:
+    """Unpack a real run below a folder, compute its results, and return a folder with what the lab exports of it."""
+    measured = unpack(experiment, folder)
+    derive_summary(measured, predictions_of(measured))
+    pack([measured], archive := folder / "exported.tar.gz")
+    shutil.unpack_archive(archive, folder / "exported" / experiment, filter="data")
+    [exported] = (folder / "exported" / experiment).iterdir()
+    return exported
+
+
+def make_class(folder: Path, measured: Path, size: int = 12, change: Change | None = None) -> list[Path]:
+    """Write the archives of a class whose laptops measured a run, each with the name of somebody; return their paths.
 
     The first four laptops have two cores and the others eight. Values differ by a few per cent.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    measured = unpack(experiment, folder / "measured")
-    derive_summary(measured, predictions_of(measured))
-    archives = []
+    experiment, archives = measured.parent.name, []
     for place, person in enumerate(PEOPLE[:size]):
         run = hand_in(measured, folder / "runs" / person / experiment / measured.name, place, change)
         archives.append(folder / f"{person}s-{experiment}.tar.gz")
         pack([run], archives[-1])
     shutil.rmtree(folder / "runs")
-    shutil.rmtree(folder / "measured")
     return archives
 
 

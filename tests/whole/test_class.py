@@ -32,7 +32,7 @@ from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
 from tools.browser import chromium
-from tools.classes import PEOPLE, make_class
+from tools.classes import PEOPLE, make_class, with_results
 from tools.real_runs import unpack
 
 QUESTION = "the last of ten requests is answered after"
@@ -59,9 +59,15 @@ def two_cores_fail(place: int, record: dict[str, Any], summary: dict[str, Any]) 
 
 
 @pytest.fixture(scope="module")
-def twelve(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that the laptops of the classes have measured."""
+    return with_results(tmp_path_factory.mktemp("measured"))
+
+
+@pytest.fixture(scope="module")
+def twelve(measured: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Twelve archives; a claim fails on the laptops with two cores, and on one with another kernel and gunicorn."""
-    return make_class(tmp_path_factory.mktemp("class"), change=two_cores_fail)
+    return make_class(tmp_path_factory.mktemp("class"), measured, change=two_cores_fail)
 
 
 @pytest.fixture
@@ -116,14 +122,15 @@ def test_the_page_says_who_differs_and_why(of_twelve: tuple[int, str, str, Path]
 
 
 def test_the_page_has_what_the_articles_published_and_what_theory_predicts(lab: Lab, tmp_path: Path) -> None:
-    _, _, page = shown(lab, *make_class(tmp_path / "class", "worker-types", size=2))
+    _, _, page = shown(lab, *make_class(tmp_path / "class", with_results(tmp_path, "worker-types"), size=2))
 
     assert "published: 10000 ms" in page or "<title>published</title>" in page
     assert "<title>theory</title>" in page
     assert "Published: the " in page
 
 
-def test_nothing_on_the_page_is_personal(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("without_pictures")
+def test_nothing_on_the_page_is_personal(lab: Lab, measured: Path, tmp_path: Path) -> None:
     """Words of one laptop alone are not shown: names, paths, kernels, variants, claims and sentences."""
 
     def personal(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
@@ -137,7 +144,7 @@ def test_nothing_on_the_page_is_personal(lab: Lab, tmp_path: Path) -> None:
             record["claims"][0]["value"]["variant"] = "dolores"
             summary["validity"]["reasons"].append("dolores was busy")
 
-    archives = make_class(tmp_path / "class of dolores", size=5, change=personal)
+    archives = make_class(tmp_path / "class of dolores", measured, size=5, change=personal)
     with tarfile.open(tmp_path / "with-lesson.tar", "w") as packed:
         content = lesson(300, "dolores asks")
         entry = tarfile.TarInfo("lesson/lesson.json")
@@ -187,13 +194,13 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
     assert "6 runs or files could not be used, and are not on this page." in page
 
 
-def test_exercises_alone_are_named(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
+def test_exercises_alone_are_named(lab: Lab, measured: Path, twelve: list[Path], tmp_path: Path) -> None:
     """After a lesson, the latest run is one of an exercise, and lab export packs the latest run."""
 
     def of_an_exercise(_place: int, record: dict[str, Any], _summary: dict[str, Any]) -> None:
         record["experiment"] = "lesson-cures-exercise"
 
-    [archive] = make_class(tmp_path, size=1, change=of_an_exercise)
+    [archive] = make_class(tmp_path, measured, size=1, change=of_an_exercise)
 
     code, said, page = shown(lab, archive, twelve[0])
 
@@ -379,7 +386,7 @@ def test_an_experiment_of_somebodys_own_is_not_on_the_page(lab: Lab, some: list[
     assert "dolores" not in page
 
 
-def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
+def test_predictions_stand_beside_results(lab: Lab, measured: Path, tmp_path: Path) -> None:
     """Each laptop's lesson.json lies beside its runs. The sentences that students wrote are not read."""
 
     def of_a_step(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
@@ -387,7 +394,7 @@ def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
         for claim in summary["claims"]:
             claim["suspect"] = place == 0
 
-    for archive, guess in zip(make_class(tmp_path, size=3, change=of_a_step), (300, 900, 20000), strict=True):
+    for archive, guess in zip(make_class(tmp_path, measured, size=3, change=of_a_step), (300, 900, 20000), strict=True):
         folder = tmp_path / str(guess)
         (folder / "lesson").mkdir(parents=True)
         shutil.unpack_archive(archive, folder, filter="data")
