@@ -243,16 +243,19 @@ def without_pictures() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Make the charts of reports, but do not draw them."""
+    with patch("analysis.report.figures.svg", lambda _: "<svg></svg>"):
+        yield
+
+
 def copy_lab(folder: Path) -> Lab:
-    """Copy the lab into a folder, where a test may break it."""
+    """Copy the lab into a folder, where a test may break it, with what Python and Numba have compiled of it."""
     for part in PARTS:
         source = ROOT / part
-        if source.is_dir():
-            compiled = part == "theory"  # Numba keeps there what takes it half a minute to compile
-            ignore = None if compiled else shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source, folder / "copy" / part, ignore=ignore)
-        else:
-            shutil.copy(source, folder / "copy" / part)
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, folder / "copy" / part)
     return Lab(folder / "copy", folder / "results")
 
 

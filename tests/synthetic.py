@@ -97,7 +97,7 @@ def visit(
 def write_points(path: Path, requests: Iterable[Request]) -> None:
     """Write a points file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.open(path, "wt", encoding="utf-8") as file:
+    with gzip.open(path, "wt", compresslevel=1, encoding="utf-8") as file:
         file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines(requests))
 
 

@@ -22,6 +22,9 @@ from analysis.records.folder import read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line, wait_for_step
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.whole import test_faults
+from tests.whole.test_faults import long_answers
+
+__all__ = ["long_answers"]
 
 OTHER_PLACE = "hint: Free some space, or choose another place: --results /path"
 
@@ -276,6 +279,6 @@ def test_results_that_vanish_during_the_load(spoilt: Lab) -> None:
 @needs_root
 @pytest.mark.parametrize("memory", ["400MB"])
 def test_points_that_find_no_room_are_not_called_unreadable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+    long_answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
 ) -> None:
-    test_faults.test_points_that_find_no_room_are_not_called_unreadable(tmp_path, monkeypatch, memory)
+    test_faults.test_points_that_find_no_room_are_not_called_unreadable(long_answers, tmp_path, monkeypatch, memory)

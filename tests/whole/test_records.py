@@ -16,9 +16,10 @@ from tests.synthetic import make_run
 from tools.real_runs import unpack
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("generation", ["older", "today", "future"])
 def test_a_run_of_any_generation_can_be_used_by_every_command(lab: Lab, tmp_path: Path, generation: str) -> None:
-    made = {"older": lambda folder: unpack("keep-alive", folder), "today": today, "future": future}
+    made = {"older": lambda folder: unpack("worker-types", folder), "today": today, "future": future}
     run = made[generation](lab.results / "made-up" / "20260101T000000Z")
     if generation == "today":
         seal(run)
@@ -94,6 +95,7 @@ def files_with_times(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize("derived", [True, False], ids=["with results", "without results"])
 def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, derived: bool) -> None:
     """The results of the run are gone or, as after an update of the lab, not what this version would write."""
