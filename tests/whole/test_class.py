@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from inline_snapshot import snapshot
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 from analysis.records.checksums import seal
 from analysis.records.folder import read_run
@@ -28,12 +28,14 @@ from lab.apps.classroom.predictions import NumberPrediction, collect_predictions
 from lab.apps.classroom.strips import Dot, Strip
 from lab.export import pack
 from lab.paths import ROOT
+from tests.browsing import opened, tab
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
-from tools.browser import chromium
 from tools.classes import PEOPLE, make_class, with_results
 from tools.real_runs import unpack
+
+__all__ = ["tab"]
 
 QUESTION = "the last of ten requests is answered after"
 
@@ -453,26 +455,12 @@ def test_wrong_use_is_named(lab: Lab, arguments: list[str], message: str, hint: 
     assert (done.returncode, done.stderr) == (2, f"error: {message}\n\nhint: {hint}\n")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the browser once."""
-    with sync_playwright() as playwright, chromium(playwright) as started:
-        yield started
-
-
 @pytest.fixture
-def page(browser: Browser, of_twelve: tuple[int, str, str, Path]) -> Iterator[Page]:
+def page(tab: Page, of_twelve: tuple[int, str, str, Path]) -> Iterator[Page]:
     """Open the page of the class, and fail if it complains or asks the network for anything."""
-    address = of_twelve[3].as_uri()
-    asked, said = [], []
-    with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
-        opened = context.new_page()
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.on("console", lambda message: said.append(message.text))
-        opened.on("pageerror", lambda error: said.append(str(error)))
-        opened.goto(address)
-        yield opened
-    assert (said, asked) == ([], [address])
+    with opened(tab, of_twelve[3].as_uri()) as heard:
+        yield tab
+    assert heard == ([of_twelve[3].as_uri()], [], [])
 
 
 def test_a_chosen_laptop_is_shown_everywhere(page: Page, tmp_path: Path) -> None:

@@ -16,12 +16,10 @@ from typing import Any
 
 import pytest
 
-from analysis.pipeline import derive
 from analysis.records.checksums import files, is_derived, seal
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_summary
 from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
-from analysis.verification import verify_run
 from lab.paths import ROOT
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
 from tools.real_runs import NAMES, unpack
@@ -216,11 +214,3 @@ def without_further_keys(new: Any, old: Any) -> Any:  # JSON
     if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
         return [without_further_keys(*pair) for pair in zip(new, old, strict=True)]
     return new
-
-
-def test_a_run_whose_connections_tie_is_as_measured(tmp_path: Path) -> None:
-    """Here the pictures are drawn, twice."""
-    run = unpack(TIES, tmp_path)
-    derive(run)
-
-    assert verify_run(run).differences == []

@@ -8,27 +8,21 @@ from http.client import HTTPConnection
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from lab.apps.lesson import notes
 from lab.apps.lesson.page import LessonServer
 from lab.apps.lesson.teaching import Student
 from lab.errors import LabError
 from lab.loopback import MOST_POSTED, serving
+from tests.browsing import opened, tab
 from tests.conftest import Lab, finish, wait_for_line
 from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
 from tests.live import ask
-from tools.browser import chromium, free_port
+from tools.browser import free_port
 
-__all__ = ["measuring", "student"]
+__all__ = ["measuring", "student", "tab"]
 PREDICTED = notes.StudentPrediction(values=[1, 1], at="")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the browser once."""
-    with sync_playwright() as playwright, chromium(playwright) as started:
-        yield started
 
 
 @pytest.fixture
@@ -45,17 +39,12 @@ def port(server: LessonServer) -> Iterator[int]:
 
 
 @pytest.fixture
-def page(browser: Browser, port: int) -> Iterator[Page]:
+def page(tab: Page, port: int) -> Iterator[Page]:
     """Open step 2, and fail if the page complains or asks anybody else for anything."""
-    asked, said = [], []
-    with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(f"http://127.0.0.1:{port}/?step={HEAVY_MIX}")
-        yield page
-    assert said == []
-    assert [url for url in asked if not url.startswith((f"http://127.0.0.1:{port}/", "data:"))] == []
+    with opened(tab, f"http://127.0.0.1:{port}/?step={HEAVY_MIX}") as heard:
+        yield tab
+    assert heard.errors == []
+    assert [url for url in heard.asked if not url.startswith((f"http://127.0.0.1:{port}/", "data:"))] == []
 
 
 def predict(page: Page, *values: str) -> None:
@@ -274,14 +263,12 @@ def test_only_its_own_page_can_ask_for_anything(port: int, server: LessonServer)
     assert ask(port, "/state")[1] == b'{"busy":false,"stage":"","error":"","changes":1}'
 
 
-def test_the_page_says_when_the_lab_has_ended(browser: Browser, server: LessonServer) -> None:
-    page = browser.new_page()
+def test_the_page_says_when_the_lab_has_ended(tab: Page, server: LessonServer) -> None:
     with serving(number := free_port(), server.get, server.post):
-        page.goto(f"http://127.0.0.1:{number}/?step={HEAVY_MIX}")
-    predict(page, "15", "20")
+        tab.goto(f"http://127.0.0.1:{number}/?step={HEAVY_MIX}")
+    predict(tab, "15", "20")
 
-    expect(page.get_by_role("alert")).to_have_text("The lab has ended. To go on, start it again: make lesson PAGE=1")
-    page.close()
+    expect(tab.get_by_role("alert")).to_have_text("The lab has ended. To go on, start it again: make lesson PAGE=1")
 
 
 def test_the_command_serves_the_page_until_it_is_interrupted(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import duckdb
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from analysis.pipeline import derive_summary
 from analysis.records.folder import trial_folder
@@ -19,11 +19,14 @@ from lab.apps.watch import live
 from lab.apps.watch.live import LiveFeed, live_page
 from lab.errors import LabError
 from lab.trial.files import compress_points
+from tests.browsing import opened, tab
 from tests.conftest import Lab, wait_until
 from tests.live import ask
 from tests.synthetic import make_run
-from tools.browser import chromium, free_port
+from tools.browser import free_port
 from tools.real_runs import unpack
+
+__all__ = ["tab"]
 
 
 def point(metric: str, at: str, request_id: str, **metadata: str) -> str:
@@ -236,29 +239,20 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(measured: Path, tmp_path: Path) -> Iterator[Page]:
+def page(tab: Page, measured: Path, tmp_path: Path) -> Iterator[Page]:
     """The page after all requests of a load were replayed at once; fail if the page complains."""
-    said: list[str] = []
     runs = tmp_path / "keep-alive"
     began_s = _one(f"SELECT epoch(min(sent)) FROM '{measured}/*/heavy-mix/1/requests.parquet'")
-    with (
-        live_page(runs, port := free_port(), lambda: began_s + 30),
-        sync_playwright() as playwright,
-        chromium(playwright) as browser,
-    ):
+    with live_page(runs, port := free_port(), lambda: began_s + 30):
         for points in measured.glob("*/heavy-mix/1/points*.json.gz"):
             part = runs / measured.name / points.parts[-4] / "heavy-mix" / ".1.part"
             part.mkdir(parents=True)
             (part / points.stem).write_bytes(gzip.decompress(points.read_bytes()))
         (runs / measured.name / "run.json").write_bytes((measured / "run.json").read_bytes())
-        page = browser.new_page(viewport={"width": 1100, "height": 900})
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(f"http://127.0.0.1:{port}/")
-        wait_until(lambda: page.evaluate("document.querySelector('section.lanes').live.shown.length") == 1)
-        yield page
-        page.close()
-    assert said == []
+        with opened(tab, f"http://127.0.0.1:{port}/") as heard:
+            wait_until(lambda: tab.evaluate("document.querySelector('section.lanes').live.shown.length") == 1)
+            yield tab
+    assert heard.console + heard.errors == []
 
 
 def test_the_page_draws_what_the_summary_counts(page: Page, measured: Path) -> None:
@@ -306,13 +300,11 @@ def test_another_variant_can_be_chosen(page: Page, measured: Path, tmp_path: Pat
     assert "neither: " in (page.locator("canvas").get_attribute("aria-label") or "")
 
 
-def test_the_page_says_when_the_lab_has_ended(tmp_path: Path) -> None:
-    with sync_playwright() as playwright, chromium(playwright) as browser:
-        page = browser.new_page()
-        with live_page(tmp_path / "keep-alive", port := free_port()):
-            page.goto(f"http://127.0.0.1:{port}/")
-            page.get_by_text("the lab is getting ready").wait_for()
-        page.get_by_text(f"its report is {tmp_path}/keep-alive/latest/report.html").wait_for()
+def test_the_page_says_when_the_lab_has_ended(tab: Page, tmp_path: Path) -> None:
+    with live_page(tmp_path / "keep-alive", port := free_port()):
+        tab.goto(f"http://127.0.0.1:{port}/")
+        tab.get_by_text("the lab is getting ready").wait_for()
+    tab.get_by_text(f"its report is {tmp_path}/keep-alive/latest/report.html").wait_for()
 
 
 def _one(query: str) -> float:

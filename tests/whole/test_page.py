@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Locator, Page
 
 from analysis.pipeline import derive
 from analysis.predict.options import OPTION_KINDS
@@ -19,15 +19,19 @@ from analysis.predict.what_if import serve_otherwise
 from analysis.records.folder import read_run
 from analysis.records.run import VariantRecord
 from analysis.records.summary import Summary
+from analysis.verification import verify_run
 from lab.apps.advise.what_if import lanes as replayed_lanes
 from lab.apps.advise.what_if import recorded
+from tests import browsing
+from tests.browsing import tab
 from tests.synthetic import Request, make_run
-from tools.browser import chromium
 from tools.real_runs import unpack
+
+__all__ = ["tab"]
 
 
 class Measured:
-    """A real run of keep-alive, its results and its report."""
+    """A real run of keep-alive, in which many connections tie; its results and its report."""
 
     def __init__(self, folder: Path) -> None:
         self.run = unpack("keep-alive", folder)
@@ -41,32 +45,19 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return Measured(tmp_path_factory.mktemp("run"))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the browser once."""
-    with sync_playwright() as playwright, chromium(playwright) as started:
-        yield started
-
-
 @contextmanager
-def opened(browser: Browser, report: Path, height: int = 900) -> Iterator[Page]:
+def opened(tab: Page, report: Path, height: int = 900) -> Iterator[Page]:
     """Open a report, and fail if the page complains or asks the network for anything."""
-    asked, said = [], []
-    with browser.new_context(viewport={"width": 1100, "height": height}, accept_downloads=True) as context:
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(report.as_uri())
-        yield page
-    assert said == []
-    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [report.as_uri()]
+    with browsing.opened(tab, report.as_uri(), height) as heard:
+        yield tab
+    assert heard.console + heard.errors == []
+    assert [url for url in heard.asked if not url.startswith(("data:", "blob:"))] == [report.as_uri()]
 
 
 @pytest.fixture
-def page(browser: Browser, measured: Measured) -> Iterator[Page]:
+def page(tab: Page, measured: Measured) -> Iterator[Page]:
     """Open the report of the real run."""
-    with opened(browser, measured.report) as page:
+    with opened(tab, measured.report) as page:
         yield page
 
 
@@ -95,6 +86,11 @@ def view(page: Page) -> tuple[float, float]:
     """Return from when to when the lanes show requests, in ms."""
     shown = of_script(page, "lanes.state.view")
     return shown["from"], shown["to"]
+
+
+def test_a_run_whose_connections_tie_is_as_measured(measured: Measured) -> None:
+    """Its results and its report are computed again, and every picture is drawn again."""
+    assert verify_run(measured.run).differences == []
 
 
 def test_the_lanes_hold_exactly_the_requests_that_were_measured(page: Page, measured: Measured) -> None:
@@ -164,7 +160,7 @@ def test_a_click_and_a_button_put_a_request_under_the_microscope(page: Page) -> 
     assert microscope.locator(".finding").inner_text() == slowest
 
 
-def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, tmp_path: Path) -> None:
+def test_the_microscope_says_where_the_time_of_a_request_went(tab: Page, tmp_path: Path) -> None:
     """A request of 0.1 s is sent to a busy worker at 1 s and begun at 5 s; the other worker is free, but for 0.5 s."""
     requests = [
         Request(service_time_ms=5000, overhead_ms=0, request_class="heavy", worker="box:7"),
@@ -173,7 +169,7 @@ def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, 
     ]
     two = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
     derive(make_run(tmp_path, {"one": requests}, variants=two))
-    with opened(browser, tmp_path / "report.html") as page:
+    with opened(tab, tmp_path / "report.html") as page:
         lanes(page).get_by_role("button", name="show the slowest light request").click()
 
         microscope = lanes(page).locator(".microscope")
@@ -198,7 +194,7 @@ def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, 
         ]
 
 
-def test_a_request_that_is_served_before_an_earlier_one_is_drawn(browser: Browser, tmp_path: Path) -> None:
+def test_a_request_that_is_served_before_an_earlier_one_is_drawn(tab: Page, tmp_path: Path) -> None:
     """The first of two requests waits for the second, which is sent later and served earlier by the same thread."""
     requests = [
         Request(service_time_ms=1000, overhead_ms=3000, waits_ms=3000, worker="box:7"),
@@ -207,7 +203,7 @@ def test_a_request_that_is_served_before_an_earlier_one_is_drawn(browser: Browse
     derive(
         make_run(tmp_path, {"one": requests}, variants=[VariantRecord(name="one", workers=1, settings={"threads": 1})])
     )
-    with opened(browser, tmp_path / "report.html") as page:
+    with opened(tab, tmp_path / "report.html") as page:
         svg = of_script(page, "lanes.svg()")
 
     widths = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="10"', svg)
@@ -342,11 +338,11 @@ def test_every_figure_is_also_a_table(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["django-fastcgi", "worker-types"])
-def test_no_names_in_figures_overlap(browser: Browser, tmp_path: Path, name: str) -> None:
+def test_no_names_in_figures_overlap(tab: Page, tmp_path: Path, name: str) -> None:
     """Both runs have many variants, loads and workers."""
     run = unpack(name, tmp_path)
     derive(run)
-    with opened(browser, run / "report.html") as page:
+    with opened(tab, run / "report.html") as page:
         overlaps = page.evaluate("""() => {
             document.querySelectorAll('details').forEach((folded) => { folded.open = true; });
             const shown = (text) => text.textContent.trim() && getComputedStyle(text).opacity !== '0';
@@ -432,8 +428,8 @@ def test_a_long_report_has_a_table_of_contents(page: Page) -> None:
     ]  # fmt: skip
 
 
-def test_a_report_of_three_screens_has_no_table_of_contents(browser: Browser, measured: Measured) -> None:
-    with opened(browser, measured.report, height=5000) as page:
+def test_a_report_of_three_screens_has_no_table_of_contents(tab: Page, measured: Measured) -> None:
+    with opened(tab, measured.report, height=5000) as page:
         assert page.locator("main").bounding_box()["height"] < 3 * 5000  # type: ignore[index]
         assert page.get_by_role("navigation").count() == 0
 
@@ -509,7 +505,7 @@ def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None
     assert "what-if" not in lanes(page).locator("table").inner_text()
 
 
-def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured: Measured, tmp_path: Path) -> None:
+def test_lanes_of_requests_that_are_served_otherwise(tab: Page, measured: Measured, tmp_path: Path) -> None:
     """Beside what was measured, the same requests in a race of two workers of four threads."""
     run = read_run(measured.run)
     load = next(one for one in run.loads if one.name == "heavy-mix")
@@ -517,7 +513,7 @@ def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured:
     answered = recorded(measured.run, run, serving, load, 1)
     after = list(serve_otherwise(answered, 2, 4))
     (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, 2, 4))
-    with opened(browser, tmp_path / "what-if.html") as page:
+    with opened(tab, tmp_path / "what-if.html") as page:
         data = json.loads(page.locator("script[type='application/json']").first.inner_text())
         assert page.locator("h1").inner_text() == run.title
     assert [one["variant"] for one in data["trials"]] == [
