@@ -37,53 +37,74 @@ def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path
     assert first.read_bytes()[4:8] == bytes(4), "no time in the header"
 
 
-def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: Lab, measured: Path) -> None:
-    copied_lab.results = measured.parent.parent
+def test_an_archive_is_named_after_the_run_and_overwrites_nothing(
+    lab: Lab, measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert measured.is_relative_to(lab.results)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     name = "made-up-20260102T030405Z.tar.gz"
 
-    assert copied_lab.run("export").stdout == f"{name}\n"
-    packed = (copied_lab.root / name).read_bytes()
-    again = copied_lab.run("export")
+    assert lab.call("export").stdout == f"{name}\n"
+    packed = Path(name).read_bytes()
+    again = lab.call("export")
 
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == REPLY.format(
         message=f"{name} exists already.",
         hint="Remove the file, or choose another name: lab export … --to /path/name.tar.gz",
     )
-    assert (copied_lab.root / name).read_bytes() == packed
-    assert [path.name for path in copied_lab.root.glob("*tar*")] == [name]
+    assert Path(name).read_bytes() == packed
+    assert [path.name for path in Path.cwd().iterdir()] == [name]
+
+
+COMMANDS = """
+import sys
+from lab.cli import main
+line, status = sys.argv[1:], 0
+while line and not status:
+    end = line.index(";") if ";" in line else len(line)
+    sys.argv, line = ["lab", *line[:end]], line[end + 1:]
+    try:
+        main()
+    except SystemExit as ended:
+        status = ended.code
+sys.exit(status)
+"""
+"""Runs commands of the lab in one process, up to the first that fails."""
 
 
 def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run a shell script without any network, in mounts of its own; ``lab`` is the lab."""
+    """Run a shell script without any network, in mounts of its own; ``lab`` runs commands, with ';' between them."""
     unshare = ["unshare", "--net", "--mount", "sh", "-ec"]
     if not shutil.which("unshare") or subprocess.run([*unshare, "mount -t tmpfs none /mnt"], check=False,
                                                      capture_output=True).returncode:  # fmt: skip
         pytest.skip("needs unshare and root")
-    lab = f'lab() {{ "{sys.executable}" -m lab "$@"; }}\n'
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    lab = f'lab() {{ "{sys.executable}" -c "$COMMANDS" "$@"; }}\n'
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COMMANDS": COMMANDS}
     return subprocess.run(
         [*unshare, lab + script, "sh", *arguments],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
-def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(measured: Path, tmp_path: Path) -> None:
+def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(
+    lab: Lab, measured: Path, tmp_path: Path
+) -> None:
     script = """
         mount --bind "$1" "$1"
         mount -o remount,bind,ro "$1"
         ! touch "$1/mine" 2> /dev/null
-        lab verify "$1"
-        lab export "$1" --to "$2/mine.tar.gz" 2> /dev/null
-        tar -xzf "$2/mine.tar.gz" -C "$2"
-        lab verify "$2/made-up-20260102T030405Z"
+        lab verify "$1" ";" export "$1" --to "$2/mine.tar.gz" 2> /dev/null
     """
 
     done = isolated(script, str(measured), str(tmp_path))
 
     said = as_measured(measured)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{said}{tmp_path / 'mine.tar.gz'}\n{said}"
+    assert done.stdout == f"{said}{tmp_path / 'mine.tar.gz'}\n"
+    copy = lab.call("verify", str(unpack(tmp_path / "mine.tar.gz", tmp_path / "copy")))
+    assert (copy.returncode, copy.stdout) == (0, said)
 
 
 def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
