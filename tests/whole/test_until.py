@@ -20,6 +20,7 @@ from lab.plan import Plan, lay_out
 from lab.trial import batch
 from tests.synthetic import Request, make_run, make_trial
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 WAITS = Claim(
     says="It waits", value=Quantity(variant="one", request_class="light", metric="overhead", stat="p50"), at_least=50
 )
