@@ -21,7 +21,7 @@ from analysis.report.screen import LINES, screen_lines
 from analysis.report.spread import POOLED
 from analysis.report.terminal import print_tables
 from analysis.report.wording import figures_phrase
-from analysis.statistics.pooling import pooled_percentile
+from analysis.statistics.pooling import _percentiles_of_resamples, _resamples, pooled_percentile
 from analysis.verification import verify_run
 from tests.synthetic import Request, make_run, make_trial, visit
 from tools.study import pooled_table
@@ -135,6 +135,21 @@ def test_a_resample_has_the_percentile_of_its_requests() -> None:
     assert found.measured == np.median(np.concatenate(times)) == 2
     assert found.n == 7
     assert 0 < found.low < 2 < found.high
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("lengths", [(40, 40, 40), (1, 0, 7), (99, 5, 30, 2)])
+def test_resamples_are_exactly_what_numpy_makes_of_them(lengths: tuple[int, ...], level: float) -> None:
+    """A resample of no times is left out, and the others keep their counts."""
+    chance = np.random.default_rng(sum(lengths))
+    times = [chance.exponential(100, length).round(0) for length in lengths]
+    drawn, counts = _resamples(len(times))
+    laid_out = [np.concatenate([*map(np.tile, times, row)]) for row in drawn]
+
+    found, kept = _percentiles_of_resamples(times, level)
+
+    assert found.tolist() == [np.quantile(one, level) for one in laid_out if one.size]
+    assert kept.tolist() == [count for one, count in zip(laid_out, counts, strict=True) if one.size]
 
 
 def test_times_that_may_be_zero_have_an_interval_that_does_not_reach_below_zero() -> None:
