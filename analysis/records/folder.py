@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from analysis.records.mistakes import explain
+from analysis.records.mistakes import explain, unread
 from analysis.records.model import Record
 from analysis.records.run import SCHEMA, Run, TrialRecord
 from analysis.records.summary import Summary
@@ -75,7 +75,7 @@ def read_values(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadRun(f"{path.parent} has no {path.name}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise BadRun(f"{path} cannot be read: {error}") from None
+        raise BadRun(f"{path} cannot be read: {unread(error)}") from None
     schema = values.get("schema") if isinstance(values, dict) else None
     if type(schema) is not int or schema < 1:
         raise BadRun(f"{path} has schema {schema}; this version reads the schemas 1 to {SCHEMA}")

@@ -75,6 +75,21 @@ def reason_in_json(error: ValidationError, kind: Kind, text: str | bytes) -> str
     return f"{'.'.join(map(str, place))}: {problem}" if place else problem
 
 
+def unread(error: Exception) -> str:
+    """Return why a file cannot be read, after the error of the attempt."""
+    match error:
+        case OSError(strerror=str(said)):
+            return said
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+        case json.JSONDecodeError(msg=said, lineno=line, colno=column):
+            return f"not valid JSON: {said[0].lower()}{said[1:]} at line {line} column {column}"
+        case _:
+            return str(error)
+
+
 @cache
 def schema_of(kind: Kind) -> Schema:
     """Return the JSON schema of what values are read as."""

@@ -15,7 +15,7 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
-from analysis.records.mistakes import PLAIN, Place, Wording, explain
+from analysis.records.mistakes import PLAIN, Place, Wording, explain, unread
 from lab.errors import WrongUse
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -33,7 +33,7 @@ class YamlFile:
         try:
             self._root, self.values = _parsed(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise WrongUse(f"{path} cannot be read: {error}") from None
+            raise WrongUse(f"{path} cannot be read: {unread(error)}.") from None
         except yaml.MarkedYAMLError as error:
             line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
             raise WrongUse(f"{path.name}{line}: not valid YAML: {error.problem}") from None

@@ -628,7 +628,9 @@ def test_a_planned_trial_that_left_nothing_is_invalid() -> None:
     ("content", "message"),
     [
         (None, "{folder} has no run.json"),
-        ("{", "{folder}/run.json cannot be read: Expecting property name enclosed in double quotes: line 1 column 2"),
+        ("{", "{folder}/run.json cannot be read: not valid JSON: expecting property name"),
+        ("\ud800", "{folder}/run.json cannot be read: it is not UTF-8"),
+        pytest.param('{"a":' * 10**5, "{folder}/run.json cannot be read: it is nested too deeply", id="nested"),
         ("[]", "{folder}/run.json has schema None; this version reads the schemas 1 to 2"),
         ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads the schemas 1 to 2"),
         ('{"schema": 1}', "{folder}/run.json: experiment: missing key; it must be text"),
@@ -636,7 +638,7 @@ def test_a_planned_trial_that_left_nothing_is_invalid() -> None:
 )
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
-        (tmp_path / "run.json").write_text(content)
+        (tmp_path / "run.json").write_text(content, errors="surrogatepass")
 
     with pytest.raises(BadRun) as caught:
         read_run(tmp_path)
