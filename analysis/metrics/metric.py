@@ -43,7 +43,7 @@ class Metric:
 
     ``of_all``: the metric is computed for the trial as a whole, and not for each class of request. ``sample`` is what
     the statistics are computed from; if a value is missing, the reason may be that the sample was too small or that too
-    much of it failed. None: the metric has no sample. ``called`` is how titles name the metric of a class.
+    much of it failed. None: the metric has no sample. ``called`` is how titles name the metric.
     ``between_clocks`` is the statistic that shows the effect, if the metric compares times of several machines, so that
     it depends on how their clocks differ; None: the metric compares only times of one machine.
 

@@ -26,6 +26,7 @@ RATE_WITHIN = Metric(
     "their overhead was more than `late_ms` ([the highest rate](../explain/measures.md#the-highest-rate))",
     of_all=True,
     sample=None,
+    called="highest rate",
     compared=("per_second",),
 )
 

@@ -135,7 +135,8 @@ def claim_subject(claim: Claim) -> str:
 
 def _thing(quantity: Quantity) -> str:
     stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
-    return f"the {stat} of the {metric_phrase(quantity.metric, quantity.request_class)}"
+    phrase = metric_phrase(quantity.metric, quantity.request_class)
+    return f"the {phrase}" if phrase.endswith(f" {stat}") else f"the {stat} of the {phrase}"
 
 
 _STATISTICS = {
@@ -197,9 +198,9 @@ def plain_name(name: str) -> str:
 def metric_phrase(metric: str, request_class: str | None) -> str:
     """Return the name of a metric, with the class of request unless the metric is of all requests."""
     declared = METRICS.get(metric)
-    if declared and declared.of_all:
-        return plain_name(metric)
     called = declared.called if declared else "{metric} of {requests} requests"
+    if declared and declared.of_all and "{requests}" in called:
+        return plain_name(metric)
     return called.format(metric=plain_name(metric), requests=request_class or "all")
 
 

@@ -173,7 +173,8 @@ def too_few(results: Results, cells: Cells, claims: Iterable[KnownClaim], pools:
     claimed = [quantity for known in claims for quantity in known.claim.quantities]
     spoken_of = {*results.published, *(each for each in claimed if each.stat in STATISTICS.get(each.metric, ()))}
     percentiles = {quantity for quantity in spoken_of if percentile(quantity.stat)}
-    wanted = {quantity.stat for quantity in results.published if percentile(quantity.stat)} | {*PRINTED}
+    printed = {stat for stat in PRINTED if percentile(stat)}
+    wanted = {quantity.stat for quantity in results.published if percentile(quantity.stat)} | printed
     for load, request_class in sorted({(load, request_class) for _, load, request_class in cells if request_class}):
         counts = {cell[0]: [trial.answered for trial in trials]
                   for cell, trials in cells.items() if cell[1:] == (load, request_class)}  # fmt: skip
@@ -191,9 +192,10 @@ def too_few(results: Results, cells: Cells, claims: Iterable[KnownClaim], pools:
                 which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
                 most = max(max(counts[variant]) for variant in lacking)
                 fewest = min(min(counts[variant]) for variant in lacking)
+                there = f"there {'was' if most == 1 else 'were'} {most} at most"
                 yield f"no {stat} of {request_class} requests of {which}: it " + (
-                    f"needs {needed} a trial, there were {most} at most" if most < needed else
-                    f"needs {needed} in every trial, one trial had {fewest}"
+                    f"needs {needed} a trial, {there}" if most < needed else
+                    f"needs {needed} in every trial, the fewest were {fewest}"
                 )  # fmt: skip
                 break  # higher percentiles need even more requests
 

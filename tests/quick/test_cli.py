@@ -230,7 +230,7 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
     assert "| verdict | claim | measured | bound |\n| --- |" in page.stdout
     assert "| undecided | a\\|b \\*c\\* — one trial decides nothing" in page.stdout
     assert "| p50 50.5 ms | \\<= 60 ms |" in page.stdout
-    assert "Overhead of light requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | answered |\n" in page.stdout
+    assert "Overhead of requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | answered |\n" in page.stdout
     assert "| one | measured | 1.0 | 50.5 | 90.1 | 99.0 | 100 |\n" in page.stdout
 
 

@@ -10,9 +10,11 @@ from inline_snapshot import snapshot
 from analysis.metrics.rates import Climb, climb_of
 from analysis.pipeline import derive_summary
 from analysis.predict.system import system_of
+from analysis.records.claims import Claim, Quantity
 from analysis.records.run import LoadRecord, Seconds, VariantRecord
 from analysis.records.summary import RateStepRow, Summary
 from analysis.records.traffic import TRAFFIC, Traffic, climbing_rates_rps
+from analysis.report.wording import claim_subject, metric_phrase
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.loads.script import WrongSetting
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
@@ -65,6 +67,13 @@ def test_the_rate_is_that_of_the_last_step_before_too_many_requests_were_late(
     tmp_path: Path, late: tuple[int, int, int], rate: float | None
 ) -> None:
     assert rate_within(summary(tmp_path, climbing(*late))) == rate
+
+
+def test_the_rate_is_named_as_people_name_it() -> None:
+    quantity = Quantity(variant="one", load="mix", metric="rate_within", stat="per_second")
+
+    assert metric_phrase("rate_within", None) == "highest rate"
+    assert claim_subject(Claim(says="It is high", value=quantity, at_least=1)) == "The highest rate in one under mix"
 
 
 def test_a_request_that_failed_is_late(tmp_path: Path) -> None:

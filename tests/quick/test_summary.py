@@ -256,7 +256,7 @@ def test_a_percentile_that_one_trial_lacks_has_no_median() -> None:
 @pytest.mark.parametrize(
     ("answered", "said"),
     [
-        ({"one": [100, 50]}, "any variant: it needs 100 in every trial, one trial had 50"),
+        ({"one": [100, 50]}, "any variant: it needs 100 in every trial, the fewest were 50"),
         ({"one": [100, 100], "two": [99, 98]}, "two: it needs 100 a trial, there were 99 at most"),
     ],
 )
@@ -267,6 +267,19 @@ def test_a_percentile_that_no_sample_carries_is_named(answered: dict[str, list[i
     }
 
     assert f"no p99 of light requests of {said}" in conclude(run_record([*answered], 2), cells).validity.reasons
+
+
+def test_only_percentiles_are_said_to_lack_requests_because_one_trial_is_enough_for_a_min() -> None:
+    cells = {("one", "mix", "light"): [values_of(1, 1, min=3), values_of(2, 0)]}
+
+    summary = conclude(run_record(["one"], 2), cells)
+
+    assert [reason for reason in summary.validity.reasons if reason.startswith("no ")] == [
+        "no p50 of light requests of any variant: it needs 2 a trial, there was 1 at most"
+    ]
+    smallest = row(summary, "min")
+    assert smallest is not None
+    assert smallest.measured == 3
 
 
 BUSY = TrialValidity(variant="one", load="mix", trial=1, verdict="suspect", reasons=["the machine was 50% busy"])
@@ -536,9 +549,9 @@ def test_quantities_of_several_trials_fit_80_columns_in_as_many_parts_as_it_take
 
     text = printed(*concluded(trials, stats=["min", "p50", "p60", "p80", "p90", "p99"], published=published))
 
-    lines = text[text.index("Overhead of light requests") : text.index("measured: the median")].splitlines()
+    lines = text[text.index("Overhead of requests") : text.index("measured: the median")].splitlines()
     assert "\n".join(line.rstrip() for line in lines) == snapshot("""\
-Overhead of light requests, ms
+Overhead of requests, ms
 variant                                     min             p50  answered
 one                   published               –            25.0
                       measured             20.0            20.0       500
@@ -547,7 +560,7 @@ two-with-a-long-name  published               –            25.0
                       measured            21000           21000       500
                                  11000 to 91000  11000 to 91000
 
-Overhead of light requests, ms
+Overhead of requests, ms
 variant                                     p60             p80  answered
 one                   published            20.0           20000
                       measured             20.0            20.0       500
@@ -556,7 +569,7 @@ two-with-a-long-name  published            20.0           20000
                       measured            21000           21000       500
                                  11000 to 91000  11000 to 91000
 
-Overhead of light requests, ms
+Overhead of requests, ms
 variant                                    p90             p99  answered
 one                   measured            20.0            20.0       500
                                   10.0 to 90.0    10.0 to 90.0
@@ -602,6 +615,14 @@ def test_a_reason_that_all_claims_share_is_said_once_below_the_table() -> None:
         "one trial decides nothing; about 5 trials (5 min) would decide: TRIALS=5; reproduced:"
     )
     assert markdown(run, summary).count("ne trial decides nothing; about 5") == 1
+
+
+def test_a_measured_share_has_its_name_and_a_ratio_says_that_it_is_one() -> None:
+    share = Quantity(variant="one", request_class="light", metric="failures", stat="share")
+    claims = [Claim(says="few fail", value=share, at_most=0.1), claim(1, relative_to=p99("two"), says="it is slower")]
+    run, summary = concluded({"one": [30, 30, 30], "two": [10, 10, 10]}, claims=claims)
+
+    assert [row[2] for row in claims_table(run, summary).rows] == ["share 0.00\n0.00 to 0.00", "3.0 times\n3.0 to 3.0"]
 
 
 def test_published_figures_are_judged_in_a_table_of_80_columns() -> None:

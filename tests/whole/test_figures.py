@@ -388,7 +388,7 @@ def test_late_requests_are_drawn_over_the_rate_that_climbs(tmp_path: Path) -> No
     assert values_of(drawn, drawn, 0) == [{"failed": 0.05}]
     assert drawn["title"]["text"] == "one keeps up with 2.0 requests/s"
     assert drawn["title"]["subtitle"] == (
-        "median of 1 trial; up to the rate within, fewer than 5% are late by more than 100 ms (dashed line)"
+        "median of 1 trial; up to the highest rate, fewer than 5% are late by more than 100 ms (dashed line)"
     )
 
 

@@ -121,13 +121,13 @@ def _limit(load: LoadRecord) -> _Limit:
     if climb is None:
         return _Limit("capacity", visits.FAILED_ALLOWED, "visits", "fail", "failed", "the capacity")
     late = f"late by more than {climb.late_ms:g} ms"
-    return _Limit("rate_within", climb.late_share, "requests", f"are {late}", f"were {late}", "the rate within")
+    return _Limit("rate_within", climb.late_share, "requests", f"are {late}", f"were {late}", "the highest rate")
 
 
 def failures_by_rate(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw the share of the visits that failed, or of the requests that were late, over the rate, a line per variant.
 
-    The dashed line is the share that defines the capacity, or the rate within. None: the rate does not climb.
+    The dashed line is the share that defines the capacity, or the highest rate. None: the rate does not climb.
     """
     limit = _limit(run.load(load))
     by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}

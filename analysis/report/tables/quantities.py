@@ -1,6 +1,7 @@
 """Tables of what was published, predicted and measured: statistics, staircases of bursts, requests by worker."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 
 from analysis.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
@@ -40,6 +41,8 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
                 if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
                     table = _quantity_table(run, summary, load.name, metric.name, request_class, found)
+                    if len(frequency.keys() - {None}) == 1:  # then nobody needs the name of the class
+                        table = replace(table, title=table.title.replace(f" of {request_class} ", " of ", 1))
                     if table.rows:
                         yield table
 

@@ -12,6 +12,7 @@ from analysis.report.wording import (
     bound_phrase,
     claim_value,
     figures_phrase,
+    plain_name,
     published_quantity,
     verdict_phrase,
 )
@@ -27,7 +28,7 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
         why = _why(row, {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
-        measured = [claim_value(row), spread(claim_values(claim, run, summary), row.low, row.high)]
+        measured = [_measured(row), spread(claim_values(claim, run, summary), row.low, row.high)]
         bound = row.bound + (" ms" if row.unit == "ms" else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
     told = [*shared]
@@ -36,6 +37,16 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     told.append("reproduced: the whole interval satisfies the bound")
     told += ["the value may still differ from the published value"] * bool(summary.published)
     return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note="; ".join(told))
+
+
+def _measured(row: ClaimRow) -> str:
+    """Return the measured value of a claim with its unit. A share and an index have their name, a ratio has "times"."""
+    value = claim_value(row)
+    if row.measured is None:
+        return value
+    if row.unit in ("share", "index"):
+        return f"{plain_name(row.stat)} {value}"
+    return f"{value} times" if row.unit == "ratio" else value
 
 
 def _why(row: ClaimRow | PublishedRow, told: Collection[str]) -> list[str]:
@@ -63,7 +74,7 @@ def power_table(run: Run, summary: Summary) -> Table:
         few = missing_cores(claim, run)
         needed = ("–", "–") if few or row.measured is None else _trials_and_time(row.trials_needed, summary.round_s)
         says = row.says + (f" — {few}" if few else "")
-        rows.append((verdict_phrase(row.verdict, row.suspect), says, claim_value(row), row.bound, *needed))
+        rows.append((verdict_phrase(row.verdict, row.suspect), says, _measured(row), row.bound, *needed))
     return Table(
         "Trials that decide", ("verdict", "claim", "measured", "bound", "trials", "time"), rows, words=2,
         note="trials: about how many in all, if further trials differ as much as these; with one trial, as many as the "

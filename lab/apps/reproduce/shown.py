@@ -15,7 +15,7 @@ from analysis.report.markdown import markdown_table
 from analysis.report.tables import COUNTS, Table
 from analysis.report.tables.quantities import quantity_tables
 from analysis.report.tables.verdicts import claims_table
-from analysis.report.wording import capitalised, trials_phrase
+from analysis.report.wording import capitalised, metric_phrase, trials_phrase
 from analysis.verdict.validity import trial_name
 
 END = "<!-- end -->"
@@ -58,7 +58,8 @@ class Shown(Record):
 
 def shown_of(run: Run, summary: Summary) -> Shown:
     """Return what the page shows of a run: its claims, the verdict on the article, and the quantities of the claims."""
-    claimed = {part.metric.replace("_", " ") for claim in run.claims for part in claim.quantities}
+    quantities = [part for claim in run.claims for part in claim.quantities]
+    claimed = {metric_phrase(part.metric, None).partition(" of ")[0] for part in quantities}
     tables = [
         *([claims_table(run, summary)] if summary.claims else []),
         *article_tables(run, summary),
