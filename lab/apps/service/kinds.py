@@ -24,7 +24,7 @@ OWN_KINDS = (
          "As many processes as the machine has cores, and at least twice as many as today: each has its own "
          "interpreter lock, event loop and pools, and can use one more processor. Each needs memory.", gthread),
     OptionKind("more-threads", "more threads",
-         "Twice the threads in each process: more requests can wait at the same time.",
+         "Twice the threads in each process: more requests can be at work at the same time.",
          gthread),
     OptionKind("threads", "gthread",
          "gunicorn's class gthread with a thread for each user, and at least four in each process: a request that "
