@@ -117,7 +117,7 @@ def spoil(lab: Lab) -> None:
         LAB_K6_CPUS="'0.2' if name == 'starved' else '0'",
         LAB_K6_MEMORY="'64m' if name == 'k6-outgrows' else factors['LAB_K6_MEMORY']",
         LAB_READY="'never' if name == 'never-ready' else 'ready'",
-        LAB_RETRIES="'1' if name == 'never-ready' else '30'",
+        LAB_RETRIES="'1' if name == 'never-ready' else '14'",
     )
     longer = '{"WHICH": trial.variant_name} | ({"DURATION": "2m"} if trial.variant_name.endswith("-outgrows") else {})'
     lab.edit("lab/trial/compose.py", '{"WHICH": trial.variant_name}', longer)
@@ -125,7 +125,7 @@ def spoil(lab: Lab) -> None:
     spoil_servers(lab)
     lab.edit("docker-compose.yml", "    profiles: [load]\n", "    profiles: [load]\n    cpus: ${LAB_K6_CPUS:-0}\n")
     lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/${LAB_READY:-ready}")
-    lab.edit("docker-compose.yml", "retries: 30", "retries: ${LAB_RETRIES:-30}")
+    lab.edit("docker-compose.yml", "retries: 14", "retries: ${LAB_RETRIES:-14}")
     lab.edit("lab/limits.py", '"wsgi": 8', '"wsgi": 1')
     together = "Plan((sum(batches[:-1], ()), batches[-1]), jobs, seed)"  # squeezed must squeeze nobody else
     lab.edit("lab/plan/__init__.py", "Plan(tuple(batches), jobs, seed)", together)

@@ -51,13 +51,13 @@ def spoil(lab: Lab) -> None:
     tell_which(
         lab,
         LAB_MARIADB=f"{COMMANDS!r}.get(name, 'exec start')",
-        LAB_RETRIES="'2' if name == 'not-applied' else '30'",
+        LAB_RETRIES="'2' if name == 'not-applied' else '14'",
     )
     threads = "    pids_limit: 2048  # it has a thread for each connection\n"
     lab.edit("docker-compose.yml", threads, threads + '    command: [sh, -c, "${LAB_MARIADB:-exec start}"]\n')
-    lab.edit("docker-compose.yml", "retries: 30", "retries: ${LAB_RETRIES:-30}")
+    lab.edit("docker-compose.yml", "retries: 14", "retries: ${LAB_RETRIES:-14}")
     probe = "      test: [CMD, wait-until-ready, mariadb"
-    lab.edit("docker-compose.yml", probe, f"      retries: 30\n{probe}")  # MariaDB may take its time on a busy machine
+    lab.edit("docker-compose.yml", probe, f"      retries: 14\n{probe}")  # MariaDB may take its time on a busy machine
     views, models = "servers/app/guestbook/views.py", "servers/app/guestbook/models.py"
     lab.edit(views, "import workload\n", "import os\nimport time\n\nimport workload\n")
     lab.edit(
