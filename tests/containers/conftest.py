@@ -26,7 +26,7 @@ question: Does the lab notice?
 loads:
   users:
     script: users.js
-    duration: {short: 6s, full: 1m}
+    duration: {short: 8s, full: 1m}
     settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.2}
     variants: [fine, uncounted, lying, starved, dawdling, throttled, overflowing, one-socket, two-sockets,
                worker-killed, server-killed, balancer-killed, process-of-k6-killed, k6-killed,
