@@ -12,6 +12,7 @@ from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.loads.settings import Described
 from lab.experiment.model import (
     DURATION_PATTERN,
     SETTING_NAME_PATTERN,
@@ -62,10 +63,14 @@ def _allowed_setting(place: Place, values: Any) -> str | None:  # noqa: ANN401  
     if declared is None:
         return None
     given = values["settings"]
-    settings = declared.declared(given if isinstance(given, Mapping) else {})
+    needed = declared.declared(given if isinstance(given, Mapping) else {})
     if len(place) == at + 1:
-        return f"a mapping with {', '.join(settings)}"
-    return settings[key].allowed if (key := str(place[at + 1])) in settings else f"one of {', '.join(settings)}"
+        return f"a mapping with {', '.join(needed)}"
+    setting = {**needed, **declared.optional}.get(str(place[at + 1]))
+    if setting is None:
+        return f"one of {', '.join(needed)}"
+    quotes = ", without single quotes and backslashes" if isinstance(setting, Described) else ""
+    return setting.allowed + quotes
 
 
 _WORD, _SERVER = next(iter(KINDS.items()))

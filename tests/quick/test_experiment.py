@@ -440,12 +440,6 @@ def test_load_and_loads_exclude_each_other(tmp_path: Path) -> None:
     assert refused(tmp_path, both) == "mine.yaml: give either load or loads"
 
 
-def test_an_unknown_experiment_lists_the_known_ones_nearest_first() -> None:
-    assert problem_of(load_experiment, "hevy-mix").startswith(
-        "There is no experiment 'hevy-mix'.\nmake experiment NAME=…, one of heavy-mix"
-    )
-
-
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.text(max_size=80), st.binary(max_size=40).map(lambda raw: raw.decode("latin-1"))))
 def test_no_text_makes_the_reader_fail_otherwise(tmp_path: Path, text: str) -> None:
@@ -533,13 +527,6 @@ mine.yaml: not valid YAML: special characters are not allowed (#x0007)
 mine.yaml: not valid YAML: it is nested too deeply
 mine.yaml:3: not valid YAML: expected ',' or '}', but got '<stream end>'
 """)
-
-
-def test_a_setting_that_would_break_the_file_it_is_handed_over_in_is_refused(tmp_path: Path) -> None:
-    for text in ("it's", "a\\", "a\nb", "a\tb"):
-        assert "load.settings.light_vus" in refused(
-            tmp_path, GOOD.replace("light_vus: 5", f"light_vus: {json.dumps(text)}")
-        )
 
 
 def test_the_schema_describes_the_files() -> None:

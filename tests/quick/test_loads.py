@@ -137,6 +137,7 @@ USERS = "users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0"
 BURST = "burst: 10, every_s: 2"
 ROUNDS = "users: 4, rounds: 5, wait_ms: 10, cpu_ms: 10"
 STREAMS = "viewers: 5, parts: 50, every_s: 0.1, quick_rps: 10, quick_delay_s: 0.01, users_max: 200"
+OWN = """classes: '{"home": {"path": "/", "users": 2}}', login: '{"path": "/in", "body": "ada"}'"""
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
 
 
@@ -169,6 +170,7 @@ MISTAKES = [
     ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000")),
     ("streams.js", STREAMS, ("parts: 50", "parts: 5000")),
     ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20")),
+    ("user-service.js", OWN, ("ada", "it''s")),
     ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000")),
     ("heavy-mix.js", MIX, ("threads: 2", "threads: 100000, memory_mib: 100000")),
     ("heavy-mix.js", MIX, ("short: 60s", "short: 60")),
@@ -204,6 +206,8 @@ mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, 
 mine.yaml:6: load.settings.parts: a stream takes 5000 x 0.1 s = 500 s, but k6 gives up a request after 60 s
 mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after 60
     s
+mine.yaml:6: load.settings.login: '{"path": "/in", "body": "it\\'s"}' must be JSON of a request, e.g. {"path":
+    "/login", "body": "user=ada"}, without single quotes and backslashes
 mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, but
     memory_mib is 256; at most 30 fit
 mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a
@@ -215,7 +219,7 @@ mine.yaml:5: load.duration.full: 5000000m must be at most a day (24 hours)
 
 
 def test_an_experiment_with_the_old_name_of_a_script_is_read(tmp_path: Path) -> None:
-    text = GOOD.replace("SCRIPT", "own.js").replace("SETTINGS", 'classes: \'{"home": {"path": "/", "users": 2}}\'')
+    text = GOOD.replace("SCRIPT", "own.js").replace("SETTINGS", OWN)
     (tmp_path / "mine.yaml").write_text(text)
 
     assert list(read_experiment(tmp_path / "mine.yaml").all_loads) == ["user-service"]

@@ -10,7 +10,7 @@ import re
 import tarfile
 from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -36,8 +36,7 @@ from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.model import Experiment
 from lab.experiment.yaml_file import YamlFile
 from lab.paths import EXPERIMENTS, LESSONS
-from lab.servers import KINDS, SERVERS
-from lab.servers.base import Variant
+from lab.servers import KINDS
 from tests.wrong import garbled, mistakes, places_in
 from tools.real_runs import PACKED
 
@@ -241,10 +240,3 @@ def test_an_editor_knows_every_script_and_the_clients_beside() -> None:
 
     assert definitions["Load"]["properties"]["script"]["enum"] == list(K6_SCRIPTS)
     assert definitions["Client"]["properties"]["script"]["enum"] == list(CLIENT_SCRIPTS)
-
-
-@pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.__name__)
-def test_the_example_of_every_server_is_a_variant(server: type[Variant]) -> None:
-    words = get_args(server.model_fields["server"].annotation)
-
-    assert server.model_validate({"server": words[0], **server.example}).service

@@ -1,21 +1,17 @@
 """analysis.metrics: what is declared once is everywhere, and in the same words."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
-import pytest
-from pydantic import TypeAdapter, ValidationError
 
-from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, failures, statistics_of, unit
+from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
 from analysis.metrics.metric import TIMES, Metric
 from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive_summary
 from analysis.records.run import Image, LoadRecord, VariantRecord
 from analysis.records.traffic import Traffic, TrafficClass
 from analysis.report.wording import metric_phrase, whole_number
-from lab.experiment.entries import MeasureEntry, PublishedEntry
 from lab.experiment.file import editor_schema
 from tests.synthetic import Request, make_run, visit
 
@@ -49,39 +45,6 @@ def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
 
     assert measure["metric"]["enum"] == list(METRICS)
     assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}
-
-
-def test_an_unknown_metric_is_told_the_known_ones_nearest_first() -> None:
-    with pytest.raises(ValidationError) as caught:
-        TypeAdapter(MetricName).validate_python("overhed")
-
-    [error] = caught.value.errors()
-    known = error["msg"].removeprefix("Value error, there is no metric overhed; there are ").split(", ")
-    assert known[0] == "overhead"
-    assert sorted(known) == sorted(METRICS)
-
-
-@pytest.mark.parametrize(
-    ("model", "values", "message"),
-    [
-        (MeasureEntry, {"metric": "overhead", "stat": "p98"}, "there is no stat p98; there are p99, p95, p90"),
-        (
-            PublishedEntry,
-            {"variant": "one", "metric": "overhead", "stats": {"p98": 1}},
-            "there is no stat p98; there are",
-        ),
-        (
-            PublishedEntry,
-            {"variant": "one", "metric": "throughput", "stats": {"p99": 1}},
-            "Value error, metric throughput has no stat p99; it has per_second, of_ideal [",
-        ),
-    ],
-)
-def test_an_unknown_statistic_is_told_the_known_ones_nearest_first(
-    model: type[MeasureEntry | PublishedEntry], values: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ValidationError, match=re.escape(message)):
-        model.model_validate(values)
 
 
 def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:

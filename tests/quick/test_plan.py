@@ -71,14 +71,6 @@ def test_what_was_asked_for_is_planned() -> None:
     assert [trial.duration for trial in lay_out(HEAVY_MIX, variants=["one-process"], duration="7s").trials] == ["7s"]
 
 
-def test_an_unknown_variant_lists_the_known_ones_nearest_first() -> None:
-    with pytest.raises(WrongUse) as caught:
-        lay_out(HEAVY_MIX, variants=["one-proces"])
-
-    assert caught.value.message == "There is no variant 'one-proces'."
-    assert caught.value.hint.startswith("VARIANTS=…, any of one-process, busy-accept,")
-
-
 @pytest.mark.parametrize("duration", ["5", "0s", "5h", "-1s", "1.5m", "s"])
 def test_a_duration_that_is_none_is_refused(duration: str) -> None:
     with pytest.raises(WrongUse) as caught:
