@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 
 from analysis.metrics.unknown import comparable_figures
 from lab.errors import WrongUse
-from lab.experiment.file import editor_schema, load_experiment, read_experiment
-from lab.experiment.model import Api, Database, Experiment
+from lab.experiment.file import load_experiment, read_experiment
+from lab.experiment.model import Api, Database
 from lab.experiment.variations import computing
 from lab.paths import EXPERIMENTS
 from lab.plan import lay_out
@@ -324,7 +324,7 @@ uvicorn, app: fastapi-to-thread, threads: 4 | asgi:trixie shared | APP=fastapi_a
 uvicorn, app: fastapi-async, max_requests: 100, boot_s: 2.5 | asgi:trixie shared | MAX_REQUESTS_JITTER=0
 gunicorn-sync, replicas: 2, term_after_s: 3, pre_stop_s: 2 | gunicorn:27.0.1 shared | HUP_AFTER_S=0
 granian, app: fastapi-async, loop: uvloop | asgi:trixie per-worker | SERVER=granian APP=fastapi_app:asynchronous
-hypercorn, app: fastapi-async | asgi:trixie shared | SERVER=hypercorn
+hypercorn, app: fastapi-async, balancer: haproxy | asgi:trixie shared | SERVER=hypercorn
 granian-wsgi, threads: 3, backpressure: 16 | asgi:trixie per-worker | SERVER=granian-wsgi APP=counted:app
 gunicorn-gthread, threads: 3, app: django, memory_mib: 2048, somaxconn: 16 | gunicorn:27.0.1 shared |
     APP=django_app:app MEMORY=2048m
@@ -332,7 +332,8 @@ gunicorn-tornado, app: django | gunicorn:27.0.1 shared | APP=django_app:app
 uvicorn, app: django | asgi:trixie shared | APP=django_app:asgi THREADS= MEMORY=256m SOMAXCONN=4096
 granian, app: django-async, middleware: sync | asgi:trixie per-worker | APP=django_app:asynchronous
 uwsgi, threads: 1, app: django, protocol: fastcgi | uwsgi:2.0.31 shared | APP=django_app:app ROUTER=none
-uwsgi, threads: 1, router: unix | uwsgi:2.0.31 none
+uwsgi, threads: 1, router: unix | uwsgi:2.0.31 none | URL=http://balancer:8080
+uwsgi, threads: 1, balancer: none | uwsgi:2.0.31 shared | URL=http://app:8000
 python314-gunicorn, threads: 2, gil: true | python314:gil shared | SERVER=gunicorn RELEASE=gil APP=wsgi:app
 python314-granian, workers: 1, threads: 8, gil: false | python314:free per-worker | SERVER=granian RELEASE=free
 flup-prefork, workers: 10, threads: 1 | flup:1.1.1 shared |
@@ -351,29 +352,10 @@ def test_a_server_is_started_as_its_file_says(start: str) -> None:
 
     assert f"{image_of(one.service, one.factors())} {one.accept or 'none'}" == f"stampede/{of_image}"
     assert one.service == of_image.partition(":")[0]
+    assert (one.front, one.front_port) == ((one.service, 8000) if one.balancer == "none" else (one.balancer, 8080))
     assert {f"LAB_{each}" for each in " ".join(factors).split()} <= {
         f"{name}={of}" for name, of in one.factors().items()
     }
-
-
-@pytest.mark.parametrize(
-    ("settings", "service"),
-    [
-        ({"server": "gunicorn-sync"}, "gunicorn"),
-        ({"server": "uvicorn", "app": "fastapi-async"}, "asgi"),
-        ({"server": "uwsgi", "threads": 1}, "uwsgi"),
-    ],
-)
-def test_k6_asks_the_balancer_or_where_there_is_none_the_server_itself(
-    settings: dict[str, object], service: str
-) -> None:
-    for balancer in ("nginx", "haproxy"):
-        behind = variant(**settings, balancer=balancer)
-        assert (behind.front, behind.front_port) == (balancer, 8080)
-        assert behind.factors()["LAB_URL"] == "http://balancer:8080"
-    directly = variant(**settings, balancer="none")
-    assert (directly.front, directly.front_port) == (service, 8000)
-    assert directly.factors()["LAB_URL"] == "http://app:8000"
 
 
 def test_only_processes_that_come_and_go_are_elastic() -> None:
@@ -527,13 +509,6 @@ mine.yaml: not valid YAML: special characters are not allowed (#x0007)
 mine.yaml: not valid YAML: it is nested too deeply
 mine.yaml:3: not valid YAML: expected ',' or '}', but got '<stream end>'
 """)
-
-
-def test_the_schema_describes_the_files() -> None:
-    described = json.loads(editor_schema())
-
-    assert set(Experiment.model_fields) == set(described["properties"])
-    assert not described["additionalProperties"]
 
 
 def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere() -> None:

@@ -239,11 +239,6 @@ def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
     )
 
 
-def test_the_loop_of_a_load_follows_from_its_script() -> None:
-    assert load_experiment("stalled-api").all_loads["calls"].loop == "open"
-    assert load_experiment("heavy-mix").all_loads["heavy-mix"].loop == "closed"
-
-
 def test_several_load_generators_share_users_and_rate(tmp_path: Path) -> None:
     text = GOOD.replace("SCRIPT", "arrivals.js").replace("SETTINGS", "rate_rps: 40000, users_max: 32000, delay_s: 0")
     (tmp_path / "mine.yaml").write_text(text.replace("  duration:", "  generators: 2\n  duration:"))
