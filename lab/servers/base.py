@@ -45,11 +45,13 @@ _OF_A_BALANCER = {
 
 def check_lock_file(server: str, release: str, package: str = "") -> None:
     """Raise ValueError if the lab has no lock file for a release of a server, or if the lock file lacks a package."""
-    locks = {path.stem: path.read_text(encoding="utf-8") for path in (SERVERS / server / "requirements").glob("*.txt")}
+    locks = {path.stem: path for path in (SERVERS / server / "requirements").glob("*.txt")}
     if release not in locks:
         raise ValueError(f"{server} {release} has no lock file; there are {nearest_first(release, list(locks))}")
-    having = [name for name, lock in locks.items() if f"\n{package}==" in lock]
-    if package and release not in having:
+    if not package:
+        return
+    having = [name for name, lock in locks.items() if f"\n{package}==" in lock.read_text(encoding="utf-8")]
+    if release not in having:
         raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
 
 

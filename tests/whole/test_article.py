@@ -276,11 +276,16 @@ def two_variants(folder: Path, **changed: Any) -> Summary:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Summary]:
+def folder_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the run of two variants."""
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def two(folder_of_two: Path) -> tuple[Run, Summary]:
     """The run of two variants and its summary."""
-    folder = tmp_path_factory.mktemp("two")
-    summary = two_variants(folder)
-    return read_run(folder), summary
+    summary = two_variants(folder_of_two)
+    return read_run(folder_of_two), summary
 
 
 def test_a_floor_is_told_apart_from_a_contradiction_and_from_a_short_run(two: tuple[Run, Summary]) -> None:
@@ -318,20 +323,22 @@ def test_a_percentile_that_is_missing_for_another_reason_is_not_for_want_of_a_lo
     assert [each.verdict for row in summary.published for each in row.figures] == ["undecided"]
 
 
-def test_the_verdict_on_an_article_is_kept_and_an_older_summary_has_none(tmp_path: Path) -> None:
-    summary = two_variants(tmp_path)
+def test_the_verdict_on_an_article_is_kept_and_an_older_summary_has_none(
+    two: tuple[Run, Summary], folder_of_two: Path, tmp_path: Path
+) -> None:
+    run, summary = two
+    assert read_summary(folder_of_two).article == summary.article
     path = tmp_path / "summary.json"
-    assert read_summary(tmp_path).article == summary.article
+    older = json.loads((folder_of_two / "summary.json").read_text())
 
-    older = json.loads(path.read_text())
     del older["article"]
     older["published"][0]["figures"][0]["verdict"] = "not reproduced"
     path.write_text(json.dumps(older))
 
     read = read_summary(tmp_path)
     assert (read.article, read.published[0].figures[0].verdict) == (None, "not reproduced")
-    assert article_sentence(read_run(tmp_path), read) is None
-    assert [*article_tables(read_run(tmp_path), read)] == []
+    assert article_sentence(run, read) is None
+    assert [*article_tables(run, read)] == []
 
 
 def test_a_run_without_published_figures_has_no_verdict_on_an_article(tmp_path: Path) -> None:
@@ -375,8 +382,9 @@ def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("publisher", ["A blog", "The engineering blog of a company with a very long name, volume two"])
-def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: str) -> None:
-    summary = two_variants(tmp_path, source=SourceRecord(title="An article", publisher=publisher, year=2020))
+def test_the_sentence_leaves_out_what_does_not_fit(two: tuple[Run, Summary], publisher: str) -> None:
+    source = SourceRecord(title="An article", publisher=publisher, year=2020)
+    run, summary = two[0].model_copy(update={"source": source}), two[1]
     assert summary.article is not None
     article = summary.article.model_copy(update={
         "order": summary.article.order.model_copy(update={"verdict": "partly the same", "agree": 1234, "pairs": 2345}),
@@ -384,7 +392,7 @@ def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: st
         if summary.article.conclusion else None,
     })  # fmt: skip
 
-    sentence = article_sentence(read_run(tmp_path), summary.model_copy(update={"article": article}))
+    sentence = article_sentence(run, summary.model_copy(update={"article": article}))
 
     assert sentence is not None
     assert len(sentence) <= MOST_CHARACTERS

@@ -1,6 +1,7 @@
 """lab reproduce: every experiment once by default, and one page of everything that was published."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import METHOD, SourceRecord
 from lab import cli
 from lab.apps.reproduce import all as reproduce
+from lab.apps.reproduce.all import REFERENCE
 from lab.apps.reproduce.page import reproduction_page
 from lab.apps.reproduce.reproduction import (
+    Reproduced,
     Reproduction,
     default_run,
     read_reproduced,
@@ -47,9 +50,21 @@ def measured(results: Path, experiment: str = "made-up", time: str = "20260101T0
     return folder
 
 
-def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one variant, in whose folder tests write nothing."""
+    return measured(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def reproduced(made_up: Path) -> Reproduced:
+    """What the run says of what was published."""
+    return read_reproduced(made_up, made_up.parents[1])
+
+
+def test_every_published_figure_is_judged_also_without_a_tolerance(reproduced: Reproduced) -> None:
     """The measured p50 equals the published one, and the maximum is a fifth; all requests went to one worker."""
-    found = read_reproduced(measured(tmp_path), tmp_path)
+    found = reproduced
 
     assert [(figure.stat, figure.verdict, figure.within) for figure in found.figures] == [
         ("p50", "reproduced", 0.25), ("max", "contradicted", 0.25),
@@ -61,8 +76,8 @@ def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Pat
     assert found.report == "made-up/20260101T000000Z/report.html"
 
 
-def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_path: Path) -> None:
-    own = Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
+def test_the_page_shows_each_figure_and_links_its_report_and_its_article(reproduced: Reproduced) -> None:
+    own = Reproduction(experiments=[reproduced])
 
     page = reproduction_page(own, None)
 
@@ -74,11 +89,9 @@ def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_pat
     assert page.count('<td class="verdict text contradicted">contradicted</td>') == 4
 
 
-def test_a_file_of_an_older_version_is_shown_with_its_own_words(tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_is_shown_with_its_own_words(reproduced: Reproduced, tmp_path: Path) -> None:
     """It has no verdict on the article, and a figure that was not reproduced is drawn as contradicted."""
-    write_reproduction(
-        tmp_path / "kept.json", Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
-    )
+    write_reproduction(tmp_path / "kept.json", Reproduction(experiments=[reproduced]))
     kept = json.loads((tmp_path / "kept.json").read_text())
     for experiment in kept["experiments"]:
         del experiment["judged"], experiment["sentence"]
@@ -99,8 +112,8 @@ def test_a_page_of_no_run_says_so() -> None:
     assert "No experiment was measured yet." in page
 
 
-def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
-    own = Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
+def test_a_reference_is_shown_beside_and_has_no_reports(reproduced: Reproduced, tmp_path: Path) -> None:
+    own = Reproduction(experiments=[reproduced])
     write_reproduction(tmp_path / "reference.json", own)
 
     reference = read_reproduction(tmp_path / "reference.json")
@@ -113,10 +126,12 @@ def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
 BLOCK = "# made-up\n\n<!-- generated: results of made-up -->\n\n<!-- end -->\n\nWhy it is so.\n"
 
 
-def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(tmp_path: Path) -> None:
+def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(
+    made_up: Path, reproduced: Reproduced, tmp_path: Path
+) -> None:
     """Other experiments stay in the reference, and words of the page outside of the block stay as they are."""
-    folder, page = measured(tmp_path), tmp_path / "made-up.md"
-    other = read_reproduced(folder, tmp_path).model_copy(update={"experiment": "other"})
+    folder, page = made_up, tmp_path / "made-up.md"
+    other = reproduced.model_copy(update={"experiment": "other"})
     write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[other]))
     page.write_text(BLOCK)
 
@@ -132,9 +147,10 @@ def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(tmp
     assert with_block(text, "results of made-up", kept["made-up"].shown.lines()) == text
 
 
-def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(tmp_path: Path) -> None:
-    folder = measured(tmp_path)
-    older = read_reproduced(folder, tmp_path)
+def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(
+    made_up: Path, reproduced: Reproduced, tmp_path: Path
+) -> None:
+    folder, older = made_up, reproduced
     assert older.shown
     longer = ShownTable(title="Twenty trials", head=["variant", "p99"], rows=[["one", "8582"]])
     kept = older.model_copy(update={"shown": older.shown.model_copy(update={"tables": [], "further": [longer]})})
@@ -146,12 +162,12 @@ def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(tmp_path
     assert text.index("| reproduced | It is so |") < text.index("| one | 8582 |")
 
 
-def test_a_page_without_a_block_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_page_without_a_block_is_refused_and_nothing_is_written(made_up: Path, tmp_path: Path) -> None:
     write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[]))
     (tmp_path / "made-up.md").write_text("# made-up\n")
 
     with pytest.raises(WrongUse, match=r"made-up\.md has no block for results") as caught:
-        reproduce.keep_for_page(measured(tmp_path), tmp_path / "reference.json")
+        reproduce.keep_for_page(made_up, tmp_path / "reference.json")
 
     assert "<!-- generated: results of made-up -->" in str(caught.value.hint)
     assert read_reproduction(tmp_path / "reference.json").experiments == []
@@ -163,8 +179,9 @@ def test_a_page_without_a_block_is_refused_and_nothing_is_written(tmp_path: Path
      {"times": 4}, {"names": ["other"], "published": [], "claims": []}],
     ids=["interrupted", "another method", "another duration", "too few trials", "other variants"],
 )  # fmt: skip
-def test_only_a_whole_default_run_counts(tmp_path: Path, changed: dict[str, Any]) -> None:
-    whole = measured(tmp_path)
+def test_only_a_whole_default_run_counts(made_up: Path, tmp_path: Path, changed: dict[str, Any]) -> None:
+    shutil.copytree(made_up.parents[1], tmp_path, dirs_exist_ok=True)
+    whole = tmp_path / made_up.relative_to(made_up.parents[1])
     assert default_run(tmp_path, "made-up", ["one"], 5) == whole
 
     measured(tmp_path, time="20260102T000000Z", **changed)
@@ -180,10 +197,10 @@ def test_the_shortest_experiment_comes_first() -> None:
 
 
 @pytest.fixture
-def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let there be three experiments, and return the names of those that are measured."""
-    few = [one for one in reproduce.timed_experiments() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
-    monkeypatch.setattr(reproduce, "timed_experiments", lambda: few)
+def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Let there be three experiments and no reference, and return the names of those that are measured."""
+    monkeypatch.setattr(reproduce, "REFERENCE", tmp_path / "reference.json")
+    monkeypatch.setattr(reproduce, "names", lambda: ["heavy-mix", "one-gpu", "ten-at-once"])
     asked: list[str] = []
     monkeypatch.setattr(cli, "measure", lambda request, *_, **__: asked.append(request.name))
     return asked
@@ -202,7 +219,11 @@ def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, th
 
 
 @pytest.mark.usefixtures("three")
-def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(tmp_path: Path) -> None:
+def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page has the lab's own reference beside it."""
+    monkeypatch.setattr(reproduce, "REFERENCE", REFERENCE)
     variants = list(load_experiment("ten-at-once").variants)
     measured(tmp_path, "ten-at-once", names=variants, published=[_median_of(variants[0])], claims=[])
 
@@ -210,6 +231,7 @@ def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(tmp_path: Path) 
 
     [kept] = read_reproduction(tmp_path / "kept.json").experiments
     assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
+    assert ": the reference" in (tmp_path / "reproduce.html").read_text()
     picture = (tmp_path / "kept.svg").read_text()
     assert "1 of 1 measured figures agree with the articles: a processor, 2 cores" in picture
 
