@@ -176,6 +176,10 @@ class Lab:
         """Make this copy start loads on a busy machine, too."""
         self.edit("lab/engine/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
 
+    def draw_nothing(self) -> None:
+        """Make this copy write reports whose pictures are empty."""
+        self.edit("analysis/report/figures/drawing.py", "vl_convert.vegalite_to_svg(drawn)", '"<svg></svg>"')
+
     def start_loads_apart(self) -> None:
         """Make this copy start each load when its load generator is ready, and not all loads at the same time."""
         self.start_loads_at_once()

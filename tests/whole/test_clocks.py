@@ -67,7 +67,7 @@ some_clock = st.builds(Clock, st.floats(-5000, 5000), st.floats(-450e-6, 450e-6)
     seed=st.integers(0, 2**32 - 1),
     requests=st.integers(0, 200),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_the_true_clocks_are_always_within_the_uncertainty(clocks: dict[str, Clock], seed: int, requests: int) -> None:
     """Every machine, and every pair of machines, at the beginning, in the middle and at the end of the load."""
     first, *others = clocks
@@ -94,7 +94,7 @@ def test_requests_tell_more_than_questions() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 def test_no_other_steady_clock_that_satisfies_all_bounds_is_farther_away(seed: int) -> None:
     """A slow way to the same: try every clock that two bounds determine, and keep those that satisfy all bounds."""
     asking, answering = messages({"a": Clock(0, 1e-4, START)}, [], seed, 0)

@@ -69,6 +69,7 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     assert "{{ 7 * 7 }}" in "".join(page.texts)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_link_to_an_article_says_its_address(tmp_path: Path) -> None:
     """A title in Japanese can be recognised by the address where no font has its characters."""
     address = "https://example.org/gunicorn-load-balancing"
@@ -135,6 +136,7 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
     assert (subtitle in page) == ("How long light requests waited" in drawn)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_says_where_a_rate_came_from_and_who_shared_the_load(tmp_path: Path) -> None:
     relative = RelativeRate(times=1.5, of="one", under="climb")
     loads = [
@@ -159,6 +161,7 @@ def test_visits_that_came_ever_more_often_have_two_pictures(tmp_path: Path) -> N
     assert ">one keeps up with every rate that was tried</text>" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_says_of_a_called_service_what_the_experiment_says(tmp_path: Path) -> None:
     """Whether it has one device is yes or no, also when the record was read back."""
     loads = [
@@ -170,6 +173,7 @@ def test_the_page_says_of_a_called_service_what_the_experiment_says(tmp_path: Pa
     assert "; the service that the servers call: one_device=True, takes_s=2.0<" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_forbids_itself_everything_but_its_own_script_style_and_pictures(tmp_path: Path) -> None:
     """If a text became markup all the same, the browser would still run and fetch nothing."""
     derive(make_run(tmp_path, {"one": [Request()]}))
@@ -190,6 +194,7 @@ def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
         SourceRecord(title="", publisher="", address=address)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> None:
     beside = Quantity(variant="two", request_class="light", metric="avoidable_wait", stat="share")
     claims = [
@@ -209,6 +214,7 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
     ) in answer
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("p50", "said"),
     [

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -175,6 +176,7 @@ def _key(hashes: Hashes, manifest: str) -> str:
     return hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
 
 
+@cache
 def own_experiments() -> dict[str, OwnExperiment]:
     """Return what the lab's own files say, by the name that runs have. Runs of the lesson are named after its steps."""
     known = {name: _known(read_experiment(EXPERIMENTS / f"{name}.yaml")) for name in names()}
@@ -184,6 +186,7 @@ def own_experiments() -> dict[str, OwnExperiment]:
     }
 
 
+@cache
 def _lesson_steps() -> list[str]:
     """Return the names of the lesson's steps in their order. Each step measures the experiment of its name."""
     return [step["name"] for step in yaml.safe_load((LESSONS / "lesson.yaml").read_text(encoding="utf-8"))["steps"]]
