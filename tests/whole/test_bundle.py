@@ -297,6 +297,7 @@ def test_a_bundle_has_the_committed_lab_and_names_nobody(packed: Path, tmp_path:
 def test_a_bundle_may_be_made_in_the_folder_in_which_one_is(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip runs in the folder of the lab, so it needs to know the whole path of the packages."""
     folders: list[Path] = []
+    monkeypatch.setattr(bundle, "_pack_lab", lambda target, _say: target.write_text("the lab"))
     monkeypatch.setattr(bundle, "_download", lambda _python, folder, _say: folders.append(folder))
     monkeypatch.chdir(packed.parent)
 
@@ -306,7 +307,10 @@ def test_a_bundle_may_be_made_in_the_folder_in_which_one_is(packed: Path, monkey
     assert [folder.is_absolute() for folder in folders] == [True]
 
 
-def test_an_engine_that_cannot_save_leaves_no_bundle(packed: Path, tmp_path: Path) -> None:
+def test_an_engine_that_cannot_save_leaves_no_bundle(
+    packed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bundle, "_pack_lab", lambda target, _say: target.write_text("the lab"))
     put(tmp_path / "bin", "docker", "exit 1")
 
     with pytest.raises(LabError) as caught:
