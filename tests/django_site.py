@@ -42,6 +42,11 @@ class Site:
         self._process.communicate()
         assert self._process.returncode == 0
 
+    def forget(self) -> None:
+        """Let another browser ask from now on."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+
     def ask(
         self, path: str, form: dict[str, str] | None = None, *, query: str = "", api: tuple[str, int] = ("api", 8000)
     ) -> Answer:
@@ -60,7 +65,7 @@ def surroundings(**environment: str) -> dict[str, str]:
 
 
 def main(kind: str, folder: Path) -> None:
-    """Answer the requests of the standard input, one a line."""
+    """Answer the requests of the standard input, one a line; an empty line is another browser."""
     import counters  # noqa: PLC0415  # only the process that is Django's has it
     import django_app  # noqa: PLC0415
 
@@ -76,7 +81,10 @@ def _serve_wsgi(app: Any) -> None:
     transport = httpx.WSGITransport(lambda environ, start: app(environ | server, start))
     with httpx.Client(transport=transport, base_url="http://app") as browser:
         for line in sys.stdin:
-            _tell(browser.send(_request(browser, line)))
+            if line == "\n":
+                browser.cookies.clear()
+            else:
+                _tell(browser.send(_request(browser, line)))
 
 
 async def _serve_asgi(app: Any) -> None:
@@ -87,7 +95,10 @@ async def _serve_asgi(app: Any) -> None:
     assert await told.get() == {"type": "lifespan.startup.complete"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as browser:
         while line := await asyncio.to_thread(sys.stdin.readline):
-            _tell(await browser.send(_request(browser, line)))
+            if line == "\n":
+                browser.cookies.clear()
+            else:
+                _tell(await browser.send(_request(browser, line)))
     await asked.put({"type": "lifespan.shutdown"})
     assert await told.get() == {"type": "lifespan.shutdown.complete"}
     await living

@@ -50,12 +50,22 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=["wsgi", "asgi"])
-def site(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> Iterator[Site]:
+@pytest.fixture(scope="module", params=["wsgi", "asgi"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path]]:
+    """A process that serves the guest book, and the folder of the book."""
+    folder = tmp_path_factory.mktemp("served")
+    with Site(request.param, folder / "workers", **on_sqlite(folder)) as one:
+        yield one, folder
+
+
+@pytest.fixture
+def site(served: tuple[Site, Path], tmp_path: Path, migrated: Path) -> Site:
     """A guest book without entries, and a visitor."""
-    shutil.copy(migrated / "book", tmp_path / "book")
-    with Site(request.param, tmp_path / "workers", **on_sqlite(tmp_path)) as one:
-        yield one
+    one, folder = served
+    shutil.copy(migrated / "book", folder / "book")
+    (tmp_path / "book").symlink_to(folder / "book")
+    one.forget()
+    return one
 
 
 def token(page: Answer) -> str:
