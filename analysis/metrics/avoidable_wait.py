@@ -1,4 +1,4 @@
-"""Which requests waited for a worker whose threads were all busy although another worker had a free thread.
+"""Which requests waited for a worker whose threads were all busy while another worker had a free thread.
 
 ``analysis.metrics.waiting`` computes the waits for this family and for the picture of the waits.
 """

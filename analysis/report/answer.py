@@ -106,17 +106,17 @@ def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> st
 def _avoidable_waits(quantity: Quantity, value: float) -> str:
     """Return how many requests had an avoidable wait, or how long, in plain words."""
     requests = f"{quantity.request_class} requests" if quantity.request_class else "requests"
-    although = "although another worker had a free thread"
+    free_meanwhile = "while another worker had a free thread"
     match quantity.stat:
         case "share":
-            return f"{percent(value) if value else 'none'} of the {requests} waited {although}"
+            return f"{percent(value) if value else 'none'} of the {requests} waited {free_meanwhile}"
         case "count":
             some = f"{number(whole_number('requests', value))} {requests} of a trial" if value else f"no {requests}"
-            return f"{some} waited {although}"
+            return f"{some} waited {free_meanwhile}"
         case "max":
-            return f"the longest wait of {requests} {although} was {number(value)} ms"
+            return f"the longest wait of {requests} {free_meanwhile} was {number(value)} ms"
         case _:
-            return f"together, the {requests} of a trial waited {number(value)} ms {although}"
+            return f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"
 
 
 def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:

@@ -34,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="A laboratory that shows which worker served each request, "
-    "and which requests waited although another worker had a free thread.",
+    "and which requests waited while another worker had a free thread.",
 )
 
 

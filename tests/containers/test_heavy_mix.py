@@ -260,12 +260,12 @@ def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_p
 
     assert asked == [report.as_uri()]
     assert complaints == []
-    assert "waited although another worker had a free thread" in headings[0]
+    assert "waited while another worker had a free thread" in headings[0]
     assert headings[1:] == [
         "Verdicts", "Pictures", "Can this be believed?", "Published and measured", "Variants and loads",
         "Environment", "Method", "Run it again",
     ]  # fmt: skip
-    assert "although another worker had a free thread" in finding
+    assert "while another worker had a free thread" in finding
     assert len(drawn) == 6  # the published figures, and five of what was measured
     assert all(box and box["width"] > 500 and box["height"] > 100 for box in drawn)
     assert verdicts == len(load_experiment("heavy-mix").claims)

@@ -78,11 +78,11 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
     assert [sum(turns[1::2]) / 10_000 for turns in uneven.blocked or []] == pytest.approx([0, 5.0], abs=0.2)
     assert (uneven.avoidable, uneven.answered) == (1, 3)
     assert load.title == (
-        "With uneven, 1 of 3 requests, all light, waited although another worker had a free thread; with even, none"
+        "With uneven, 1 of 3 requests, all light, waited while another worker had a free thread; with even, none"
     )
     assert load.alt == (
-        "uneven: 1 of 3 requests waited although another worker had a free thread, the longest for 3.9 s. "
-        "even: no request waited although another worker had a free thread."
+        "uneven: 1 of 3 requests waited while another worker had a free thread, the longest for 3.9 s. "
+        "even: no request waited while another worker had a free thread."
     )
     assert load.table.rows == [
         ("uneven", "worker 1", "1", "0.00 s", "0.00 s"),

@@ -284,7 +284,7 @@ def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Stu
     assert student.notes.step(step).shows_solution
     assert show.attempt_text(right) == (
         "threads=7: it did what it should.\n"
-        "reproduced: hardly any light request waits although another worker has a free\n"
+        "reproduced: hardly any light request waits while another worker has a free\n"
         "  thread (0.00 share, 0.00 to 0.00; bound <= 0.05)"
     )
     undecided = Verdict(says="x", verdict="undecided", measured=None, low=None, high=None, bound="<= 1", unit="ms")

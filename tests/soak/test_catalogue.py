@@ -347,7 +347,7 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     settings = haproxy.read_text()
     assert "default-server maxconn 4" in settings
     assert int(settings.partition("queued ")[2].split()[0]) > 0
-    assert "waited although another worker had a free thread; with " in result.report
+    assert "waited while another worker had a free thread; with " in result.report
     assert '"stalls":[' in result.report
     assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
 

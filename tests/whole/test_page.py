@@ -174,7 +174,7 @@ def test_the_microscope_says_where_the_time_of_a_request_went(tab: Page, tmp_pat
 
         microscope = lanes(page).locator(".microscope")
         assert microscope.locator(".finding").inner_text() == (
-            "The light request 2 of one waited 4.0 s for worker 1, although another worker had a free thread. "
+            "The light request 2 of one waited 4.0 s for worker 1, while another worker had a free thread. "
             "For 3.5 s of that time, thread 1 of worker 2 was free."
         )
         assert [row.inner_text().strip().split("\t") for row in microscope.locator("tr").all()] == [
@@ -500,7 +500,7 @@ def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None
     told = lanes(page).locator("canvas").get_attribute("aria-label")
     assert told
     assert told.startswith(f"{first}: ")
-    assert told.endswith("what-if-one-process: no request waited although another worker had a free thread.")
+    assert told.endswith("what-if-one-process: no request waited while another worker had a free thread.")
     assert f"What if the requests of {first} had been served in another way?" in page.inner_text("body")
     assert "what-if" not in lanes(page).locator("table").inner_text()
 

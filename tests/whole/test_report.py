@@ -209,7 +209,7 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
     answer = " ".join("".join(Tags(page[page.index('<div class="answer">') : page.index("</div>")]).texts).split())
     assert "Requests wait. Measured with one: 10 % of the light requests lose 8.0 ms or more." in answer
     assert (
-        "Helps: Two helps. Measured with two: none of the light requests waited although another worker had a "
+        "Helps: Two helps. Measured with two: none of the light requests waited while another worker had a "
         "free thread. 90 % of the light requests lose 2.0 ms or less."
     ) in answer
 
@@ -250,12 +250,12 @@ def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float,
 @pytest.mark.parametrize(
     ("request_", "stat", "value", "said"),
     [
-        ("light", "share", 0.25, "25.0% of the light requests waited although"),
-        (None, "share", 0.0, "none of the requests waited although"),
-        (None, "count", 3.0, "3 requests of a trial waited although"),
-        ("light", "count", 0.0, "no light requests waited although"),
-        (None, "max", 3903.4, "the longest wait of requests although"),
-        (None, "total", 640.0, "together, the requests of a trial waited 640 ms although"),
+        ("light", "share", 0.25, "25.0% of the light requests waited while"),
+        (None, "share", 0.0, "none of the requests waited while"),
+        (None, "count", 3.0, "3 requests of a trial waited while"),
+        ("light", "count", 0.0, "no light requests waited while"),
+        (None, "max", 3903.4, "the longest wait of requests while"),
+        (None, "total", 640.0, "together, the requests of a trial waited 640 ms while"),
     ],
 )
 def test_waits_beside_a_free_thread_are_told_in_plain_words(

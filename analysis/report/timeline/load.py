@@ -198,7 +198,7 @@ def _in_words(ranges: Mapping[str, tuple[float, float]]) -> dict[str, str]:
 
 
 def _title(pair: list[TrialTimeline]) -> str:
-    """Return what two trials say of requests that waited although another worker had a free thread."""
+    """Return what two trials say of requests that waited while another worker had a free thread."""
     parts = [
         f"with {trial.variant}, {trial.avoidable} of {trial.answered} requests"
         + (f", all {trial.avoidable_class}," if trial.avoidable_class else "")
@@ -209,4 +209,4 @@ def _title(pair: list[TrialTimeline]) -> str:
         return "Which worker served each request, and which requests waited"
     first, *others = [*parts, *(f"with {trial.variant}, none" for trial in pair if trial.avoidable == 0)]
     rest = "".join(f"; {other}" for other in others)
-    return f"{first[0].upper()}{first[1:]} waited although another worker had a free thread{rest}"
+    return f"{first[0].upper()}{first[1:]} waited while another worker had a free thread{rest}"

@@ -77,7 +77,7 @@ function verdictOf(trial, i) {
   if (trial.beside[i] > BESIDE_MS) {
     const [free] = freeElsewhere(trial, i);
     const where = free && free.ms > 0 ? `. For ${inWords(free.ms)} of that time, ${threadOf(trial, free)} was free` : '';
-    return `The ${name} waited ${inWords(wait)} for ${worker}, although another worker had a free thread${where}.`;
+    return `The ${name} waited ${inWords(wait)} for ${worker}, while another worker had a free thread${where}.`;
   }
   if (wait >= QUEUED_MS) return `The ${name} waited ${inWords(wait)} for ${worker}, and was answered ${inWords(trial.answered[i] - trial.began[i])} later.`;
   return `The ${name} did not wait: ${worker} began to work on it ${inWords(wait)} after it was sent.`;

@@ -71,7 +71,7 @@ class TrialTimeline:
     ``blocked`` says for each worker when all its threads were busy while another worker had a free thread; None: that
     is unknown. ``stalls`` says when the service that the servers call answered nobody. Both are differences between
     begins and ends. ``window`` is from and to when requests are shown; None: all requests are shown. ``avoidable`` is
-    how many requests waited although another worker had a free thread; if they are all of one class, among several
+    how many requests waited while another worker had a free thread; if they are all of one class, among several
     classes, this is ``avoidable_class``.
     """
 
@@ -201,7 +201,7 @@ def _says(trial: TimelineTrial) -> str:
         if stats.get("count"):
             some = f"{stats['count']} of {len(trial.waits.beside_s)} requests"
             longest = f", the longest for {number(stats['max'] / 1000)} s"
-        parts.insert(0, f"{some} waited although another worker had a free thread{longest}")
+        parts.insert(0, f"{some} waited while another worker had a free thread{longest}")
     return "; ".join(parts) or f"{len(trial.rows)} requests"
 
 

@@ -21,7 +21,7 @@ from analysis.verdict.validity import trial_name
 END = "<!-- end -->"
 READING = (
     "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval is too wide, the "
-    "values of all trials stand instead. The last column counts the answered requests, or visits, of all trials."
+    "values of all trials stand instead. The column *answered* counts requests, or visits, of all trials."
 )
 """How to read a page's tables of quantities."""
 MOST_DOUBTS = 6

@@ -219,7 +219,7 @@ def experiment_of(
         raise WrongUse(f"{path.name}: {what}: {reason_of(error, Load, asked)}.") from None
     return Experiment(
         title=f"{path.stem}, as it is served today and in other ways",
-        question="Do requests wait for a worker although another worker has a free thread, and what helps?",
+        question="Do requests wait for a worker while another worker has a free thread, and what helps?",
         loads={"replay" if replay else "own": load},  # names by which runs of any version are compared
         trials=TRIALS,
         variants={way.name: way.variant for way in ways},

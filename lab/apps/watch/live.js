@@ -126,7 +126,7 @@ function liveTrial(trial, {now, classes}, from) {
   const failed = ended.filter((row) => row[9] !== null).length;
   const waited = placed.beside.filter((ms, i) => ms > BESIDE_MS && placed.answered[i] >= from).length;
   placed.says = placed.blocked
-    ? `${waited || 'none'} of ${ended.length - failed} requests waited although another worker had a free thread`
+    ? `${waited || 'none'} of ${ended.length - failed} requests waited while another worker had a free thread`
     : `${ended.length - failed} requests were answered`;
   if (failed) placed.says += `; ${failed} failed`;
   return placed;

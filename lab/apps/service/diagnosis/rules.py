@@ -121,7 +121,7 @@ def processor_sentences(use: ProcessorUse) -> Iterator[str]:
 
 
 def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
-    """Requests wait for a busy worker although another worker has a free thread."""
+    """Requests wait for a busy worker while another worker has a free thread."""
     if not found.avoidable:
         return None
     sentences = []
