@@ -189,3 +189,13 @@ def test_the_table_and_the_report_print_the_summarys_figures(scripted: Lab) -> N
         line = next(line for line in below.splitlines() if "measured" in line)
         assert p50 in line.split()
     assert len(list(quantity_tables(read_run(latest(scripted)), summary(scripted)))) == 1
+
+
+def test_a_real_run_verifies(scripted: Lab) -> None:
+    """To verify a run, the lab computes the results again, and compares."""
+    done = scripted.run("verify", str(latest(scripted)))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].endswith(
+        "; predicted.json, summary.json, report.html and requests.parquet follow from these files."
+    )

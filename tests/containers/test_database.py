@@ -48,6 +48,7 @@ def spoil(lab: Lab) -> None:
     """Make a copy of the lab spoil the variants, each in its own way."""
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
     lab.start_loads_apart()
+    lab.predict_roughly()
     tell_which(
         lab,
         LAB_MARIADB=f"{COMMANDS!r}.get(name, 'exec start')",

@@ -225,17 +225,6 @@ def test_the_terminal_shows_plain_lines_when_it_is_none(
     assert len([line for line in said if "(heavy-mix, trial 1): measured, " in line]) == 8
 
 
-def test_a_real_run_verifies(measured: Measured) -> None:
-    """To verify a run, the lab computes the results again, and compares."""
-    lab, _ = measured
-    done = lab.run("verify", str(lab.latest()))
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0].endswith(
-        "; predicted.json, summary.json, report.html and requests.parquet follow from these files."
-    )
-
-
 def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_path: Path) -> None:
     """In a real browser: no request to anything, no script error, every section and picture there."""
     asked: list[str] = []
