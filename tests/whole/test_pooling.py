@@ -142,7 +142,7 @@ def test_a_resample_has_the_percentile_of_its_requests() -> None:
 def test_resamples_are_exactly_what_numpy_makes_of_them(lengths: tuple[int, ...], level: float) -> None:
     """A resample of no times is left out, and the others keep their counts."""
     chance = np.random.default_rng(sum(lengths))
-    times = [chance.exponential(100, length).round(0) for length in lengths]
+    times = [chance.exponential(100, length).round(place) for place, length in enumerate(lengths)]
     drawn, counts = _resamples(len(times))
     laid_out = [np.concatenate([*map(np.tile, times, row)]) for row in drawn]
 
