@@ -1,7 +1,9 @@
 """A lesson without containers: what a step would measure is made up from the variants' settings."""
 
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -53,7 +55,7 @@ def requests_of(variant: Variant) -> list[Request]:
 class Measuring:
     """Takes the place of measuring. ``started`` holds the names and commands of the runs in ``folders``.
 
-    A run that was made up before, for any test, is copied from ``store``.
+    A run that was made up before, for any test, is copied from ``store``, which the workers of pytest share.
     """
 
     def __init__(self, store: Path) -> None:
@@ -84,7 +86,9 @@ class Measuring:
         return folder, summary.model_copy(update={"claims": claims})
 
 
-def _make_up(folder: Path, name: str, experiment: Experiment) -> None:
+def _make_up(stored: Path, name: str, experiment: Experiment) -> None:
+    """Make up a run elsewhere, and store it unless another process has stored it meanwhile."""
+    folder = stored.with_name(f"{stored.name}.{os.getpid()}")
     make_run(
         folder,
         {name: requests_of(variant) for name, variant in experiment.variants.items()},
@@ -95,12 +99,15 @@ def _make_up(folder: Path, name: str, experiment: Experiment) -> None:
         loads=[LoadRecord(name="mix", script="heavy-mix.js", duration="60s", settings={"LIGHT_VUS": "5"})],
     )
     derive_summary(folder, predictions_of(folder))
+    with suppress(OSError):
+        folder.rename(stored)
 
 
 @pytest.fixture
 def measuring(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Measuring:
     """Let made-up runs take the place of containers."""
-    one = Measuring(tmp_path_factory.getbasetemp() / "lessons")
+    own = tmp_path_factory.getbasetemp()
+    one = Measuring((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "lessons")
     monkeypatch.setattr(teaching, "measure_quietly", one)
     return one
 

@@ -95,7 +95,7 @@ def test_head_room_ends_where_requests_wait() -> None:
 
 
 def test_each_kind_is_named_once() -> None:
-    best = best_of(rank(OfferedLoad(MIX)), 99)
+    best = best_of(rank(OfferedLoad(MIX, threads=8)), 99)
 
     assert sorted(one.option.kind.name for one in best) == sorted(kind.name for kind in OPTION_KINDS)
 
@@ -445,7 +445,7 @@ def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch:
 def test_users_who_pause_need_few_threads() -> None:
     """A thousand users who pause for ten seconds have about ten requests under way at once."""
     pausing = [Class("page", Closed(1000, Constant(10.0)), [WorkStep(Constant(0.1))])]
-    best = rank(OfferedLoad(pausing, cores=2))[0]
+    best = rank(OfferedLoad(pausing, memory_mib=240, worker_mib=60, cores=2))[0]
 
     assert best.option.workers * best.option.threads <= 64
     assert best.p99_ms["page"] < 50

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from analysis.pipeline import derive
 from lab.paths import ROOT
 from tests.archives import unpack
 from tests.conftest import Lab
 from tests.quick.test_cli import REPLY, as_measured
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    derive(measured)
     first, second, third = (tmp_path / f"{name}.tar.gz" for name in ("first", "second", "third"))
     assert lab.call("export", str(measured), "--to", str(first)).returncode == 0
     for path in measured.rglob("*"):

@@ -154,6 +154,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, old_run: Path, tmp_path: Path) -> None:
     """All of its files are searched, whatever is compressed. What was measured is in it to the byte."""
     before, archive = content(old_run), tmp_path / "mine.tar.gz"
@@ -182,6 +183,7 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
         assert {name: (copy / variant / "mix" / "1" / name).read_text() for name in CLEAN} == CLEAN
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_an_archive_of_an_older_run_says_still_follows_from_its_records(
     lab: Lab, old_run: Path, tmp_path: Path
 ) -> None:
