@@ -19,6 +19,7 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from analysis.metrics.waiting import Answered, avoidable_waits
+from analysis.predict.options import OPTION_KINDS
 from analysis.predict.system import servers_of
 from analysis.records.queueing import Queueing
 from analysis.records.run import VariantRecord
@@ -31,8 +32,9 @@ from lab.apps.diagnose.follow import answer_prometheus, follow_logs
 from lab.apps.diagnose.logs import read_logs
 from lab.apps.diagnose.page import diagnosis_page
 from lab.apps.diagnose.replayed import Replay, replay
+from lab.apps.diagnose.replayed import Served as Way
 from lab.apps.diagnose.requests import Requests, requests_of
-from lab.apps.diagnose.screen import print_diagnosis
+from lab.apps.diagnose.screen import as_values, print_diagnosis
 from lab.errors import WrongUse
 from lab.logs import access_log
 from lab.logs.formats import KNOWN
@@ -193,13 +195,13 @@ def test_lines_without_ids_that_are_missing_make_the_cause_uncertain(lab: Lab, t
     assert text[text.index("Nobody") : text.index("class ")] == snapshot("""\
 Nobody can tell the cause, because lines are missing: 39.9% of the requests
 waited for a worker for more than 50 ms, at most 4.74 s (from 11:06:55 to
-11:07:00). 30.7% of all latency is queueing delay.
-A thread was free elsewhere for 1.6% to 100.0% of the delay, all threads were at
-work for 0.0% to 89.3%, and no request was at work for 0.0% to 89.3%.
-Of 14.5% of the requests, a line is missing. Probably, 13.1% to 67.9% of the
-requests waited for more than 50 ms, 4.4% to 67.9% avoidably, and the queueing
-delay was 100 ms to 7.16 s (p90) and 329 ms to 7.16 s (p99).
-In the busiest minute, the requests kept 4.24 threads at work.
+11:07:00). 30.7% of all latency is queueing delay. A thread was free elsewhere
+for 1.6% to 100.0% of the delay, all threads were at work for 0.0% to 89.3%, and
+no request was at work for 0.0% to 89.3%. Of 14.5% of the requests, a line is
+missing. Probably, 13.1% to 67.9% of the requests waited for more than 50 ms,
+4.4% to 67.9% avoidably, and the queueing delay was 100 ms to 7.16 s (p90) and
+329 ms to 7.16 s (p99). In the busiest minute, the requests kept 4.24 threads at
+work.
 """)
 
 
@@ -218,11 +220,135 @@ def test_one_process_helps_only_if_requests_do_not_compute_all_the_time(found: D
     assert replayed.today.computing_p99_s is not None
     assert lost_s > 2 * replayed.today.computing_p99_s
     print_diagnosis(Console(file=(told := StringIO()), width=200), found, replayed)
-    [one_process, limit] = [
-        line for line in told.getvalue().splitlines() if line.startswith(("- one process", "- limit"))
-    ]
-    assert "if requests compute all the time" in one_process
-    assert "compute" not in limit
+    sure, doubtful = told.getvalue().split("- threads = 4: ")
+    assert "worker_connections = 2" in sure
+    assert "compute" not in sure
+    assert "- workers = 1, threads = 8: " in doubtful
+    assert "If they only compute" in doubtful
+
+
+def test_the_screen_of_head_of_line_blocking_ranks_the_cures_with_their_settings_and_costs(
+    lab: Lab, logs: list[Path]
+) -> None:
+    """With each comes what it costs; the smallest change is first, and what may be worse is last."""
+    said = lab.call("diagnose", *map(str, logs)).stdout
+    assert len(said.splitlines()) <= 30
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert said == snapshot("""\
+851 requests in 2.09 min, from 18 November 2026, 11:06:40 UTC on.
+gunicorn.log: 100.0% of its lines are in nginx.log, joined by id.
+4 workers x 2 threads (workers and threads as the logs show them).
+
+Head-of-line blocking: 38.8% of the requests waited for a worker for more than
+50 ms, at most 4.74 s (from 11:06:55 to 11:07:00). 29.4% of all latency is
+queueing delay. For 99.9% of the delay, another worker had a free thread. Their
+own worker was busy with GET /slow (55.4% of the time) and GET /quick (44.6% of
+the time). In the busiest minute, the requests kept 4.79 threads at work.
+
+class   requests  latency p99  queueing p90     p99  > 50 ms  avoidably
+/quick       803       4.44 s        872 ms  3.93 s    39.0%      39.0%
+/slow         48       7.05 s        488 ms  1.43 s    35.4%      35.4%
+11:06:40 ▆▆▇▅▅████▁▆▇▇▅▆▅██▇▆▇▇▆▇▆▆▅▇▇▅▆▅▆▆▆▆▆▆▆▇▅▅▆▇▇▇▆▆▅▅▅▅▆▆███▆▆▆ 11:08:39
+longest wait of each period: up to 50 ms ▁, up to 4.74 s █ (logarithmic)
+
+Replayed as today (shared socket: a busy worker accepts requests, and no other
+worker can take them from it), 49.0% of requests wait, p99 5.44 s (measured:
+38.8%, 3.75 s; 5 replays: 42.4% to 52.4%). Cures, smallest change first:
+- worker_connections = 2 (gunicorn 24 or later): 0.0% wait. Cost: no keep-alive;
+  silent clients keep others out.
+- worker_class = idle_thread.IdleThreadWorker: 0.0% wait. Cost: a file to copy;
+  idle connections are closed while the worker is busy.
+- nginx least_conn: 0.0% wait. Cost: a master or a container for each worker.
+- HAProxy maxconn 2 (another balancer), uWSGI (another server): 0.0% wait.
+- threads = 4: 1.3% wait. Cost: memory, and more connections to a database.
+- workers = 1, threads = 8: 0.0% wait. Cost: one interpreter lock; if the
+  process dies, all its requests fail. No log says how much the requests
+  compute. If they only compute, their p99 overhead is 7.81 min, 1.75 min with
+  threads = 4 (today: 1.86 min).
+""")
+
+
+def test_cures_that_are_equally_good_are_ranked_by_how_much_changes() -> None:
+    def way(change: str, waited: float, computing_p99_s: float) -> Way:
+        return Way("", waited, 0.0, waited, waited, change=change, computing_p99_s=computing_p99_s)
+
+    ways = [way("doubtful", 0.0, 9.0), way("helps less", 0.04, 2.0), way("a setting", 0.01, 2.0),
+            way("a balancer", 0.0, 2.0), way("no cure", 0.11, 2.0)]  # fmt: skip
+    today = way("", 0.2, 3.0)
+    assert [each.change for each in Replay(today, today, ways, 0).better] == [
+        "a setting", "a balancer", "helps less", "doubtful"]  # fmt: skip
+
+
+def test_more_threads_are_a_sure_cure_only_if_they_also_help_requests_that_compute() -> None:
+    """They share an interpreter lock, so they may only make requests that compute wait elsewhere."""
+    today, ways = (Way("", 0.2, 0.0, 0.2, 0.2, threads=2, computing_p99_s=3.0),
+                   [Way("", 0.0, 0.0, 0.0, 0.0, threads=threads, computing_p99_s=overhead_s)
+                    for threads, overhead_s in ((2, 2.9), (4, 2.9), (4, 1.0))])  # fmt: skip
+    replayed = Replay(today, today, ways, 0)
+    assert [replayed.is_doubtful(way) for way in ways] == [False, True, False]
+
+
+def test_a_way_whose_waits_depend_on_chance_is_no_cure_if_any_replay_is_not_better() -> None:
+    today = Way("", 0.2, 0.0, 0.1, 0.3)
+    chance, sure = Way("chance", 0.05, 0.0, 0.0, 0.2), Way("sure", 0.05, 0.0, 0.04, 0.06)
+    assert Replay(today, today, [chance, sure], 0).better == [sure]
+
+
+def test_the_costs_of_cures_are_those_of_the_symptoms() -> None:
+    costs = [kind.cost for kind in OPTION_KINDS if kind.cost]
+    symptoms = (ROOT / "docs/how-to/symptoms.md").read_text()
+    assert len(costs) == 6
+    assert [cost for cost in costs if f"| {cost} |" not in symptoms] == []
+
+
+def test_what_the_user_says_is_doubted_if_the_logs_contradict_it_and_no_cure_is_named(
+    lab: Lab, logs: list[Path]
+) -> None:
+    said = {options: lab.call("diagnose", *map(str, logs), *options).stdout.replace("\n", " ")
+            for options in (("--threads", "1"), ("--workers", "6"), ("--workers", "4", "--threads", "2"))}  # fmt: skip
+    few_threads, many_workers, right = said.values()
+    assert "Check --threads 1: 2 requests were at work at once in one worker." in few_threads
+    assert "Check --workers 6: only 4 workers served requests." in many_workers
+    for told in (few_threads, many_workers):
+        assert "no cure is named" in told
+    assert "Check" not in right
+    assert "Cures, smallest change first:" in right
+
+
+def test_threads_are_at_least_those_that_the_logs_show_if_no_wait_tells_their_number(
+    found: Diagnosis, logs: list[Path], lab: Lab
+) -> None:
+    print_diagnosis(Console(file=(told := StringIO())), found, None)
+    assert "4 workers x 2 threads (" in told.getvalue()
+    assert re.search(r"4 workers x at least \d threads? \(", lab.call("diagnose", str(logs[1])).stdout)
+
+
+def test_causes_share_the_whole_delay(found: Diagnosis, replayed: Replay) -> None:
+    told = as_values(found, replayed)
+    shares = [float(str(told[name])) for name in ("avoidable", "full", "idle", "unexplained")]
+    assert sum(shares) == pytest.approx(1, abs=1e-6)
+    assert min(shares) >= 0
+
+
+def test_logs_of_half_a_minute_have_no_busiest_minute(lab: Lab, tmp_path: Path) -> None:
+    short = [request for request in serve() if request.answered < BEGAN + 30]
+    said = lab.call("diagnose", *map(str, write_logs(short, tmp_path, Writing()))).stdout.replace("\n", " ")
+    assert "On average, the " in said
+    assert "minute" not in said
+
+
+def test_the_page_compares_with_a_way_of_several_workers_and_says_why_a_worker_has_more_rows_than_threads(
+    found: Diagnosis, tmp_path: Path
+) -> None:
+    """With a single worker, it is trivial that no request waits while another worker has a free thread."""
+    exact = diagnosis_page(*found[1:])
+    assert "; with what-if-limit, none" in exact
+    assert "more rows than threads" not in exact
+    late = [request._replace(answered=request.answered + 0.03 * (number % 5 == 0))
+            for number, request in enumerate(serve())]  # fmt: skip
+    page = diagnosis_page(*diagnosed(write_logs(late, tmp_path, Writing())))
+    assert re.search(r"up to 3[01] ms before a thread is free", page)
+    assert "more rows than threads" in page
 
 
 def test_a_log_that_was_rotated_and_packed_counts_as_the_same_log(found: Diagnosis, tmp_path: Path) -> None:
@@ -319,20 +445,18 @@ gunicorn.log: 100.0% of its lines are in nginx.log, joined by id.
 
 Too few threads: 50.0% of the requests waited for a worker for more than 50 ms,
 at most 800 ms (from 11:06:40 to 11:06:41). 37.5% of all latency is queueing
-delay.
-For 100.0% of the delay, the only thread was at work. Only the balancer's log
-shows these waits, because a server's own log begins when a thread takes the
-request.
-In the busiest minute, the requests kept 0.2 threads at work.
+delay. For 100.0% of the delay, the only thread was at work. Only the balancer's
+log shows these waits, because a server's own log begins when a thread takes the
+request. In the busiest minute, the requests kept 0.2 threads at work.
 
-class    requests  latency p99  queueing p90     p99  > 50 ms  avoidable
+class    requests  latency p99  queueing p90     p99  > 50 ms  avoidably
 /orders       120        1.3 s        800 ms  800 ms    50.0%       0.0%
-
 11:06:40 █▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁█▁▁█ 11:11:35
-longest wait of each period, up to 800 ms
+longest wait of each period: up to 50 ms ▁, up to 800 ms █ (logarithmic)
 
-Replayed as they were served (shared socket), 50.0% of the requests wait
-(measured: 50.0%), p99 800 ms (measured: 800 ms). Replayed in other ways:
+Replayed as today (shared socket: a busy worker accepts requests, and no other
+worker can take them from it), 50.0% of requests wait, p99 800 ms (measured:
+50.0%, 800 ms). Cures, smallest change first:
 - with 1 thread, no way halves the waits
 With 3 threads that take all requests from one queue, hardly any request waits.
 """)

@@ -1,11 +1,12 @@
 """How many workers and threads a service has, and when all of them were at work: told by the user, or found in logs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.metrics.waiting import FROM_S, Segments, at_least, time_in
+from analysis.records.plural import plural
 from lab.apps.diagnose.logs import COARSE_S, Floats, Integers
 from lab.apps.diagnose.requests import Requests
 from lab.errors import WrongUse
@@ -22,7 +23,8 @@ class Capacity:
 
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened. ``full`` is when all threads were at work;
-    of waits of up to ``unsure_s``, times that are coarse do not tell whether they were.
+    of waits of up to ``unsure_s``, times that are coarse do not tell whether they were. ``seen`` is how many workers
+    are in the logs at once; 0: the logs name none. ``doubts`` say where the logs contradict the user, in sentences.
     """
 
     workers: int
@@ -32,6 +34,8 @@ class Capacity:
     restarts: int
     full: Segments
     unsure_s: float = 0.0
+    seen: int = 0
+    doubts: Sequence[str] = ()
 
     @property
     def total(self) -> int:
@@ -47,19 +51,32 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     """
     found = [name for name, told in (("workers", workers), ("threads", threads)) if not told]
     place, restarts = places_of(requests)
-    if (place < 0).any():
-        most = most_at_once(requests, np.arange(len(requests)))
-        workers = workers or 1
-        threads = threads or max(1, round(most / workers))
-    else:
-        seen = int(place.max()) + 1
-        if workers and workers < seen:
-            raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
-                           hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
+    seen = 0 if (place < 0).any() else int(place.max()) + 1
+    if workers and workers < seen:
+        raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
+                       hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
+    doubts = [*_doubts(requests, place, seen, workers, threads)]
+    if seen:
         workers = max(workers, seen)
         threads = threads or _threads(requests, [np.flatnonzero(place == of) for of in range(workers)])
+    else:
+        workers = workers or 1
+        threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
     unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
-    return Capacity(workers, threads, found, place, restarts, full_times(requests, workers * threads), unsure_s)
+    full = full_times(requests, workers * threads)
+    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, doubts)
+
+
+def _doubts(requests: Requests, place: Integers, seen: int, workers: int, threads: int) -> Iterator[str]:
+    """Yield in which point the logs contradict what the user says of workers and threads; 0: the user says nothing."""
+    if seen and workers > seen:
+        yield f"Check --workers {workers}: only {plural(seen, 'worker')} served requests."
+    if threads and requests.tick_s < COARSE_S and requests.joins and (seen or workers):
+        parts = [np.flatnonzero(place == of) for of in range(seen)] or [np.arange(len(requests))]
+        most = max(most_at_once(requests, mine) for mine in parts)
+        if most > threads * (1 if seen else workers):
+            where = "in one worker" if seen else f"although there are {workers} x {threads} threads"
+            yield f"Check --threads {threads}: {most} requests were at work at once {where}."
 
 
 def places_of(requests: Requests) -> tuple[Integers, int]:

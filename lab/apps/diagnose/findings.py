@@ -19,6 +19,7 @@ OTHERS = "other routes"
 NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
 PERIODS = 60
+_MINUTE_S = 60
 BUSY = 0.9
 """A minute is busy if requests for more than this share of the threads come in it."""
 
@@ -51,7 +52,7 @@ class Findings:
     classes held the busy threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of
     PERIODS periods. ``load`` is how many workers' worth of work came in each minute, ``busy_load`` the mean of those
     minutes that are busy, and ``busy_load_range`` their least and their most. ``ranges`` are bounds if lines
-    are missing.
+    are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load`` is that of all their time.
     """
 
     classes: list[ClassFindings]
@@ -69,6 +70,7 @@ class Findings:
     busy_load: float
     busy_load_range: tuple[float, float]
     busy_minutes: int
+    of_minutes: bool
     ranges: Ranges | None
 
     @property
@@ -90,6 +92,11 @@ class Findings:
             if share.high >= 0.5:
                 return name if share.low >= 0.5 else "missing"
         return "unknown"
+
+    @property
+    def unexplained(self) -> float:
+        """The share of all queueing delay with no such cause: the request's own worker was at work, but not full."""
+        return max(0.0, 1 - self.avoidable - self.full - self.idle)
 
     @property
     def waited(self) -> float:
@@ -135,6 +142,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         busy_load=float(busy.mean()) if len(busy) else float(load.max(initial=0.0)),
         busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
         busy_minutes=len(busy),
+        of_minutes=bool(requests.sent_s[-1] >= _MINUTE_S),
         ranges=ranges_of(requests, capacity, avoidable_s),
     )
 
@@ -212,6 +220,8 @@ def _longest(sent_s: Floats, waited_s: Floats) -> Floats:
 
 def _load(requests: Requests) -> Floats:
     """Return for each whole minute how long the requests that were sent in it worked, as a multiple of a minute."""
-    worked_s = np.bincount((requests.sent_s // 60).astype(np.int64), weights=requests.worked_s)
+    worked_s = np.bincount((requests.sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
     lasts_s = float(requests.sent_s[-1])
-    return worked_s[: int(lasts_s // 60)] / 60 if lasts_s >= 60 else np.array([worked_s.sum() / max(lasts_s, 1.0)])
+    if lasts_s < _MINUTE_S:
+        return np.array([worked_s.sum() / max(lasts_s, 1.0)])
+    return worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S

@@ -15,12 +15,15 @@ from analysis.records.summary import Summary, TrialValidity
 from analysis.report.html import timeline_page
 from lab.apps.diagnose.capacity import Capacity
 from lab.apps.diagnose.findings import Findings
+from lab.apps.diagnose.logs import Floats, Integers
 from lab.apps.diagnose.replayed import around_longest
 from lab.apps.diagnose.requests import Requests
 from lab.apps.diagnose.screen import missing_lines
 
 MOST = 4000
 """So many requests are shown at most: those around the longest wait."""
+EARLY_S = 0.001
+"""If a request begins longer than this before a thread is free, the page says why it has more rows than threads."""
 _VARIANT, _LOAD = "production", "logs"
 
 
@@ -35,39 +38,64 @@ def diagnosis_page(requests: Requests, capacity: Capacity, findings: Findings) -
     summary = Summary.of_nothing("diagnosis").model_copy(update={"trials": [valid]})
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
-        _insert(database, requests, capacity, findings)
+        early_s = _insert(database, requests, capacity, findings)
         return timeline_page(
-            database, Path(), _run(requests, variant, load), summary, _heading(findings), (workers, threads)
-        )
+            database, Path(), _run(requests, variant, load), summary, _heading(findings, early_s),
+            (workers, threads),
+        )  # fmt: skip
 
 
-def _heading(findings: Findings) -> str:
-    bounds = f" {missing_lines(findings.ranges)}" if findings.ranges else ""
-    return f"Who waited in production?{bounds}"
+def _heading(findings: Findings, early_s: float) -> str:
+    said = ["Who waited in production?"]
+    if findings.ranges:
+        said.append(missing_lines(findings.ranges))
+    if early_s > EARLY_S:
+        said += [f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because",
+                 "the balancer notes some ends late. So a worker may have more rows than threads."]  # fmt: skip
+    return " ".join(said)
 
 
-def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> None:
-    """Insert the requests around the longest wait into the table ``requests``."""
+def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> float:
+    """Insert the requests around the longest wait into the table ``requests``.
+
+    Return how long before a thread was free a request began at most; 0: nobody knows.
+    """
     shown = around_longest(requests.waited_s, MOST)
-    names = np.array(findings.names)
+    names, place = np.array(findings.names), capacity.place[shown]
+    thread, early_s = _threads(requests.began_s[shown], requests.ended_s[shown], place, capacity)
     database.execute(_ROWS, {
-        "class": names[findings.of_class[shown]].tolist(), "worker": capacity.place[shown].tolist(),
+        "class": names[findings.of_class[shown]].tolist(), "worker": place.tolist(), "thread": thread.tolist(),
         "sent": (requests.first + requests.sent_s[shown]).tolist(),
         "began": (requests.first + requests.began_s[shown]).tolist(),
         "ended": (requests.first + requests.ended_s[shown]).tolist(),
         "status": requests.status[shown].tolist(),
     })  # fmt: skip
+    return early_s
+
+
+def _threads(began_s: Floats, ended_s: Floats, place: Integers, capacity: Capacity) -> tuple[Integers, float]:
+    """Return a thread for each request, that which is free first, and how long before that a request began at most."""
+    thread, early_s = np.zeros_like(place), 0.0
+    if not capacity.seen or capacity.doubts:
+        return thread, early_s
+    free_s = np.full((capacity.workers, capacity.threads), -np.inf)
+    for at in np.argsort(began_s, kind="stable"):
+        mine = free_s[place[at]]
+        thread[at] = mine.argmin()
+        early_s = max(early_s, float(mine.min() - began_s[at]))
+        mine[thread[at]] = ended_s[at]
+    return thread, early_s
 
 
 _ROWS = f"""
 WITH logged AS (
-    SELECT unnest($class) AS request_class, unnest($worker) AS place, unnest($sent) AS sent_s,
-        unnest($began) AS began, unnest($ended) AS ended, unnest($status) AS status)
+    SELECT unnest($class) AS request_class, unnest($worker) AS place, unnest($thread) AS thread,
+        unnest($sent) AS sent_s, unnest($began) AS began, unnest($ended) AS ended, unnest($status) AS status)
 INSERT INTO requests BY NAME
 SELECT '{_VARIANT}' AS variant, '{_LOAD}' AS load, 1 AS trial, request_class, status, began, ended, 'app' AS generator,
     row_number() OVER (ORDER BY sent_s) AS id, make_timestamp((1e6 * sent_s)::BIGINT) AS sent,
     make_timestamp((1e6 * ended)::BIGINT) AS answered, 0 AS service_time_ms, 'app:' || (1000 + place) AS worker,
-    0 AS thread
+    thread
 FROM logged
 """  # noqa: S608  # made of constants
 

@@ -1,10 +1,12 @@
 """The answer of a diagnosis on one screen of 80 columns."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from textwrap import wrap
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
@@ -18,38 +20,40 @@ from lab.apps.diagnose.diagnosis import Diagnosis
 from lab.apps.diagnose.findings import NOTICED, ClassFindings, Findings
 from lab.apps.diagnose.logs import Floats, Logs
 from lab.apps.diagnose.ranges import Range, Ranges
-from lab.apps.diagnose.replayed import AGREES_TIMES, HALVES, Replay, Served
+from lab.apps.diagnose.replayed import SEEDS, Replay, Served
 from lab.apps.diagnose.requests import Requests
 
 WIDTH = 80
 CLOCK_S = 0.05
 """The clock of a server is mentioned if it differs by more than this."""
+MINOR, MAIN = 0.1, 0.75
+"""A class that held a worker for a smaller share of the time than MINOR is not named, for a larger than MAIN alone."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_MOST_WAYS, _NAME = 4, 15
+_MOST_WAYS, _NAME = 3, 15
 
 
 def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
     """Print who waited, how long, where, when, behind what, and what would have helped."""
     logs, requests, capacity, findings = found
-    for sentence in (*_sources(logs, requests), *_capacity(capacity, joined=bool(requests.joins))):
+    for sentence in (*_sources(logs, requests), *_capacity(found)):
         _say(console, sentence, "dim")
     console.print()
-    for sentence in answer(found):
+    for sentence in (*capacity.doubts, " ".join(answer(found))):
         _say(console, sentence)
     console.print()
     console.print(terminal_table(_table(findings, known=bool(requests.joins))))
     if requests.joins:
-        console.print(Text("\n" + _when(requests, findings.periods_s)))
+        console.print(Text(_when(requests, findings.periods_s)))
     if replayed and findings.cause:
         console.print()
-        for sentence in _replayed(replayed, capacity):
+        for sentence in _replayed(replayed, capacity, findings):
             _say(console, sentence)
 
 
 def _say(console: Console, sentence: str, style: str = "") -> None:
-    for line in wrap(sentence, WIDTH, subsequent_indent="  " if sentence.startswith("- ") else "",
-                     break_on_hyphens=False):  # fmt: skip
-        console.print(Text(line, style=style))
+    whole = re.sub(r"(\d) (ms|s|min|h)\b", "\\1\u00a0\\2", sentence)  # a number and its unit stay in one line
+    for line in wrap(whole, WIDTH, subsequent_indent="  " if sentence.startswith("- ") else "", break_on_hyphens=False):
+        console.print(Text(line.replace("\u00a0", " "), style=style))
 
 
 def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
@@ -72,18 +76,21 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
                "waited is unknown.")  # fmt: skip
 
 
-def _capacity(capacity: Capacity, *, joined: bool) -> Iterator[str]:
+def _capacity(found: Diagnosis) -> Iterator[str]:
+    _, requests, capacity, findings = found
     if (capacity.place < 0).any() and "workers" in capacity.found:
-        of = "at work" if joined else "under way"
+        of = "at work" if requests.joins else "under way"
         are = "is" if capacity.total == 1 else "are"
         assumed = (
             f", so {plural(capacity.total, 'thread')} {are} assumed. If there are more, say --workers and --threads"
         )
-        yield f"At most {plural(capacity.total, 'request')} {are} {of} at once{assumed if joined else ''}."
+        yield f"At most {plural(capacity.total, 'request')} {are} {of} at once{assumed if requests.joins else ''}."
         return
-    found = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
+    shown = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
     restarts = f" {plural(capacity.restarts, 'worker')} came in the place of another." if capacity.restarts else ""
-    yield f"{plural(capacity.workers, 'worker')} x {plural(capacity.threads, 'thread')}{found}.{restarts}"
+    unseen = "threads" in capacity.found and (findings.ranges or not findings.cause or not requests.joins)
+    least = "at least " if unseen else ""  # with no wait to explain, or lines missing, more threads may have been free
+    yield f"{plural(capacity.workers, 'worker')} x {least}{plural(capacity.threads, 'thread')}{shown}.{restarts}"
 
 
 def answer(found: Diagnosis) -> Iterator[str]:
@@ -147,7 +154,7 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
-        held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front)
+        held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > MINOR)
         yield (f"For {percent(findings.avoidable)} of the delay, {other}"
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
     elif findings.cause == "full":
@@ -166,20 +173,26 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
 
 
 def _load(capacity: Capacity, findings: Findings, *, joined: bool) -> Iterator[str]:
+    when = "In the busiest minute" if findings.of_minutes else "On average"
     if not joined:
-        yield f"In the busiest minute, {findings.load.max():.3g} requests were under way on average."
+        yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
         return
     if not findings.busy_minutes:
-        yield f"In the busiest minute, the requests kept {findings.load.max():.3g} threads at work."
+        yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
         return
     least, most = findings.busy_load_range
-    minutes = plural(findings.busy_minutes, "minute")
+    when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
     work = f"{findings.busy_load:.3g}" + (f" ({least:.3g} to {most:.3g})" if findings.busy_minutes > 1 else "")
-    yield f"In {minutes}, the work that came was enough for {work} threads; there are {capacity.total}."
+    yield f"{when}, the work that came was enough for {work} threads; there are {capacity.total}."
 
 
 def _table(findings: Findings, *, known: bool) -> Table:
-    head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidable"] if known else [])]
+    head = [
+        "class",
+        "requests",
+        "latency p99",
+        *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else []),
+    ]
     return Table("", head, [_row(each, known=known) for each in findings.classes])
 
 
@@ -192,44 +205,59 @@ def _row(each: ClassFindings, *, known: bool) -> Sequence[str]:
 
 def _when(requests: Requests, periods_s: Floats) -> str:
     """Return a strip of the longest waits over time, and its scale."""
-    most = max(float(periods_s.max()), 1e-9)
-    strip = "".join(_BLOCKS[min(int(wait / most * len(_BLOCKS)), len(_BLOCKS) - 1)] for wait in periods_s.tolist())
+    most_s = float(periods_s.max())
+    levels = np.geomspace(FROM_S, max(most_s, FROM_S), len(_BLOCKS))[:-1]
+    strip = "".join(_BLOCKS[place] for place in np.searchsorted(levels, periods_s))
     ends = [datetime.fromtimestamp(requests.first + at, UTC) for at in (0.0, float(requests.sent_s[-1]))]
-    return f"{ends[0]:%H:%M:%S} {strip} {ends[1]:%H:%M:%S}\nlongest wait of each period, up to {_time(most)}"
+    scale = f"up to 50 ms {_BLOCKS[0]}, up to {_time(most_s)} {_BLOCKS[-1]} (logarithmic)"
+    return f"{ends[0]:%H:%M:%S} {strip} {ends[1]:%H:%M:%S}\nlongest wait of each period: {scale}"
 
 
-def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
+def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
     today, measured = replayed.today, replayed.measured
     if not today:
         yield ("No way to serve that the simulator knows reproduces these waits, so no cure is named. The symptoms in "
                "docs/how-to/symptoms.md may tell more.")  # fmt: skip
     else:
-        yield (f"Replayed as they were served ({today.label}), {percent(today.waited)} of the requests wait "
-               f"(measured: {percent(measured.waited)}), p99 {_time(today.p99_s)} (measured: "
-               f"{_time(measured.p99_s)}). Replayed in other ways:")  # fmt: skip
-        better = sorted(
-            (way for way in replayed.ways if way.waited < HALVES * today.waited), key=lambda way: way.waited
-        )
-        doubts = [_if_computing(way, today) for way in better[:_MOST_WAYS]]
-        for way, doubt in zip(better, doubts, strict=False):
-            yield f"- {way.label}: {percent(way.waited)} wait, p99 {_time(way.p99_s)}{doubt}"
-        if better and not any(doubts):
-            yield "No log says how much the requests compute; these ways are better in any case."
-        if not better:
-            yield f"- with {plural(capacity.total, 'thread')}, no way halves the waits"
-        elif better[0].settings:
-            yield f"{better[0].label} is {better[0].settings}."
+        spread = f"; {SEEDS} replays: {percent(today.least)} to {percent(today.most)}"
+        yield (f"Replayed as today ({today.label}: {today.serves.removeprefix('gunicorn: ').rstrip('.')}), "
+               f"{percent(today.waited)} of requests wait, p99 {_time(today.p99_s)} (measured: "
+               f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread if today.least < today.most else ''}). "
+               "Cures, smallest change first:")  # fmt: skip
+        yield from _ways(replayed, capacity, findings)
     if replayed.threads > capacity.total:
         yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
 
 
-def _if_computing(way: Served, today: Served) -> str:
-    """Return what is worse than today with a way if requests compute all the time, which no log tells; else nothing."""
-    lost_s, lost_today_s = way.computing_p99_s, today.computing_p99_s
-    if lost_s is None or lost_today_s is None or lost_s <= AGREES_TIMES * max(lost_today_s, FROM_S):
-        return ""
-    return (f"; but if requests compute all the time, they lose {_time(lost_s)} (p99), and as they were served "
-            f"{_time(lost_today_s)}")  # fmt: skip
+def _ways(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
+    """Yield the ways that are better than today's, each with its cost; the surely better ways first."""
+    sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
+    own = sure if len(sure) <= _MOST_WAYS + 1 else sure[:_MOST_WAYS]
+    for way in own:
+        yield f"- {_way(way)}"
+    if more := sure[len(own) :]:
+        least, most = (percent(bound(way.waited for way in more)) for bound in (min, max))
+        yield (f"- {', '.join(f'{way.change} ({way.cost})' for way in more)}: "
+               f"{most if least == most else f'at most {most}'} wait.")  # fmt: skip
+    doubtful = replayed.better[len(sure) :]
+    for way in doubtful[:-1]:
+        yield f"- {_way(way)}"
+    if doubtful:
+        *others, overhead = [_time(way.computing_p99_s or 0) for way in doubtful]
+        besides = "".join(f", {time} with {way.change}" for time, way in zip(others, doubtful, strict=False))
+        today = _time(replayed.today.computing_p99_s or 0) if replayed.today else ""
+        yield (f"- {_way(doubtful[-1])} No log says how much the requests compute. If they only compute, their p99 "
+               f"overhead is {overhead}{besides} (today: {today}).")  # fmt: skip
+    if not replayed.better:
+        yield f"- with {plural(capacity.total, 'thread')}, no way halves the waits"
+    if findings.cause == "avoidable" and findings.in_front:
+        share, slowest = max((share, name) for name, share in findings.in_front.items())
+        if share > MAIN:
+            yield f"Not replayed: workers of its own for {slowest}, or less work in it."
+
+
+def _way(way: Served) -> str:
+    return f"{way.change}: {percent(way.waited)} wait." + (f" Cost: {way.cost}." if way.cost else "")
 
 
 def _time(seconds: float) -> str:
@@ -249,6 +277,7 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
         "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
         "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
+        "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
         "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
                                        for name, value in findings.ranges._asdict().items()},
         "in_front": findings.in_front, "busy_load": findings.busy_load,

@@ -1,6 +1,6 @@
 """Further kinds of options, in which only somebody's own application is served, and their names in words."""
 
-from analysis.predict.options import OPTION_KINDS, OptionKind, gthread
+from analysis.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind, gthread
 
 OWN_KINDS = (
     OptionKind("map-socket", "map-socket",
@@ -23,9 +23,7 @@ OWN_KINDS = (
     OptionKind("more-workers", "more workers",
          "As many processes as the machine has cores, and at least twice as many as today: each has its own "
          "interpreter lock, event loop and pools, and can use one more processor. Each needs memory.", gthread),
-    OptionKind("more-threads", "more threads",
-         "Twice the threads in each process: more requests can be at work at the same time.",
-         gthread),
+    MORE_THREADS,
     OptionKind("threads", "gthread",
          "gunicorn's class gthread with a thread for each user, and at least four in each process: a request that "
          "blocks or computes holds up one thread, and not all requests of its worker. The application must be safe for "

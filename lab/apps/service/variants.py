@@ -332,7 +332,7 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
         variant = model.model_validate(values)
     except ValidationError as error:
         raise NotPossible(reason_of(error, model, values)) from None
-    says = replace(kind, reason=_reason(kind, served))
+    says = _in_words(kind, served)
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
     return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
@@ -398,14 +398,13 @@ def _lifting_settings(kind: OptionKind, service: UserService, cores: int) -> dic
     return settings
 
 
-def _reason(kind: OptionKind, served: Served) -> str:
-    """Return why a way may be better, in words that fit the server."""
+def _in_words(kind: OptionKind, served: Served) -> OptionKind:
+    """Return a way with why it may be better, and what it costs, in words that fit the server."""
     if kind.name == "one-process" and served.is_asgi:
-        return (
-            f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
-            "another loop is free. It can use one processor. If the process dies, all its requests fail."
-        )
-    return kind.reason
+        serves = (f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
+                  "another loop is free.")  # fmt: skip
+        return replace(kind, serves=serves, cost="one processor; if the process dies, all its requests fail")
+    return kind
 
 
 def _neighbour(server: str, service: UserService) -> dict[str, Any]:
