@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import ConsoleMessage, Error, Page, Request, sync_playwright
 
 from tools.browser import chromium
+
+SCHEMES: dict[str, dict[str, Any]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
+"""What axe is asked about a page, by the colours that its reader wants: nothing else of a page differs."""
 
 
 class Heard(NamedTuple):

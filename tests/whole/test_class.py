@@ -28,7 +28,7 @@ from lab.apps.classroom.predictions import NumberPrediction, collect_predictions
 from lab.apps.classroom.strips import Dot, Strip
 from lab.export import pack
 from lab.paths import ROOT
-from tests.browsing import opened, tab
+from tests.browsing import SCHEMES, opened, tab
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
@@ -487,11 +487,11 @@ def test_no_dot_covers_another_and_all_are_inside(page: Page) -> None:
                 assert (x - other_x) ** 2 + (y - other_y) ** 2 >= (2 * RADIUS) ** 2
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_the_page(page: Page, scheme: Any) -> None:
+@pytest.mark.parametrize(("scheme", "asked"), SCHEMES.items(), ids=SCHEMES)
+def test_everybody_can_use_the_page(page: Page, scheme: Any, asked: dict[str, Any]) -> None:
     page.emulate_media(color_scheme=scheme)
 
-    found = Axe().run(page)
+    found = Axe().run(page, options=asked)
 
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
 

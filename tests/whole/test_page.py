@@ -23,7 +23,7 @@ from analysis.verification import verify_run
 from lab.apps.advise.what_if import lanes as replayed_lanes
 from lab.apps.advise.what_if import recorded
 from tests import browsing
-from tests.browsing import tab
+from tests.browsing import SCHEMES, tab
 from tests.synthetic import Request, make_run
 from tools.real_runs import unpack
 
@@ -453,13 +453,13 @@ def test_lines_of_text_have_at_most_75_characters_beside_wide_pictures(page: Pag
     assert min(widths) >= 0.9 * page.locator("main").bounding_box()["width"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any) -> None:
+@pytest.mark.parametrize(("scheme", "asked"), SCHEMES.items(), ids=SCHEMES)
+def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any, asked: dict[str, Any]) -> None:
     page.emulate_media(color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
     lanes(page).locator("button[data-slowest]").first.click()
 
-    found = Axe().run(page)
+    found = Axe().run(page, options=asked)
 
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
 
