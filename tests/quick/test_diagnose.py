@@ -258,8 +258,8 @@ worker can take them from it), 49.0% of requests wait, p99 5.44 s (measured:
   silent clients keep others out.
 - worker_class = idle_thread.IdleThreadWorker: 0.0% wait. Cost: a file to copy;
   idle connections are closed while the worker is busy.
-- nginx least_conn: 0.0% wait. Cost: a master or a container for each worker.
-- HAProxy maxconn 2 (another balancer), uWSGI (another server): 0.0% wait.
+- nginx least_conn (a master or a container for each worker), HAProxy maxconn 2
+  (another balancer), uWSGI -p 4 --threads 2 (another server): 0.0% wait.
 - threads = 4: 1.3% wait. Cost: memory, and more connections to a database.
 - workers = 1, threads = 8: 0.0% wait. Cost: one interpreter lock; if the
   process dies, all its requests fail. No log says how much the requests
@@ -277,6 +277,17 @@ def test_cures_that_are_equally_good_are_ranked_by_how_much_changes() -> None:
     today = way("", 0.2, 3.0)
     assert [each.change for each in Replay(today, today, ways, 0).better] == [
         "a setting", "a balancer", "helps less", "doubtful"]  # fmt: skip
+
+
+def test_without_workers_in_the_logs_settings_have_numbers_only_if_the_user_says_them(lab: Lab, tmp_path: Path) -> None:
+    paths = [*map(str, write_logs(serve(), tmp_path, Writing(workers=False)))]
+    said = lab.call("diagnose", *paths, "--workers", "4", "--threads", "2").stdout
+    assert "- worker_connections = 2 (" in said
+    assert "- threads = 4: " in said
+    requests, capacity, findings = diagnosed(write_logs(serve(accepts_busy=False), tmp_path, Writing(workers=False)))
+    replayed = replay(requests, capacity, findings)
+    assert replayed
+    assert {way.change for way in replayed.ways} >= {"worker_connections = threads (gunicorn 24 or later)"}
 
 
 def test_more_threads_are_a_sure_cure_only_if_they_also_help_requests_that_compute() -> None:
@@ -456,8 +467,7 @@ longest wait of each period: up to 50 ms ▁, up to 800 ms █ (logarithmic)
 
 Replayed as today (shared socket: a busy worker accepts requests, and no other
 worker can take them from it), 50.0% of requests wait, p99 800 ms (measured:
-50.0%, 800 ms). Cures, smallest change first:
-- with 1 thread, no way halves the waits
+50.0%, 800 ms). No other way halves the waits.
 With 3 threads that take all requests from one queue, hardly any request waits.
 """)
 

@@ -39,7 +39,7 @@ CHANGES = {
     "reuse-port": "reuse_port = True",
     "least-conn": "nginx least_conn",
     "queue": "HAProxy maxconn {threads}",
-    "uwsgi": "uWSGI",
+    "uwsgi": "uWSGI -p {workers} --threads {threads}",
 }
 """What to set or to use for each way to serve, the smallest change first."""
 HELPED = 0.01
@@ -67,6 +67,11 @@ class Served(NamedTuple):
     change: str = ""
     cost: str = ""
     computing_p99_s: float | None = None
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether the way is a setting of the server, and no other program."""
+        return " = " in self.change
 
 
 class Replay(NamedTuple):
@@ -115,24 +120,29 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
 
     If no log names the workers, each thread is taken to be a worker of its own.
     """
-    workers, threads = capacity.workers, capacity.threads
-    if (capacity.place < 0).any() and "workers" in capacity.found:
-        workers, threads = capacity.total, 1
+    knows = bool(capacity.seen) or "workers" not in capacity.found
+    workers, threads = (capacity.workers, capacity.threads) if knows else (capacity.total, 1)
     if workers > MOST_WORKERS:
         return None
     shown = around_longest(requests.waited_s, MOST)
     answered = requests.answered(findings.names, findings.of_class, workers, capacity.place, shown)
     joined = requests.joined[shown]
     measured = _served("measured", [requests.waited_s[shown][joined]])._replace(workers=capacity.seen or workers)
-    named = {} if capacity.seen else {"threads": "threads"}
-    numbers = {"threads": threads, "twice": 2 * threads, "total": capacity.total} | named
+    numbers: dict[str, int | str] = {
+        "workers": workers,
+        "threads": threads,
+        "twice": 2 * threads,
+        "total": capacity.total,
+    }
+    if not knows:
+        numbers |= {"workers": "workers", "threads": "threads"}
     found = _replays(answered, workers, threads, joined, OPTION_KINDS)
     usual = next((name for name in USUAL if name in found and _agrees(found[name], measured)), None)
     if usual:
         kind = next(kind for kind in OPTION_KINDS if kind.name == usual)
         more = replace(kind, name="more-threads", label=MORE_THREADS.label, serves=MORE_THREADS.serves,
                        cost=MORE_THREADS.cost)  # fmt: skip
-        if capacity.seen and findings.cause in ("avoidable", "full"):
+        if knows and findings.cause in ("avoidable", "full"):
             found |= _replays(answered, workers, 2 * threads, joined, [more])
         better = {usual, *(name for name, way in found.items() if way.most < HALVES * found[usual].waited)}
         for of, kinds in ((threads, OPTION_KINDS), (2 * threads, (more,))):

@@ -29,7 +29,7 @@ CLOCK_S = 0.05
 MINOR, MAIN = 0.1, 0.75
 """A class that held a worker for a smaller share of the time than MINOR is not named, for a larger than MAIN alone."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_MOST_WAYS, _NAME = 3, 15
+_NAME = 15
 
 
 def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
@@ -219,26 +219,26 @@ def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Itera
         yield ("No way to serve that the simulator knows reproduces these waits, so no cure is named. The symptoms in "
                "docs/how-to/symptoms.md may tell more.")  # fmt: skip
     else:
-        spread = f"; {SEEDS} replays: {percent(today.least)} to {percent(today.most)}"
+        spread = f"; {SEEDS} replays: {percent(today.least)} to {percent(today.most)}" * (today.least < today.most)
+        said = "Cures, smallest change first:" if replayed.better else "No other way halves the waits."
         yield (f"Replayed as today ({today.label}: {today.serves.removeprefix('gunicorn: ').rstrip('.')}), "
                f"{percent(today.waited)} of requests wait, p99 {_time(today.p99_s)} (measured: "
-               f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread if today.least < today.most else ''}). "
-               "Cures, smallest change first:")  # fmt: skip
-        yield from _ways(replayed, capacity, findings)
+               f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread}). {said}")  # fmt: skip
+        yield from _ways(replayed, findings)
     if replayed.threads > capacity.total:
         yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
 
 
-def _ways(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
+def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     """Yield the ways that are better than today's, each with its cost; the surely better ways first."""
     sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
-    own = sure if len(sure) <= _MOST_WAYS + 1 else sure[:_MOST_WAYS]
-    for way in own:
-        yield f"- {_way(way)}"
-    if more := sure[len(own) :]:
+    for way in sure:
+        if way.is_setting:
+            yield f"- {_way(way)}"
+    if more := [way for way in sure if not way.is_setting]:
         least, most = (percent(bound(way.waited for way in more)) for bound in (min, max))
         yield (f"- {', '.join(f'{way.change} ({way.cost})' for way in more)}: "
-               f"{most if least == most else f'at most {most}'} wait.")  # fmt: skip
+               f"{most if least == most else f'up to {most}'} wait.")  # fmt: skip
     doubtful = replayed.better[len(sure) :]
     for way in doubtful[:-1]:
         yield f"- {_way(way)}"
@@ -248,8 +248,6 @@ def _ways(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[
         today = _time(replayed.today.computing_p99_s or 0) if replayed.today else ""
         yield (f"- {_way(doubtful[-1])} No log says how much the requests compute. If they only compute, their p99 "
                f"overhead is {overhead}{besides} (today: {today}).")  # fmt: skip
-    if not replayed.better:
-        yield f"- with {plural(capacity.total, 'thread')}, no way halves the waits"
     if findings.cause == "avoidable" and findings.in_front:
         share, slowest = max((share, name) for name, share in findings.in_front.items())
         if share > MAIN:
