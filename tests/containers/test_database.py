@@ -34,6 +34,8 @@ variants:
   crowd:        {server: gunicorn-gthread, app: django, workers: 1, threads: 17, balancer: none}
 """
 TOLD = 'os.environ["LAB_THREADS"]'
+SOME = "wrong-rows", "changed-page", "no-database", "killed", "stopped", "crowd"
+"""make soak has the other ones."""
 COMMANDS = {
     "no-database": "exec mariadbd --no-defaults --datadir=/nowhere",
     "outgrown": "head -c 1G /dev/zero > /tmp/much; exec start",
@@ -84,12 +86,12 @@ def spoil(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """All variants under their loads; of two the database is killed, or stands still, in the middle of the load."""
+    """Some variants under their loads; of two the database is killed, or stands still, in the middle of the load."""
     assert lab_objects() == []
     lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
     spoil(lab)
     with ThreadPoolExecutor(2) as pool:
-        process = lab.start("run", "spoilt", "--jobs", "9")
+        process = lab.start("run", "spoilt", "--variants", ",".join(SOME), "--jobs", "6")
         killed = pool.submit(lambda: with_rows("killed").kill())
         stopped = pool.submit(stop_database)
         try:
@@ -154,12 +156,6 @@ def test_a_database_that_does_not_start_is_what_the_report_says(spoilt: Lab) -> 
     assert "/nowhere" in why
 
 
-def test_a_database_that_outgrows_its_limit(spoilt: Lab) -> None:
-    assert why_failed(spoilt, "outgrown") == (
-        "mariadb needed more memory than its limit of 768 MiB, which mem_limit of mariadb in docker-compose.yml sets"
-    )
-
-
 def test_a_database_that_is_killed_ends_the_trial_by_name(spoilt: Lab) -> None:
     assert why_failed(spoilt, "killed") == "mariadb ended during the load with exit code 137"
 
@@ -176,15 +172,3 @@ def test_of_a_database_that_answers_no_more_nobody_knows_the_rows(spoilt: Lab) -
 def test_too_many_connections_are_told_from_a_slow_server(spoilt: Lab) -> None:
     """MariaDB counts no connection that takes the place kept for its administrator, and is then refused."""
     assert any("(database error 1040: Too many connections)" in one for one in reasons(spoilt, "crowd"))
-
-
-def test_a_model_without_its_migration_does_not_start(spoilt: Lab) -> None:
-    why = why_failed(spoilt, "not-migrated")
-
-    assert why.startswith("the servers did not become healthy: gunicorn said:\n")
-    assert "A migration is missing, the models have changed since the last one:" in why
-    assert "Add field place to entry" in why
-
-
-def test_a_migration_that_was_not_applied_is_what_the_health_check_says(spoilt: Lab) -> None:
-    assert "migrations are not applied: guestbook.0001_initial" in why_failed(spoilt, "not-applied")

@@ -68,7 +68,7 @@ def sound(row: dict[str, Any]) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     texts=damaged_lines(), end=st.sampled_from(["\n", "\r\n", "\n\n"]), members=st.booleans(), cut=st.integers(0, 60)
 )
@@ -92,7 +92,7 @@ def test_damaged_points_are_sound_rows_or_an_error(
     assert len({row["id"] for row in found}) == len(found) <= sent
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=400), compressed=st.booleans())
 def test_no_bytes_make_the_reader_fail_otherwise(tmp_path: Path, content: bytes, compressed: bool) -> None:
     (tmp_path / "points.json.gz").write_bytes(gzip.compress(content) if compressed else content)
