@@ -41,7 +41,9 @@ SIDE_BY_SIDE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --dist loadfi
 quick: .venv/core .venv/tests  ## run the short tests that need no container
 	@$(SIDE_BY_SIDE) -n 3 tests/quick
 
-test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
+test: .venv/core .venv/tests  ## run the checks, the quick tests, and the container tests that guard behaviour
+	@$(MAKE) --no-print-directory -j2 setup check  # images are built while types are checked
+	@$(MAKE) --no-print-directory .venv/browser
 	@$(SIDE_BY_SIDE) -n 4 tests/engine tests/whole tests/quick  # one of the four waits for the engine most of the time
 	@.venv/bin/python -m pytest tests/containers
 
