@@ -175,6 +175,8 @@ def answers_are_quick(served: Sequence[Served]) -> bool:
 def main() -> None:
     """Print a table in Markdown: for each way to write logs, how many trials are told well, and the errors."""
     trials = [trial for folder in sys.argv[1:] for trial in trials_of(Path(folder))]
+    if not trials:
+        sys.exit("No trial has requests.parquet and workers with threads. Run `lab report RUN` first.")
     quick = [trial for trial in trials if answers_are_quick(trial[0])]
     head = (
         "logs",
@@ -185,7 +187,9 @@ def main() -> None:
         "within the range, or close",
         "cause right, open, wrong",
     )
-    lines = [head, ("---",) * len(head), _row("milliseconds, ids and workers, quick answers", Writing(), quick)]
+    lines = [head, ("---",) * len(head)]
+    if quick:
+        lines.append(_row("milliseconds, ids and workers, quick answers", Writing(), quick))
     lines += [_row(name, writing, trials) for name, writing in WRITINGS.items()]
     sys.stdout.write("".join(f"| {' | '.join(line)} |\n" for line in lines))
 
