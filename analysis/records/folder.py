@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from analysis.records.mistakes import explain, unread
+from analysis.records.mistakes import explain, placed, unread
 from analysis.records.model import Record
 from analysis.records.run import SCHEMA, Run, TrialRecord
 from analysis.records.summary import Summary
@@ -87,8 +87,7 @@ def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        place, problem = explain(error, kind, values)
-        raise BadRun(f"{path}: {'.'.join(map(str, place))}: {problem}") from None
+        raise BadRun(f"{path}: {placed(*explain(error, kind, values))}") from None
 
 
 def _read(path: Path, kind: type[R]) -> R:

@@ -62,8 +62,7 @@ def explain(error: ValidationError, kind: Kind, values: object, wording: Wording
 def reason_of(error: ValidationError, kind: Kind, values: object) -> str:
     """Return what is wrong with values; the place comes first, unless a validator of the model says what is wrong."""
     place, problem = explain(error, kind, values)
-    own_words = not place or error.errors()[0]["type"] == "value_error"
-    return problem if own_words else f"{'.'.join(map(str, place))}: {problem}"
+    return problem if error.errors()[0]["type"] == "value_error" else placed(place, problem)
 
 
 def reason_in_json(error: ValidationError, kind: Kind, text: str | bytes) -> str:
@@ -71,7 +70,11 @@ def reason_in_json(error: ValidationError, kind: Kind, text: str | bytes) -> str
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return f"not valid JSON: {first['ctx']['error']}"
-    place, problem = explain(error, kind, json.loads(text))
+    return placed(*explain(error, kind, json.loads(text)))
+
+
+def placed(place: Place, problem: str) -> str:
+    """Return a problem with its place before it; a problem of the whole file has none."""
     return f"{'.'.join(map(str, place))}: {problem}" if place else problem
 
 
