@@ -1,10 +1,10 @@
 """Try the lab on this machine's engine, and add what ran to docs/reference/tried.json.
 
-    PYTHONPATH=. .venv/bin/python -m tools.tried [--wrong "what was wrong and is mended"] [STEP …]
+    PYTHONPATH=. .venv/bin/python -m tools.tried [--wrong "what was wrong and is mended"] [--measured OPTIONS] [STEP …]
 
 The steps set the engine up, measure heavy-mix and a small service, export and verify a run, run the tests that need
 containers, and count what is left. If only some are named, the row keeps the results of the others. ``DOCKER_HOST``
-chooses the engine (tools/newer-engine.sh starts a newer one).
+chooses the engine (tools/newer-engine.sh starts a newer one; tools/newer-machine.sh runs this on a newer machine).
 """
 
 import argparse
@@ -35,6 +35,7 @@ def main() -> int:
     """Run the steps, write the row, and return 0 if an engine answers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--wrong", default="")
+    parser.add_argument("--measured", default="", help="options of lab run, with which heavy-mix is measured")
     parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
     given = parser.parse_args()
     if unknown := set(given.steps) - STEPS.keys():
@@ -45,7 +46,7 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="stampede-tried-", dir=Path.home()) as place:
         for step in given.steps or STEPS:
-            result = STEPS[step](Path(place))
+            result = STEPS[step](Path(place), given.measured)
             print(f"{step}: {result}", flush=True)
             _write(facts, {step: result}, given.wrong)
     return 0
@@ -66,25 +67,25 @@ def _write(facts: EngineFacts, ran: dict[str, str], wrong: str) -> None:
     TRIED.write_text(json.dumps([*rows.values()], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _set_up(_: Path) -> str:
+def _set_up(_: Path, __: str) -> str:
     return _ending(_lab("setup"))
 
 
-def _heavy_mix(place: Path) -> str:
-    return _line(
-        _lab("run", "heavy-mix", "--results", str(place)), r"\d+ of \d+ claims hold[^.]*|\d+ of \d+ claims: .*"
-    )
+def _heavy_mix(place: Path, measured: str) -> str:
+    done = _lab("run", "heavy-mix", "--results", str(place), *measured.split())
+    found = _line(done, r"\d+ of \d+ (?:claims )?hold[^.(]*|\d+ of \d+ claims: .*").strip()
+    return found + (measured and f" ({measured})")
 
 
-def _export(place: Path) -> str:
+def _export(place: Path, _: str) -> str:
     return _ending(_lab("export", str(place / "heavy-mix" / "latest"), "--to", str(place / "heavy-mix.tar.gz")))
 
 
-def _verify(place: Path) -> str:
+def _verify(place: Path, _: str) -> str:
     return _ending(_lab("verify", str(place / "heavy-mix" / "latest")))
 
 
-def _own_service(place: Path) -> str:
+def _own_service(place: Path, _: str) -> str:
     shop, file = place / "shop", place / "shop.yaml"
     shop.mkdir()
     for name, text in _SERVICE.items():
@@ -94,7 +95,7 @@ def _own_service(place: Path) -> str:
     return _line(tried, r"Better than today's.*|No request.*|[\d.]+%.*waited.*")
 
 
-def _container_tests(_: Path) -> str:
+def _container_tests(_: Path, __: str) -> str:
     tests = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests/containers"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
@@ -102,12 +103,12 @@ def _container_tests(_: Path) -> str:
     return _line(tests, r"\d+ (passed|failed).*")
 
 
-def _left_behind(_: Path) -> str:
+def _left_behind(_: Path, __: str) -> str:
     left = output(["docker", "ps", "--all", "--quiet", "--filter", "label=stampede.owner"])
     return f"{len(left.split())} containers"
 
 
-STEPS: dict[str, Callable[[Path], str]] = {
+STEPS: dict[str, Callable[[Path, str], str]] = {
     "set-up": _set_up,
     "heavy-mix": _heavy_mix,
     "export": _export,
