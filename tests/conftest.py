@@ -51,6 +51,7 @@ PARTS = (
 )
 hypothesis.settings.register_profile("patient", deadline=None)  # no test asserts how fast this machine is
 hypothesis.settings.load_profile("patient")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores Ctrl-C
 PATIENCE_S = 120
 FAST = (
     "light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10",

@@ -20,8 +20,8 @@ from analysis.verdict.validity import trial_name
 
 END = "<!-- end -->"
 READING = (
-    "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval is too wide, the "
-    "values of all trials stand instead. The column *answered* counts requests, or visits, of all trials."
+    "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval reaches far beyond "
+    "all values, these values stand instead. The column *answered* counts requests, or visits, of all trials."
 )
 """How to read a page's tables of quantities."""
 MOST_DOUBTS = 6
