@@ -20,6 +20,7 @@ from pathlib import Path
 
 from lab.engine.commands import output
 from lab.engine.facts import TRIED, EngineFacts, ask_engine, combinations
+from lab.engine.processor import cpuinfo, model_name
 from lab.paths import ROOT
 
 _SERVICE = {
@@ -60,7 +61,7 @@ def _write(facts: EngineFacts, ran: dict[str, str], wrong: str) -> None:
         "kind": facts.kind,
         "date": datetime.now(UTC).date().isoformat(),
         "engine": f"{facts.name} {facts.version}",
-        "system": facts.system,
+        "system": ", on ".join(filter(None, [facts.system, model_name(cpuinfo())])),
         "ran": {what: result for what, result in {**before["ran"], **ran}.items() if what in STEPS},
         "wrong": wrong or before["wrong"],
     }

@@ -207,7 +207,9 @@ def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, reposito
     found.note_count("workers", start.environment.get("WEB_CONCURRENCY"), f"{start.place}, WEB_CONCURRENCY", "workers")
     found.default("workers", 1, "gunicorn")
     found.default("threads", 1, "gunicorn")
-    found.default("worker_class", "gthread" if found.values["threads"] > 1 else "sync", "gunicorn")
+    if found.values["threads"] > 1:
+        found.default("worker_class", "gthread", "with threads, gunicorn")
+    found.default("worker_class", "sync", "gunicorn")
 
 
 def _note_gunicorn(found: Discovery, options: Mapping[str, str], place: str) -> None:
