@@ -57,12 +57,13 @@ def _write(facts: EngineFacts, ran: dict[str, str], wrong: str) -> None:
     """Add to the row of this kind of machine what ran, with its result in words."""
     rows = {each["kind"]: each for each in combinations()}
     before = rows.get(facts.kind, {"ran": {}, "wrong": ""})
+    results = before["ran"] | ran
     rows[facts.kind] = {
         "kind": facts.kind,
         "date": datetime.now(UTC).date().isoformat(),
         "engine": f"{facts.name} {facts.version}",
         "system": ", on ".join(filter(None, [facts.system, model_name(cpuinfo())])),
-        "ran": {what: result for what, result in {**before["ran"], **ran}.items() if what in STEPS},
+        "ran": {step: results[step] for step in STEPS if step in results},
         "wrong": wrong or before["wrong"],
     }
     TRIED.write_text(json.dumps([*rows.values()], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -93,7 +94,7 @@ def _own_service(place: Path, _: str) -> str:
         (shop / name).write_text(text, encoding="utf-8")
     _lab("init", str(shop), "--to", str(file))
     tried = _lab("try", str(file), "--duration", "10s", "--trials", "1", "--results", str(place))
-    return _line(tried, r"Better than today's.*|No request.*|[\d.]+%.*waited.*")
+    return _line(tried, r"Better than today's.*|No request.*|[\d.]+% [\s\S]{,60}?waited[\s\S]{,90}?free\s+thread")
 
 
 def _container_tests(_: Path, __: str) -> str:
@@ -134,7 +135,7 @@ def _ending(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def _line(done: "subprocess.CompletedProcess[str]", pattern: str) -> str:
-    found = [match[0] for match in re.finditer(pattern, done.stdout)]
+    found = [" ".join(match[0].split()) for match in re.finditer(pattern, done.stdout)]
     return found[-1] if found else _ending(done)
 
 
