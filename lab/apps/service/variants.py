@@ -57,7 +57,7 @@ OTHERWISE = ("one-process", "least-conn")
 NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
 """Other servers that are ways, each with the release that is taken if the application's requirements pin none."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
-"""The kinds of ways that are tried only if ``WAYS`` names them."""
+"""The kinds of ways that are tried only if ``--ways`` names them."""
 LIFTING = ("more-workers", "more-threads", "threads")
 """The kinds of ways that are tried if ``WAYS`` names them, or if they lift a limit that was found of today's way."""
 _WORKERS = (("more-workers",),)
@@ -282,7 +282,7 @@ _ELSEWHERE = ("uwsgi", *NEIGHBOURS)
 
 
 def kinds_if_named(served: Served) -> tuple[str, ...]:
-    """Return the kinds of ways that are tried only if ``WAYS`` names them."""
+    """Return the kinds of ways that are tried only if ``--ways`` names them."""
     if served.is_asgi:
         own = ("reuse-port",) if served.server == "gunicorn" else ()
         return own + tuple(server for server in ("granian", "uvicorn") if server != served.server)
