@@ -5,6 +5,7 @@ is what the lab asks of a container: gunicorn with two workers, half a processor
 has the files of the container's control group as the machine itself saw them a moment later. Six requests computed
 1.5 s each between ``before`` and ``after``; then a process took 400 MiB and was ``killed``; then a shell started
 processes until it could start no more, and then memory was taken until a worker was killed and ``lost``.
+``pressure-cpu`` is from the same system and load in a virtual machine, because user-mode Linux has no such file.
 """
 
 import os
@@ -20,6 +21,7 @@ from analysis.pipeline import derive_summary
 from analysis.read.observation import Observation, counted_by_worker, parse, read_containers
 from lab.engine import facts
 from lab.engine.cluster.machines import Machine
+from lab.engine.machine_usage import pressure_us
 from lab.trial.containers import TrialContainers
 from lab.trial.early_end import end_with_servers
 from tests.conftest import wait_until
@@ -143,3 +145,11 @@ def test_an_event_of_the_engine_ends_the_trial_of_the_container_that_ran_out_of_
         wait_until(lambda: told)
 
     assert set(told) == {("oom", "gunicorn")}
+
+
+def test_pressure_counts_what_the_limit_of_a_container_keeps_back() -> None:
+    """Two workers wanted a processor each and had half of one, so something waited for most of the 31.4 s."""
+    before_us, after_us = (pressure_us((RECORDED / f"pressure-cpu.{when}.txt").read_text()) for when in MOMENTS[:2])
+    assert before_us is not None
+    assert after_us is not None
+    assert (after_us - before_us) / 31.4e6 == pytest.approx(0.75, abs=0.01)
