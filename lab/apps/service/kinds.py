@@ -21,7 +21,7 @@ OWN_KINDS = (
          "uvicorn with as many processes: a process accepts requests from the socket that all processes share.",
          lambda workers, _: {"server": "uvicorn", "workers": workers}),
     OptionKind("more-workers", "more workers",
-         "As many processes as the machine has cores, and at least twice as many as today: each has its own "
+         "As many processes as the machine has cores, or twice as many as today if that is more: each has its own "
          "interpreter lock, event loop and pools, and can use one more processor. Each needs memory.", gthread),
     MORE_THREADS,
     OptionKind("threads", "gthread",
