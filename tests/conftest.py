@@ -66,10 +66,6 @@ WITH_ENGINE = "engine", "containers"
 """The folders of tests that start containers, in the order of running: copies of the lab then build broken images."""
 
 
-LATER = 5
-"""The niceness of workers that compute beside containers."""
-
-
 class ByModule(LoadFileScheduling):
     """Give each worker a module at a time, and all modules that start containers to one worker."""
 
@@ -93,13 +89,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sizes = {path: path.stat().st_size for path in {item.path for item in items}}
     order = {folder: place for place, folder in enumerate(reversed(WITH_ENGINE), start=1)}
     items.sort(key=lambda item: (order.get(item.path.parent.name, 0), sizes[item.path]), reverse=True)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the worker whose tests start containers, one after the other, go before the other workers."""
-    if item.path.parent.name not in WITH_ENGINE and "PYTEST_XDIST_WORKER" in os.environ:
-        os.setpriority(os.PRIO_PROCESS, 0, LATER)
 
 
 APP = typer.main.get_command(cli.app)

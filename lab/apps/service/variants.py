@@ -59,7 +59,7 @@ NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that are tried only if ``--ways`` names them."""
 LIFTING = ("more-workers", "more-threads", "threads")
-"""The kinds of ways that are tried if ``WAYS`` names them, or if they lift a limit that was found of today's way."""
+"""The kinds of ways that are tried if ``--ways`` names them, or if they lift a limit that was found of today's way."""
 _WORKERS = (("more-workers",),)
 LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
     "processors": _WORKERS,
