@@ -272,7 +272,7 @@ def under_load(variant: str) -> Container:
             with suppress(DockerException):  # it is being started
                 server.execute(["sh", "-c", UNTIL_SERVED])
                 return server
-        time.sleep(0.3)
+        time.sleep(1)
     pytest.fail(f"{variant} served nothing within {2 * PATIENCE_S} s")
 
 
@@ -281,7 +281,7 @@ def compute_beside(variant: str, run: "subprocess.Popen[str]") -> None:
     while not container_of(variant, "k6"):
         if run.poll() is not None:
             return
-        time.sleep(0.1)
+        time.sleep(0.5)
     program = f"import time\nend = time.monotonic() + {OTHERS_FOR_S}\nwhile time.monotonic() < end: pass"
     for other in [subprocess.Popen([sys.executable, "-c", program]) for _ in range(OTHERS)]:
         other.wait()

@@ -20,8 +20,9 @@ from analysis.verdict.validity import trial_name
 
 END = "<!-- end -->"
 READING = (
-    "A figure is the median over the trials, with its 95 % interval in parentheses; if the interval reaches far beyond "
-    "all values, these values stand instead. The column *answered* counts requests, or visits, of all trials."
+    "A figure is the median over the trials, with its 95 % interval in parentheses; where the interval would reach far "
+    "beyond the values of all trials, the cell lists the value of each trial instead. The column *answered* counts "
+    "requests, or visits, of all trials."
 )
 """How to read a page's tables of quantities."""
 MOST_DOUBTS = 6

@@ -11,14 +11,15 @@ OWN_KINDS = (
          "gunicorn: as many processes as today's threads; a process accepts a connection when it is free.",
          lambda workers, threads: {"server": "gunicorn-sync", "workers": workers * threads}),
     OptionKind("gunicorn", "gunicorn gthread",
-         "gunicorn's class gthread with as many processes and threads: a busy worker still accepts requests.",
+         "gunicorn's class gthread with as many processes and threads as today: a busy worker still accepts "
+         "requests.",
          gthread),
     OptionKind("granian", "granian",
-         "granian with as many processes (and blocking threads, for WSGI): from 2.8 on, each process has its own "
+         "granian with today's number of processes (for WSGI, also of threads): from 2.8 on, each process has its own "
          "listening socket, and the kernel chooses a socket without knowing which process is busy.",
          lambda workers, threads: {"server": "granian", "workers": workers, "threads": threads}),
     OptionKind("uvicorn", "uvicorn",
-         "uvicorn with as many processes: a process accepts requests from the socket that all processes share.",
+         "uvicorn with today's number of processes, which accept requests from a socket that they share.",
          lambda workers, _: {"server": "uvicorn", "workers": workers}),
     OptionKind("more-workers", "more workers",
          "As many processes as the machine has cores, or twice as many as today if that is more: each has its own "
