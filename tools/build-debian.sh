@@ -2,6 +2,7 @@
 # Build a stand-in for the image debian:trixie-slim from Debian's package archive, for machines that cannot reach an
 # image registry. This needs Debian or Ubuntu, and root.
 # Usage: tools/build-debian.sh IMAGE
+# As for every command of Docker, DOCKER_DEFAULT_PLATFORM chooses another processor, e.g. linux/arm64.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,9 +24,11 @@ if [ -n "$security" ]; then set -- "$@" "deb $security trixie-security main"; fi
 
 root=$(mktemp)
 trap 'rm -f "$root"' EXIT
-mmdebstrap --variant=minbase --format=tar --keyring="$keyring" \
+platform=${DOCKER_DEFAULT_PLATFORM:-}
+mmdebstrap ${platform:+--architectures="${platform#*/}"} --variant=minbase --format=tar --keyring="$keyring" \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     trixie "$root" "$@"
-docker import --change 'CMD ["bash"]' --change 'LABEL stampede.stand-in="Debian package archive"' "$root" "$image"
+docker import ${platform:+--platform "$platform"} \
+    --change 'CMD ["bash"]' --change 'LABEL stampede.stand-in="Debian package archive"' "$root" "$image"

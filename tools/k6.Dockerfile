@@ -3,6 +3,7 @@ FROM debian:trixie-slim AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends golang-go ca-certificates
 ARG K6_RELEASE
+ARG GOARCH
 WORKDIR /build
 # k6 needs a newer Go than Debian's. GOTOOLCHAIN=auto fetches the newer Go as a module. `go install` refuses modules
 # that replace other modules, as k6 does, so k6 is built in a copy of its own module.

@@ -8,6 +8,7 @@
 #        tools/newer-engine.sh down [FOLDER]    end it, and remove everything
 # FOLDER is /var/lib/stampede-newer by default. Then: export DOCKER_HOST=unix:///var/lib/stampede-newer/docker.sock
 # With STORE=containerd, `up` starts the engine with containerd's store of images, the default from Docker 29 on.
+# With DOCKER_DEFAULT_PLATFORM=linux/arm64, which Docker heeds, too, qemu emulates that processor in the containers.
 # This needs Debian or Ubuntu, and root.
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,6 +18,7 @@ folder=$(realpath -m "${2:-/var/lib/stampede-newer}")
 if [ "${STORE:-}" = containerd ]; then store=true; else store=false; fi
 link=198.18.255 # from 198.18.0.0/15, which RFC 2544 keeps for measurements
 start_s=60
+platform=${DOCKER_DEFAULT_PLATFORM:-}
 
 say() { printf '%s\n' "$*" >&2; }
 engine() { docker --host "unix://$folder/docker.sock" "$@"; }
@@ -91,14 +93,51 @@ connect() {
     }
 }
 
-up() {
-    unpack
-    start
+# qemu's handlers run programs of other processors in every container. Debian's package registers them.
+emulate() {
+    handlers=/proc/sys/fs/binfmt_misc
+    [ -e $handlers/register ] || mount -t binfmt_misc binfmt_misc $handlers
+    if ! grep -qs enabled $handlers/qemu-aarch64; then
+        DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+            qemu-user-static binfmt-support
+        update-binfmts --enable qemu-aarch64
+    fi
+    for image in $(cut -d@ -f1 tools/base-images.txt); do
+        if engine image inspect "$image" >/dev/null 2>&1; then continue; fi
+        case $image in
+            debian:*) DOCKER_HOST=unix://$folder/docker.sock tools/build-debian.sh "$image" ;;
+            *) cross_compile "$image" ;;
+        esac
+    done
+}
+
+# This machine's engine compiles k6, because a compiler that is emulated takes an hour.
+cross_compile() {
+    compiled=stampede-newer-k6
+    DOCKER_DEFAULT_PLATFORM='' docker buildx build --load --tag $compiled --target build \
+        --build-arg K6_RELEASE="${1#*:}" --build-arg GOARCH="${platform#*/}" \
+        --secret id=ca_bundle,src=/etc/ssl/certs/ca-certificates.crt --file tools/k6.Dockerfile tools
+    mkdir -p "$folder/k6/out"
+    container=$(DOCKER_DEFAULT_PLATFORM='' docker create $compiled)
+    docker cp "$container:/out/k6" "$folder/k6/out/k6"
+    docker rm "$container" >/dev/null
+    docker rmi $compiled >/dev/null
+    DOCKER_HOST=unix://$folder/docker.sock docker buildx build --load --tag "$1" --build-context build="$folder/k6" \
+        --file tools/k6.Dockerfile tools
+}
+
+give_images() {
     for image in $(cut -d@ -f1 tools/base-images.txt); do
         if docker image inspect "$image" >/dev/null 2>&1 && ! engine image inspect "$image" >/dev/null 2>&1; then
             docker save "$image" | engine load
         fi
     done
+}
+
+up() {
+    unpack
+    start
+    if [ "$platform" ]; then emulate; else give_images; fi
     say "Docker $(engine version --format '{{.Server.Version}}') answers. export DOCKER_HOST=unix://$folder/docker.sock"
 }
 

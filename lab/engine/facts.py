@@ -12,6 +12,10 @@ from lab.engine.commands import output
 from lab.paths import ROOT
 
 TRIED = ROOT / "docs" / "reference" / "tried.json"
+PLATFORM = "DOCKER_DEFAULT_PLATFORM"
+"""The variable with which every command of Docker chooses the system and the processor that images are for."""
+_SAME = {"amd64": "x86_64", "arm64": "aarch64"}
+"""What engines call the processors of platforms."""
 _LIMITS = {
     "MemoryLimit": "memory",
     "SwapLimit": "swap",
@@ -27,7 +31,8 @@ class EngineFacts:
     """An engine and the machine on which its containers run, which is called ``machine``.
 
     ``cgroups`` is the version of control groups. ``unenforced`` has the limits that the engine accepts and does not
-    enforce, in words. ``containerd``: the engine keeps its images in containerd's store.
+    enforce, in words. ``architecture`` is that of the containers. ``containerd``: the engine
+    keeps its images in containerd's store.
     """
 
     name: str
@@ -55,7 +60,7 @@ _told: dict[tuple[str | None, ...], EngineFacts] = {}
 
 def ask_engine() -> EngineFacts | None:
     """Return what the engine says of itself, which it is asked only once; None if no engine answers."""
-    chosen = (shutil.which("docker"), os.environ.get("DOCKER_HOST"), os.environ.get("DOCKER_CONTEXT"))
+    chosen = (shutil.which("docker"), *map(os.environ.get, ("DOCKER_HOST", "DOCKER_CONTEXT", PLATFORM)))
     if chosen not in _told and (facts := _ask()):
         _told[chosen] = facts
     return _told.get(chosen)
@@ -71,7 +76,7 @@ def _ask() -> EngineFacts | None:
         version=str(told["ServerVersion"]),
         machine=str(told.get("Name", "")),
         system=str(told.get("OperatingSystem", "")),
-        architecture=str(told.get("Architecture", "")),
+        architecture=_architecture(str(told.get("Architecture", ""))),
         cores=int(told.get("NCPU", 0)),
         memory_mib=int(told.get("MemTotal", 0)) // 2**20,
         cgroups=str(told.get("CgroupVersion", "1")),
@@ -79,6 +84,12 @@ def _ask() -> EngineFacts | None:
         containerd="io.containerd.snapshotter" in json.dumps(told.get("DriverStatus")),
         unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
     )
+
+
+def _architecture(of_machine: str) -> str:
+    """Return the processor of the containers: the machine's, or an emulated processor that the user asks for."""
+    asked = os.environ.get(PLATFORM, "").removeprefix("linux/")
+    return f"{asked} emulated" if asked and _SAME.get(asked, asked) != of_machine else of_machine
 
 
 def user_kind(*, rootless: bool) -> str:
