@@ -44,7 +44,7 @@ quick: .venv/core .venv/tests  ## run the short tests that need no container
 test: .venv/core .venv/tests  ## run the checks, the quick tests, and the container tests that guard behaviour
 	@$(MAKE) --no-print-directory -j2 setup check  # images are built while types are checked
 	@$(MAKE) --no-print-directory .venv/browser
-	@$(SIDE_BY_SIDE) -n 4 tests/engine tests/whole tests/quick  # one of the four waits for the engine most of the time
+	@$(SIDE_BY_SIDE) -n 3 tests/engine tests/whole tests/quick  # one of the three waits for the engine most of the time
 	@.venv/bin/python -m pytest tests/containers
 
 soak: setup .venv/tests  ## run the long tests: the phenomenon of every experiment, long faults and heavy loads

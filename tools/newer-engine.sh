@@ -97,10 +97,9 @@ connect() {
 emulate() {
     handlers=/proc/sys/fs/binfmt_misc
     [ -e $handlers/register ] || mount -t binfmt_misc binfmt_misc $handlers
-    if ! grep -qs enabled $handlers/qemu-aarch64; then
+    if ! command -v arch-test >/dev/null || [ ! -e $handlers/qemu-aarch64 ]; then
         DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
-            qemu-user-static binfmt-support
-        update-binfmts --enable qemu-aarch64
+            qemu-user-static binfmt-support arch-test
     fi
     for image in $(cut -d@ -f1 tools/base-images.txt); do
         if engine image inspect "$image" >/dev/null 2>&1; then continue; fi
