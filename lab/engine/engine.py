@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from lab.engine.commands import ANSWERS_WITHIN_S, Say, output, run_command
-from lab.engine.facts import ask_engine, way_into_the_group
+from lab.engine.facts import PLATFORM, ask_engine, way_into_the_group
 from lab.errors import LabError
 from lab.limits import MemoryBudget
 from lab.paths import TOOLS
@@ -113,7 +113,7 @@ def check_that_it_may_be_used() -> None:
 
 
 def check_limits(say: Say) -> None:
-    """Say which limits of containers the engine does not enforce.
+    """Say which limits of containers the engine does not enforce, and whether it emulates another processor.
 
     Raise LabError if it cannot limit their memory, because a load could then harm the machine, or if it is Podman.
     """
@@ -126,6 +126,9 @@ def check_limits(say: Say) -> None:
             hint="Through its Docker socket, Podman 4.3 started none of the lab's containers, because they have no "
             "capabilities. Use Docker's engine: unset DOCKER_HOST, or choose another with docker context use.",
         )
+    if facts.emulates:
+        say(f"{PLATFORM} is {os.environ[PLATFORM]}, so the engine emulates a processor, and containers compute several "
+            "times more slowly.")  # fmt: skip
     if not facts.unenforced:
         return
     if "memory" in facts.unenforced:

@@ -16,6 +16,7 @@ PLATFORM = "DOCKER_DEFAULT_PLATFORM"
 """The variable with which every command of Docker chooses the system and the processor that images are for."""
 _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 """What engines call the processors of platforms."""
+_EMULATED = " emulated"
 _LIMITS = {
     "MemoryLimit": "memory",
     "SwapLimit": "swap",
@@ -46,6 +47,11 @@ class EngineFacts:
     rootless: bool
     containerd: bool
     unenforced: tuple[str, ...]
+
+    @property
+    def emulates(self) -> bool:
+        """Whether the containers run on an emulated processor."""
+        return self.architecture.endswith(_EMULATED)
 
     @property
     def kind(self) -> str:
@@ -89,7 +95,7 @@ def _ask() -> EngineFacts | None:
 def _architecture(of_machine: str) -> str:
     """Return the processor of the containers: the machine's, or an emulated processor that the user asks for."""
     asked = os.environ.get(PLATFORM, "").removeprefix("linux/")
-    return f"{asked} emulated" if asked and _SAME.get(asked, asked) != of_machine else of_machine
+    return asked + _EMULATED if asked and _SAME.get(asked, asked) != of_machine else of_machine
 
 
 def user_kind(*, rootless: bool) -> str:

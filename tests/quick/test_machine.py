@@ -474,6 +474,29 @@ def test_limits_that_the_engine_does_not_enforce_are_named(path: Path, said: lis
 
 
 @pytest.mark.parametrize(
+    ("platform", "kind", "says"),
+    [
+        ("linux/arm64", "Docker 29, cgroups 1, arm64 emulated, root", ["DOCKER_DEFAULT_PLATFORM", "linux/arm64"]),
+        ("linux/amd64", "Docker 29, cgroups 1, x86_64, root", []),
+    ],
+)
+def test_an_emulated_processor_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], platform: str, kind: str, says: list[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("DOCKER_DEFAULT_PLATFORM", platform)
+    engine_says(path)
+
+    engine.check_limits(said.append)
+
+    told = facts.ask_engine()
+    assert told is not None
+    assert told.kind == kind
+    assert len(said) == bool(says)
+    assert all(word in said[0] for word in says)
+
+
+@pytest.mark.parametrize(
     ("told", "kind"),
     [
         ({"CgroupVersion": "2"}, "Docker 29, cgroups 2, x86_64, root"),
