@@ -216,7 +216,7 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
     for arguments, says in (
         (["try"], "error: No file that describes a service is named.\n\nhint: make try SERVICE=my-service.yaml"),
         (["try", str(service), "--ways", "limt"],
-         "error: WAYS=limt: there is no way limt for this service; there are limit, "),
+         "error: --ways limt: there is no way limt for this service; there are limit, "),
         (["init"], "error: No folder of an application is named."),
         (["init", str(tmp_path / "nowhere")], f"error: There is no folder {tmp_path}/nowhere."),
         (["init", str(tmp_path), "--to", str(service)], f"error: {service} exists already."),
@@ -2040,7 +2040,7 @@ def test_theory_advises_a_way_from_an_earlier_run(
     monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
     found = read_user_service(service)
     earlier = tmp_path / "run"
-    with pytest.raises(WrongUse, match=r"^WAYS=advised: there is no earlier run of this service\.$"):
+    with pytest.raises(WrongUse, match=r"^--ways advised: there is no earlier run of this service\.$"):
         advise_way(found, LAYER, earlier)
     requests = [
         Request(request_class=name, service_time_ms=asked)

@@ -39,12 +39,12 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
     served = service.served
     if not (earlier / "summary.json").exists():
         raise WrongUse(
-            "WAYS=advised: there is no earlier run of this service.", hint="make try without WAYS comes first."
+            "--ways advised: there is no earlier run of this service.", hint="lab try without --ways comes first."
         )
     if served.kind not in ("gthread", "sync"):
-        raise WrongUse(f"WAYS=advised: there is no advice for {served.kind}, only for gunicorn's gthread and sync.")
+        raise WrongUse(f"--ways advised: there is no advice for {served.kind}, only for gunicorn's gthread and sync.")
     if not service.requests:
-        raise WrongUse("WAYS=advised: there is no advice for the requests of a log; describe classes of requests.")
+        raise WrongUse("--ways advised: there is no advice for the requests of a log; describe classes of requests.")
     load = _load_of(service, earlier)
     for ranked in rank(load):
         option = ranked.option
@@ -60,7 +60,7 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
         except NotPossible:
             continue  # its workers do not fit into the memory
         return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", label=f"advised: {way.kind.label}"))
-    raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
+    raise WrongUse("--ways advised: no way that theory knows fits this service.")
 
 
 def _load_of(service: UserService, earlier: Path) -> OfferedLoad:
@@ -83,7 +83,9 @@ def _load_of(service: UserService, earlier: Path) -> OfferedLoad:
         for name, asked in service.requests.items() if name in took
     ]  # fmt: skip
     if not classes:
-        raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
+        raise WrongUse(
+            f"--ways advised: {earlier} has too few requests.", hint="lab try without --ways, and then again"
+        )
     each_mib = (used_mib - SERVER_MIB * served.replicas) / served.processes
     return OfferedLoad(
         classes=classes, computes=computes > COMPUTES, cores=read_run(earlier).host.cores,

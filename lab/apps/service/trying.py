@@ -189,7 +189,7 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
     for name in wanted:
         if name not in known:
             there = nearest_first(name, known)
-            raise WrongUse(f"WAYS={names}: there is no way {name} for this service; there are {there}.")
+            raise WrongUse(f"--ways {names}: there is no way {name} for this service; there are {there}.")
     default = [name for name in known if name not in (*ONLY_IF_NAMED, *LIFTING)]
     taken = [TODAY, *wanted] if wanted else [*default, *lifting]
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
