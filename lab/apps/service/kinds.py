@@ -8,7 +8,7 @@ OWN_KINDS = (
          "requests.",
          lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),
     OptionKind("sync", "sync",
-         "gunicorn: as many processes as all of today's workers have threads; a free process accepts a connection.",
+         "gunicorn: a process in place of each of today's threads; it accepts a connection when it is free.",
          lambda workers, threads: {"server": "gunicorn-sync", "workers": workers * threads}),
     OptionKind("gunicorn", "gunicorn gthread",
          "gunicorn's class gthread with as many processes and threads as today: a busy worker still accepts "
