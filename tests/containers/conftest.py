@@ -105,6 +105,8 @@ if ({IS.format("throws-all")} || ({IS.format("throws-one")} && __VU === 1)) {{
   }}"""
 LOST = f"{IS.format('nowhere')} || ({IS.format('sometimes')} && Math.random() < 0.2)"
 OTHERS, OTHERS_FOR_S = 8, 7
+LOOKS_EVERY_S = 0.5
+"""How often the engine is asked which container runs; each look starts a client, which takes processor time."""
 
 
 def spoil(lab: Lab) -> None:
@@ -272,7 +274,7 @@ def under_load(variant: str) -> Container:
             with suppress(DockerException):  # it is being started
                 server.execute(["sh", "-c", UNTIL_SERVED])
                 return server
-        time.sleep(1)
+        time.sleep(LOOKS_EVERY_S)
     pytest.fail(f"{variant} served nothing within {2 * PATIENCE_S} s")
 
 
@@ -281,7 +283,7 @@ def compute_beside(variant: str, run: "subprocess.Popen[str]") -> None:
     while not container_of(variant, "k6"):
         if run.poll() is not None:
             return
-        time.sleep(0.5)
+        time.sleep(LOOKS_EVERY_S)
     program = f"import time\nend = time.monotonic() + {OTHERS_FOR_S}\nwhile time.monotonic() < end: pass"
     for other in [subprocess.Popen([sys.executable, "-c", program]) for _ in range(OTHERS)]:
         other.wait()
