@@ -31,6 +31,8 @@ GTHREAD = "{server: gunicorn-gthread, workers: 2, threads: 8}"
 ANSWERS_WITHIN_S = 5
 """Without limits a machine did not answer for 25 minutes; with them it answers within a tenth of a second, and later
 where other machines share the processor."""
+LOOKS_EVERY_S = 1.5
+"""How often the engine is asked which container runs; each look starts a client, which takes processor time."""
 USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
 
 

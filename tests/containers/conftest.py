@@ -17,7 +17,7 @@ from python_on_whales.exceptions import DockerException
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.run import TrialRecord
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
-from tests.spoilt import answering, container_of, tell_which, trials
+from tests.spoilt import LOOKS_EVERY_S, answering, container_of, tell_which, trials
 from tests.synthetic import Request, make_run
 
 EXPERIMENT = """\
@@ -105,8 +105,6 @@ if ({IS.format("throws-all")} || ({IS.format("throws-one")} && __VU === 1)) {{
   }}"""
 LOST = f"{IS.format('nowhere')} || ({IS.format('sometimes')} && Math.random() < 0.2)"
 OTHERS, OTHERS_FOR_S = 8, 7
-LOOKS_EVERY_S = 0.5
-"""How often the engine is asked which container runs; each look starts a client, which takes processor time."""
 
 
 def spoil(lab: Lab) -> None:
@@ -197,13 +195,6 @@ class Spoilt:
         assert record.outcome == "failed"
         assert self.judged(variant)[0] == "invalid"
         return record.reason or ""
-
-
-@pytest.fixture
-def copied_lab(copied_lab: Lab) -> Lab:
-    """A copy of the lab that waits for no quiet machine: other tests may run beside these."""
-    copied_lab.start_loads_at_once()
-    return copied_lab
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,12 @@ import pytest
 from lab.paths import ROOT
 
 
+def build_own_images() -> None:
+    """Build the images from the lab's own files."""
+    subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
+
+
 @pytest.fixture(scope="session")
 def own_images() -> None:
-    """Build the lab's own images once, because no test of this folder builds a broken image."""
-    subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
+    """Build the images once: a module of this folder that builds broken images builds them again afterwards."""
+    build_own_images()

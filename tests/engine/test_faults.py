@@ -13,22 +13,22 @@ from tests.spoilt import write_experiment
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(copied_lab: Lab) -> None:
-    write_experiment(copied_lab)
+def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(fast_lab: Lab) -> None:
+    write_experiment(fast_lab)
     saving = 'write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))'
     full = 'raise OSError(28, "No space left on device")'
-    copied_lab.edit("lab/trial/containers.py", saving, full)
+    fast_lab.edit("lab/trial/containers.py", saving, full)
 
-    done = copied_lab.run("run", "spoilt", "--duration", "2s")
+    done = fast_lab.run("run", "spoilt", "--duration", "2s")
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-4:] == [
-        f"What was measured is in {runs(copied_lab)[0]}.",
-        f"error: There is no room left for results in {copied_lab.results}.",
+        f"What was measured is in {runs(fast_lab)[0]}.",
+        f"error: There is no room left for results in {fast_lab.results}.",
         "",
         OTHER_PLACE,
     ]
-    assert (runs(copied_lab)[0] / "spoilt" / "users" / "unsaved-1" / "points.json.gz").exists()
-    summary = json.loads((runs(copied_lab)[0] / "summary.json").read_text())
+    assert (runs(fast_lab)[0] / "spoilt" / "users" / "unsaved-1" / "points.json.gz").exists()
+    summary = json.loads((runs(fast_lab)[0] / "summary.json").read_text())
     assert [row for row in summary["rows"] if row["measured"] is not None] == []
     assert [trial["verdict"] for trial in summary["trials"]] == ["invalid"]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import Lab, copy_lab
-from tests.containers.test_database import spoil, why_failed
+from tests.engine.test_database import spoil, why_failed
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import yaml
 from analysis.records.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
-from tests.containers.test_served import EVERY_SERVER, SOME, serve_bursts
+from tests.engine.test_served import EVERY_SERVER, SOME, serve_bursts
 from tests.measuring import add_experiment, measure, only_load
 
 

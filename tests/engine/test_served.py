@@ -90,5 +90,5 @@ def serve_bursts(lab: Lab, names: set[str]) -> None:
     )
 
 
-def test_a_server_of_each_kind_serves_bursts_and_counts_them(copied_lab: Lab) -> None:
-    serve_bursts(copied_lab, SOME)
+def test_a_server_of_each_kind_serves_bursts_and_counts_them(fast_lab: Lab) -> None:
+    serve_bursts(fast_lab, SOME)
