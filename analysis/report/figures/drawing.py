@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from html import escape
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import altair as alt
 import vl_convert
@@ -180,9 +180,16 @@ def shape_scale(field: str, names: list[str], title: str | None = None) -> alt.S
     return alt.Shape(f"{field}:N", title=title).scale(domain=names, range=shapes)
 
 
+class _Shared(alt.InlineData):
+    """Data that the copies of a chart share. Altair copies a chart whenever one of its properties is set."""
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+
 def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
     """Return the data of a chart; each mark is a dictionary."""
-    return alt.InlineData(values=values)
+    return _Shared(values=values)
 
 
 def jitter(index: int) -> float:
