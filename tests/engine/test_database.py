@@ -30,6 +30,7 @@ variants:
   outgrown:     {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
   killed:       {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
   stopped:      {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
+  hung:         {server: gunicorn-gthread, app: django, workers: 1, threads: 16, balancer: none}
   not-migrated: {server: gunicorn-gthread, app: django, workers: 1, threads: 5, balancer: none}
   not-applied:  {server: gunicorn-gthread, app: django, workers: 1, threads: 6, balancer: none}
   crowd:        {server: gunicorn-gthread, app: django, workers: 1, threads: 17, balancer: none}
@@ -37,17 +38,18 @@ variants:
 TOLD = 'os.environ["LAB_THREADS"]'
 SOME = "wrong-rows", "changed-page", "no-database", "killed", "stopped", "crowd"
 """make soak has the other ones."""
-COMMANDS = {
-    "no-database": "exec mariadbd --no-defaults --datadir=/nowhere",
-    "outgrown": "head -c 1G /dev/zero > /tmp/much; exec start",
-    "crowd": "export LAB_DATABASE_CONNECTIONS=10; exec start",
-}
-"""What the database's container runs in some variants."""
 ROWS = (
     "mariadb --defaults-file=/srv/mariadb.cnf --skip-column-names --execute 'SELECT 1 FROM guestbook.guestbook_entry'"
 )
 UNTIL_WRITTEN = f'until [ "$({ROWS} 2> /dev/null | wc -l)" -ge 3 ]; do sleep 0.2; done'
 """Waits in the database's container, because asking the engine again and again takes long on a busy machine."""
+COMMANDS = {
+    "no-database": "exec mariadbd --no-defaults --datadir=/nowhere",
+    "outgrown": "head -c 1G /dev/zero > /tmp/much; exec start",
+    "hung": f"({UNTIL_WRITTEN}; kill -STOP $(cat /tmp/mariadb.pid)) & exec start",
+    "crowd": "export LAB_DATABASE_CONNECTIONS=10; exec start",
+}
+"""What the database's container runs in some variants."""
 
 
 def spoil(lab: Lab) -> None:
