@@ -3,8 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
+from python_on_whales.utils import run
 
 from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.swarm import is_manager
@@ -47,21 +47,20 @@ def remove_labelled(machines: Sequence[Machine], label: str, attempts: int = 1) 
         for _ in range(attempts):
             for machine in [*left]:
                 with suppress_docker_errors():
-                    projects |= remove(machine.client, label)
+                    projects |= remove(machine, label)
                     left.remove(machine)
         refusing += left
     return projects, refusing
 
 
-def _remove_containers(client: DockerClient, label: str) -> set[str]:
-    containers = client.container.list(all=True, filters=[("label", label)])
-    projects = {(container.config.labels or {})[PROJECT] for container in containers}
-    if containers:
-        client.container.remove(containers, force=True, volumes=True)
-    return projects
+def _remove_containers(machine: Machine, label: str) -> set[str]:
+    found = _listed(machine, "container", label, "--all")
+    if found:
+        machine.client.container.remove([one for one, _, _ in found], force=True, volumes=True)
+    return {project for _, project, _ in found}
 
 
-def _remove_networks(client: DockerClient, label: str) -> set[str]:
+def _remove_networks(machine: Machine, label: str) -> set[str]:
     """Remove the networks with a label, and return the names of their projects.
 
     Raise DockerException if an engine refuses to remove one of them, after all others were removed. Only a manager of a
@@ -69,12 +68,11 @@ def _remove_networks(client: DockerClient, label: str) -> set[str]:
     """
     projects = set()
     refused: DockerException | None = None
-    for network in client.network.list(filters=[("label", label)]):
+    for network, project, scope in _listed(machine, "network", label):
         try:
-            project, spans_machines = (network.labels or {})[PROJECT], network.scope == "swarm"
-            if spans_machines and not is_manager(client):
+            if scope == "swarm" and not is_manager(machine.client):
                 continue
-            network.remove()
+            machine.client.network.remove(network)
         except DockerException as error:
             if "not found" not in str(error.stderr):  # a swarm may still list what has gone
                 refused = error
@@ -83,3 +81,14 @@ def _remove_networks(client: DockerClient, label: str) -> set[str]:
     if refused:
         raise refused
     return projects
+
+
+def _listed(machine: Machine, kind: str, label: str, *options: str) -> list[list[str]]:
+    """Return the id, the project and the scope of each container or network with a label; a container has no scope.
+
+    The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
+    """
+    scope = "{{.Scope}}" if kind == "network" else ""
+    columns = f'{{{{.ID}}}}\t{{{{.Label "{PROJECT}"}}}}\t{scope}'
+    command = [*machine.docker, kind, "ls", "--no-trunc", "--filter", f"label={label}", "--format", columns, *options]
+    return [line.split("\t") for line in str(run(command)).splitlines()]
