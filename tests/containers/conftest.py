@@ -274,7 +274,7 @@ def compute_beside(variant: str, run: "subprocess.Popen[str]") -> None:
     while not container_of(variant, "k6"):
         if run.poll() is not None:
             return
-        time.sleep(LOOKS_EVERY_S)
+        time.sleep(0.3)  # the load is short
     program = f"import time\nend = time.monotonic() + {OTHERS_FOR_S}\nwhile time.monotonic() < end: pass"
     for other in [subprocess.Popen([sys.executable, "-c", program]) for _ in range(OTHERS)]:
         other.wait()
