@@ -13,6 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 from unittest.mock import patch
 
 import hypothesis
@@ -66,6 +67,7 @@ if IN_MEMORY.exists() and shutil.disk_usage(IN_MEMORY).free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))  # files that are gone after the tests need no disk
 
 
+T = TypeVar("T")
 WITH_ENGINE = "engine", "containers"
 """The folders of tests that start containers, in the order of running: copies of the lab then build broken images."""
 
@@ -101,8 +103,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the tests that start containers, which follow each other, have the processors before all others."""
-    if item.path.parent.name not in WITH_ENGINE and os.nice(0) == 0:
+    """Leave the processors to tests that measure: only tests that need no container give way."""
+    if item.path.parent.name in ("quick", "whole") and os.nice(0) == 0:
         os.nice(10)
 
 
@@ -284,12 +286,13 @@ def copy_lab(folder: Path) -> Lab:
     return Lab(folder / "copy", folder / "results")
 
 
-def wait_until(it_is_so: Callable[[], object]) -> None:
-    """Look again until something is so, but not for ever."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not it_is_so():
+def wait_until(find: Callable[[], T | None], patience_s: float = PATIENCE_S, every_s: float = 0.01) -> T:
+    """Look again until something is there or is true, but not for ever, and return what was found."""
+    deadline = time.monotonic() + patience_s
+    while not (found := find()):
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(every_s)
+    return found
 
 
 def on_host(name: str) -> list[str]:

@@ -5,16 +5,17 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 from python_on_whales import Container, DockerClient
+from python_on_whales.exceptions import DockerException
 
 from lab.engine.containers import OWNER_LABEL
-from tests.conftest import PATIENCE_S, Lab
+from tests.conftest import PATIENCE_S, Lab, wait_until
 
 EXPERIMENT = """\
 title: A load that something spoils
@@ -33,6 +34,7 @@ ANSWERS_WITHIN_S = 5
 where other machines share the processor."""
 LOOKS_EVERY_S = 1.5
 """How often the engine is asked which container runs; each look starts a client, which takes processor time."""
+ENDS_WITHIN_S = 60
 USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
 
 
@@ -72,6 +74,23 @@ def container_of(variant: str, service: str) -> Container | None:
         filters=[("label", OWNER_LABEL), ("label", of_service), ("name", f"z-{variant}-")]
     )
     return next(iter(found), None)
+
+
+def container_after(variant: str, service: str, command: str) -> Container:
+    """Wait until a shell command has ended in the container of a service of a variant, and return the container.
+
+    The command waits in the container, because asking the engine again and again takes long on a busy machine.
+    """
+
+    def find() -> Container | None:
+        container = container_of(variant, service)
+        with suppress(DockerException):  # it is being started
+            if container:
+                container.execute(["sh", "-c", command])
+                return container
+        return None
+
+    return wait_until(find, 2 * PATIENCE_S, LOOKS_EVERY_S)
 
 
 def judged(lab: Lab) -> tuple[str, list[str]]:

@@ -56,7 +56,7 @@ def remove_labelled(machines: Sequence[Machine], label: str, attempts: int = 1) 
 def _remove_containers(machine: Machine, label: str) -> set[str]:
     found = _listed(machine, "container", label, "--all")
     if found:
-        machine.client.container.remove([one for one, _, _ in found], force=True, volumes=True)
+        machine.client.container.remove([container for container, _, _ in found], force=True, volumes=True)
     return {project for _, project, _ in found}
 
 

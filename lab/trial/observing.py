@@ -14,7 +14,7 @@ from lab.engine.containers import ContainerInfo
 from lab.servers.workload import BESIDE
 
 OBSERVED_WITHIN_S = 60
-"""How long a container may take to answer: a database that hangs would not answer for ever."""
+"""How long a container may take to answer: a database that hangs never answers."""
 _OBSERVE = (
     f"echo '==> {WRITTEN} <=='; cat /proc/[0-9]*/io 2> /dev/null | grep wchar; "
     f"echo '==> {SENT} <=='; cat /proc/net/dev; exec timeout {OBSERVED_WITHIN_S} observe"

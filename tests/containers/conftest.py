@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.run import TrialRecord
-from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
-from tests.spoilt import LOOKS_EVERY_S, answering, container_of, tell_which, trials
+from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_until
+from tests.spoilt import answering, container_after, container_of, tell_which, trials
 from tests.synthetic import Request, make_run
 
 EXPERIMENT = """\
@@ -91,7 +90,6 @@ claims:
 KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6 ] || kill -9 ${one#/proc/}; done'
 SERVED = """$(cat /tmp/workers/* 2> /dev/null | awk '$1 == "served" { sum += $2 } END { print sum + 0 }')"""
 UNTIL_SERVED = f"until [ {SERVED} -gt 20 ]; do sleep 0.2; done"
-"""Waits in a server's container, because asking the engine again and again takes long on a busy machine."""
 BUSY = "const until = Date.now() + {ms}; while (Date.now() < until) {{}}"
 IS = "__ENV.WHICH === '{}'"
 UNCOUNTED = f"if ({IS.format('uncounted')}) http.get(LAB_URL + path);"
@@ -259,22 +257,12 @@ def kill_k6(container: Container) -> None:
 
 def under_load(variant: str) -> Container:
     """Wait until the workers of a variant have counted some requests, and return its server's container."""
-    deadline = time.monotonic() + 2 * PATIENCE_S
-    while time.monotonic() < deadline:
-        if server := container_of(variant, "gunicorn"):
-            with suppress(DockerException):  # it is being started
-                server.execute(["sh", "-c", UNTIL_SERVED])
-                return server
-        time.sleep(LOOKS_EVERY_S)
-    pytest.fail(f"{variant} served nothing within {2 * PATIENCE_S} s")
+    return container_after(variant, "gunicorn", UNTIL_SERVED)
 
 
 def compute_beside(variant: str, run: "subprocess.Popen[str]") -> None:
-    """Compute for some seconds in several processes as soon as the load of a variant starts."""
-    while not container_of(variant, "k6"):
-        if run.poll() is not None:
-            return
-        time.sleep(0.3)  # the load is short
+    """Compute for some seconds in several processes as soon as the load of a variant, which is short, starts."""
+    wait_until(lambda: container_of(variant, "k6") or run.poll() is not None, 2 * PATIENCE_S, every_s=0.3)
     program = f"import time\nend = time.monotonic() + {OTHERS_FOR_S}\nwhile time.monotonic() < end: pass"
     for other in [subprocess.Popen([sys.executable, "-c", program]) for _ in range(OTHERS)]:
         other.wait()

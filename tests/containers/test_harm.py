@@ -1,9 +1,7 @@
 """No experiment harms the machine: what outgrows its limit ends by name, and the machine answers meanwhile."""
 
 from tests.containers.conftest import Spoilt
-from tests.spoilt import ANSWERS_WITHIN_S
-
-ENDS_WITHIN_S = 60
+from tests.spoilt import ANSWERS_WITHIN_S, ENDS_WITHIN_S
 
 
 def why_ended(spoilt: Spoilt, variant: str, load: str = "users") -> str:

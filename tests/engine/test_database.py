@@ -1,6 +1,5 @@
 """Visits to a guest book on real containers: what goes wrong with its database is said, and no row is miscounted."""
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,7 +11,7 @@ from python_on_whales.exceptions import DockerException
 from analysis.records.folder import read_trial, trial_folder
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
 from tests.engine.conftest import build_own_images
-from tests.spoilt import LOOKS_EVERY_S, container_of, tell_which, trials
+from tests.spoilt import container_after, tell_which, trials
 
 EXPERIMENT = """\
 title: Guest books that are all spoilt but one
@@ -42,7 +41,6 @@ ROWS = (
     "mariadb --defaults-file=/srv/mariadb.cnf --skip-column-names --execute 'SELECT 1 FROM guestbook.guestbook_entry'"
 )
 UNTIL_WRITTEN = f'until [ "$({ROWS} 2> /dev/null | wc -l)" -ge 3 ]; do sleep 0.2; done'
-"""Waits in the database's container, because asking the engine again and again takes long on a busy machine."""
 COMMANDS = {
     "no-database": "exec mariadbd --no-defaults --datadir=/nowhere",
     "outgrown": "head -c 1G /dev/zero > /tmp/much; exec start",
@@ -121,15 +119,7 @@ def stop_database() -> Container:
 
 def with_rows(variant: str) -> Container:
     """Return the database of a variant once rows are being written."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        database = container_of(variant, "mariadb")
-        with suppress(DockerException):  # it is being started
-            if database:
-                database.execute(["sh", "-c", UNTIL_WRITTEN])
-                return database
-        time.sleep(LOOKS_EVERY_S)
-    pytest.fail(f"nobody wrote into the guest book of {variant} within {PATIENCE_S} s")
+    return container_after(variant, "mariadb", UNTIL_WRITTEN)
 
 
 def reasons(lab: Lab, which: str) -> list[str]:

@@ -9,10 +9,9 @@ import psutil
 import pytest
 
 from analysis.records.folder import read_run
-from tests.conftest import PATIENCE_S, Lab, finish, is_at_step, lab_objects, wait_for_step
-from tests.spoilt import answering, judged, write_experiment
+from tests.conftest import Lab, finish, is_at_step, lab_objects, wait_for_step, wait_until
+from tests.spoilt import ENDS_WITHIN_S, answering, judged, write_experiment
 
-ENDS_WITHIN_S = 60
 NOT_UNDER_NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
 """As the tests themselves may be."""
 
@@ -58,19 +57,15 @@ def test_a_lab_whose_parent_is_killed_ends_its_load(fast_lab: Lab) -> None:
             stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not any(is_at_step(child.pid, "load") for child in psutil.Process(parent.pid).children()):
-            assert time.monotonic() < deadline, said.read_text()
-            time.sleep(0.1)
+        children = psutil.Process(parent.pid).children
+        wait_until(lambda: any(is_at_step(child.pid, "load") for child in children()), every_s=0.1)
         [lab] = psutil.Process(parent.pid).children()
     finally:
         parent.kill()
         parent.wait()
 
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while lab.is_running() and lab.status() != psutil.STATUS_ZOMBIE:  # its new parent may take long to notice
-        assert time.monotonic() < deadline, said.read_text()
-        time.sleep(0.1)
+    # its new parent may take long to notice that it ended
+    wait_until(lambda: not lab.is_running() or lab.status() == psutil.STATUS_ZOMBIE, ENDS_WITHIN_S, every_s=0.1)
 
     assert said.read_text().endswith(
         "The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.\n"
