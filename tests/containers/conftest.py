@@ -110,6 +110,7 @@ def spoil(lab: Lab) -> None:
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
     lab.start_loads_apart()
     lab.predict_roughly()
+    lab.draw_nothing()
     lab.edit("lab/trial/starting.py", "UP_WITHIN_S = 60", "UP_WITHIN_S = 120")  # so many start side by side
     tell_which(
         lab,

@@ -21,13 +21,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 ONE = ("run", "heavy-mix", "--variants", "one-process", "--duration", "1s")
 
 
-@pytest.fixture
-def fast_lab(fast_lab: Lab) -> Lab:
-    """A copy of the lab that does not draw, either."""
-    fast_lab.draw_nothing()
-    return fast_lab
-
-
 def reason(lab: Lab) -> str:
     """Return why the trial of one-process failed, from its record."""
     record = read_trial(trial_folder(lab.latest(), "one-process", "heavy-mix", 1))

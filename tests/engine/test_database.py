@@ -55,6 +55,7 @@ def spoil(lab: Lab) -> None:
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
     lab.start_loads_apart()
     lab.predict_roughly()
+    lab.draw_nothing()
     tell_which(
         lab,
         LAB_MARIADB=f"{COMMANDS!r}.get(name, 'exec start')",

@@ -135,6 +135,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     not show, and gunicorn for settings that its file computes.
     """
     copied_lab.start_loads_at_once()
+    copied_lab.predict_roughly()
     copied_lab.draw_nothing()
     file = written(tmp_path, CHATTER)
     (tmp_path / "shop" / "Dockerfile").write_text(DOCKERFILE)

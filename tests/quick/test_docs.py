@@ -63,7 +63,7 @@ def test_the_first_screen_of_the_readme_has_the_question_the_command_its_output_
     assert "?\n" in first
     assert "](docs/experiments/heavy-mix.svg)" in first
     assert "\n    make experiment NAME=heavy-mix\n" in first
-    assert len([line for line in output if line.strip() != "…"]) == 10
+    assert len([line for line in output if line.strip() != "…"]) == 11
     assert len(rows(first)) == 1 + 3
     assert "What this does not tell you" in first
     assert "](docs/README.md)" in first

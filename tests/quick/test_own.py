@@ -375,7 +375,7 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
         one for one in every if "least-conn" not in one
     ]
-    greenlets = [TODAY, "least-conn-3x1", "reuse-port-3x1", "more-workers-6x1", "threads-3x4"]
+    greenlets = [TODAY, "least-conn-3x1", "reuse-port-3x1", "more-workers-6x1", "gthread-3x4"]
     assert ways(workers=3, worker_class="eventlet", gunicorn="25.3.0")[0] == greenlets
     loops = [TODAY, "one-process-1x1", "least-conn-3x1"]
     no_limit = "limit and idle-thread, because they count busy threads, and {} no threads."
@@ -407,13 +407,13 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ({"workers": 6, "worker_class": "sync"}, "processors", 8, ["more-workers-12x1"]),
         ({"workers": 2, "threads": 4}, "processors", 2, []),  # all processors are busy already
         ({"workers": 1, "threads": 4}, "threads", 2, ["more-threads-1x8"]),
-        ({"workers": 2, "worker_class": "sync"}, "threads", 2, ["more-workers-4x1", "threads-2x4"]),
+        ({"workers": 2, "worker_class": "sync"}, "threads", 2, ["more-workers-4x1", "gthread-2x4"]),
         ({"workers": 2, "threads": 3, "uwsgi": "2.0.31"}, "threads", 2, ["more-threads-2x6"]),
         ({"workers": 1, "uvicorn": "0.38.0"}, "event-loop", 4, ["more-workers-4x1"]),
         ({"daphne": "4.2.3"}, "event-loop", 4, ["more-workers-4x1"]),
         ({"workers": 2, "granian": "2.8.7", "interface": "asgi"}, "inside", 2, ["more-workers-4x1"]),
         ({"workers": 1, "threads": 4, "granian": "2.8.7", "interface": "wsgi"}, "threads", 2, ["more-threads-1x8"]),
-        ({"workers": 6, "worker_class": "gevent"}, "event-loop", 2, ["threads-6x4"]),
+        ({"workers": 6, "worker_class": "gevent"}, "event-loop", 2, ["gthread-6x4"]),
         ({"workers": 1, "worker_class": "asgi"}, "thread-pool", 2, ["more-workers-2x1"]),
         ({"workers": 2, "replicas": 2, "uvicorn": "0.38.0"}, "inside", 2, ["more-workers-8x1"]),
         ({"workers": 2, "threads": 4}, "avoidable-wait", 2, []),

@@ -25,7 +25,7 @@ OWN_KINDS = (
          "As many processes as the machine has cores, or twice as many as today if that is more: each has its own "
          "interpreter lock, event loop and pools, and can use one more processor. Each needs memory.", gthread),
     MORE_THREADS,
-    OptionKind("threads", "gthread",
+    OptionKind("gthread", "gthread",
          "gunicorn's class gthread with a thread for each user, and at least four in each process: a request that "
          "blocks or computes holds up one thread, and not all requests of its worker. The application must be safe for "
          "threads.",

@@ -58,14 +58,14 @@ NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
 """Other servers that are ways, each with the release that is taken if the application's requirements pin none."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that are tried only if ``--ways`` names them."""
-LIFTING = ("more-workers", "more-threads", "threads")
+LIFTING = ("more-workers", "more-threads", "gthread")
 """The kinds of ways that are tried if ``--ways`` names them, or if they lift a limit that was found of today's way."""
 _WORKERS = (("more-workers",),)
 LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
     "processors": _WORKERS,
     "interpreter-lock": _WORKERS,
-    "threads": (("more-threads",), ("more-workers", "threads")),
-    "event-loop": (("threads",), ("more-workers",)),
+    "threads": (("more-threads",), ("more-workers", "gthread")),
+    "event-loop": (("gthread",), ("more-workers",)),
     "thread-pool": _WORKERS,
     "inside": _WORKERS,
 }
@@ -303,7 +303,7 @@ def lifting_kinds(served: Served) -> tuple[str, ...]:
         case "gthread" | "uwsgi" | "granian-wsgi":
             return LIFTING[:2]
         case "sync" | "gevent" | "eventlet":
-            return ("more-workers", "threads")
+            return ("more-workers", "gthread")
         case _:
             return ("more-workers",)
 
