@@ -213,6 +213,12 @@ class Lab:
         edit = "SIMULATED, LEAST_SIMULATED = {}, {}"
         self.edit("analysis/predict/prediction.py", edit.format(60, 10), edit.format(2, 1))
 
+    def hurry(self) -> None:
+        """Make this copy start loads at once, predict roughly and draw nothing."""
+        self.start_loads_at_once()
+        self.predict_roughly()
+        self.draw_nothing()
+
     def latest(self, experiment: str = "heavy-mix") -> Path:
         """Return the folder of the last run."""
         return (self.results / experiment / "latest").resolve()
@@ -242,9 +248,7 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
 def fast_lab(copied_lab: Lab) -> Lab:
     """A copy of the lab that waits for nothing, neither heavy requests nor a quiet machine, and draws nothing."""
     copied_lab.edit("experiments/heavy-mix.yaml", *FAST)
-    copied_lab.start_loads_at_once()
-    copied_lab.predict_roughly()
-    copied_lab.draw_nothing()
+    copied_lab.hurry()
     return copied_lab
 
 

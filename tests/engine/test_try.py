@@ -134,9 +134,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     the thread of each request on granian, too. Before, lab init asks the application for routes that its source does
     not show, and gunicorn for settings that its file computes.
     """
-    copied_lab.start_loads_at_once()
-    copied_lab.predict_roughly()
-    copied_lab.draw_nothing()
+    copied_lab.hurry()
     file = written(tmp_path, CHATTER)
     (tmp_path / "shop" / "Dockerfile").write_text(DOCKERFILE)
     told = copied_lab.run_for(300, "init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
