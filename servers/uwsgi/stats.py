@@ -8,7 +8,7 @@ from typing import Any
 
 ANSWERS_WITHIN_S = 5
 WORKERS = Path("/tmp/workers")
-"""Where the lab's application counts (see counters.py); somebody's own application does not."""
+"""Where the lab's application counts (see counters.py), and the wrapper of somebody's own application."""
 
 
 def read() -> dict[str, Any]:
@@ -29,12 +29,15 @@ def ready(stats: dict[str, Any]) -> bool:
 def observe(stats: dict[str, Any]) -> None:
     """Print how many requests each worker has served, in the form of servers/observe.
 
-    The lab's application counts for workers that have ended, too. For somebody's own application, the requests of a
-    worker are the sum over its threads, because the worker's own count is inexact if it has several.
+    An application that counts also counts for workers that have ended; a worker that has just started has no file yet.
+    If nobody counts, the requests of a worker are the sum over its threads, because the worker's own count is inexact
+    if it has several. uWSGI's counts go on when a worker is replaced, so they are of all workers before it, too.
     """
     served = {path.name: path.read_text(encoding="utf-8") for path in sorted(WORKERS.glob("*"))}
+    nobody_counts = not served
     for worker in stats["workers"]:
-        served.setdefault(str(worker["pid"]), f"served {sum(core['requests'] for core in worker['cores'])}\n")
+        requests = sum(core["requests"] for core in worker["cores"]) if nobody_counts else 0
+        served.setdefault(str(worker["pid"]), f"served {requests}\n")
     for worker, counts in served.items():
         print(f"==> worker {worker} <==")
         print(counts, end="")

@@ -58,6 +58,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, list[dict[st
     lab = copy_lab(tmp_path_factory.mktemp("scripted"))
     (lab.root / "experiments" / "scripted.yaml").write_text(EXPERIMENT)
     lab.start_loads_at_once()
+    lab.predict_roughly()
     lab.edit("servers/app/wsgi.py", "StartResponse = ", f"{SCRIPT}StartResponse = ")
     lab.edit("servers/app/wsgi.py", "            body = workload", "            lag()\n            body = workload")
     with ThreadPoolExecutor(1) as pool:

@@ -48,6 +48,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     lab.edit("experiments/heavy-mix.yaml", "light_delay_max_s: 1,", "light_delay_max_s: 0.6,")
     lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
     lab.start_loads_at_once()
+    lab.predict_roughly()
     return lab, lab.run_for(2 * PATIENCE_S, "run", "heavy-mix", "--duration", "8s")
 
 

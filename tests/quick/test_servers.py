@@ -214,16 +214,18 @@ def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_
     exec(compile(text, "stats.py", "exec"), stats)
     (tmp_path / "uwsgi.ini").write_text("[uwsgi]\n")
     there = {"workers": [{"pid": 9, "cores": [{"requests": 3}, {"requests": 4}]}]}
+    new = {"pid": 10, "cores": [{"requests": 250}]}
 
     stats["observe"](there)
     (tmp_path / "workers").mkdir()
     for worker, count in ((8, 120), (9, 8)):
         (tmp_path / "workers" / str(worker)).write_text(f"served {count}\n")
-    stats["observe"](there)
+    stats["observe"]({"workers": [*there["workers"], new]})
 
     assert capsys.readouterr().out == (
         "==> worker 9 <==\nserved 7\n==> settings <==\n[uwsgi]\n"
-        "==> worker 8 <==\nserved 120\n==> worker 9 <==\nserved 8\n==> settings <==\n[uwsgi]\n"
+        "==> worker 8 <==\nserved 120\n==> worker 9 <==\nserved 8\n==> worker 10 <==\nserved 0\n"
+        "==> settings <==\n[uwsgi]\n"
     )
 
 
