@@ -79,7 +79,7 @@ def ask_for_each_class(trial: TrialContainers, say: Say) -> None:
     try:
         errors = _errors_of_classes(trial, say)
     except DockerException as error:
-        trial.fail(f"the container engine stopped answering: {last_line(error)}")
+        trial.fail("the container engine stopped answering", error)
         raise
     if errors:
         raise _failed(trial, joined(errors, len(trial.asked_classes)))

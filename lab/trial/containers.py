@@ -52,6 +52,8 @@ K6_STOPS_WITHIN_S = 10
 _ONE_NETWORK = threading.Lock()
 """Networks that span machines are made one after the other, because a swarm makes several of them no faster."""
 END_AGAIN_S = 0.5
+SIGNAL_NOTED_WITHIN_S = 1
+"""How long the main thread, which notes signals, may take to do so on a busy machine."""
 UNHEALTHY = "the servers did not become healthy"
 
 
@@ -108,8 +110,16 @@ class TrialContainers:
         """The containers of the server, once they were created."""
         return [container for container in self.containers if container.service == self.planned.variant.service]
 
-    def fail(self, reason: str) -> None:
-        """Note why this trial failed. Only the first reason counts."""
+    def fail(self, reason: str, error: DockerException | None = None) -> None:
+        """Note why this trial failed, and the last line of Docker's ``error``, if any. Only the first reason counts.
+
+        Ctrl-C also ends Docker's commands, perhaps before the lab has noted the signal. So wait a moment for a signal.
+        """
+        if error:
+            reason = f"{reason}: {last_line(error)}"
+            deadline = time.monotonic() + SIGNAL_NOTED_WITHIN_S
+            while not self.stop_signals and time.monotonic() < deadline:
+                time.sleep(0.05)
         if self.outcome == "measured":
             self.outcome, self.reason = "failed", reason
             self.failed_by_itself = not self.stop_signals
@@ -221,7 +231,7 @@ class TrialContainers:
             variables = calibration.calibrated_request(self.planned.load, self.calibration)
             self._hand_over("calibration.env", env_file(variables))
         except DockerException as error:
-            self.fail(f"a single request before the load was not answered: {last_line(error)}")
+            self.fail("a single request before the load was not answered", error)
         except (ValueError, KeyError) as error:
             self.fail(f"a single request before the load got an answer that the lab cannot read: {error}")
         self.took_s["calibrate"] = time.monotonic() - began
@@ -245,7 +255,7 @@ class TrialContainers:
             found = alone_ms(self.front, self.asked_classes, self.user.headers)
             write_whole(self.part / ALONE, json.dumps(found) + "\n")
         except DockerException as error:
-            self.fail(f"the container engine stopped answering: {last_line(error)}")
+            self.fail("the container engine stopped answering", error)
 
     @property
     def login(self) -> Login | None:
@@ -288,7 +298,7 @@ class TrialContainers:
                     bring(generator, RESULTS_THERE, {"start.env": begins})
                 generator.machine.client.container.start(generator.id)
             except DockerException as error:
-                self.fail(f"{generator.service} did not start: {last_line(error)}")
+                self.fail(f"{generator.service} did not start", error)
 
     def wait_for_load(self) -> None:
         """Wait until the load generators have ended."""
@@ -299,7 +309,7 @@ class TrialContainers:
                 if generator.service != "client":
                     self._k6_ended(exit_code)
             except DockerException as error:
-                self.fail(f"{generator.machine.engine_name} stopped answering: {last_line(error)}")
+                self.fail(f"{generator.machine.engine_name} stopped answering", error)
         self.took_s["load"] = time.monotonic() - began
         self.phase = Phase.LOADED
 
@@ -310,7 +320,7 @@ class TrialContainers:
                 try:
                     container.machine.client.container.kill(container.id, signal="HUP")
                 except DockerException as error:
-                    self.fail(f"{container.name} did not get HUP: {last_line(error)}")
+                    self.fail(f"{container.name} did not get HUP", error)
 
     def end_load(self) -> None:
         """Stop the load generators, which write their measurements before they end."""
@@ -351,7 +361,7 @@ class TrialContainers:
                     keep_who_served(self.containers, self.planned.variant.service, self.part)
             note_cuts(self.part, self.logs)
         except DockerException as error:
-            self.fail(f"the container engine stopped answering: {last_line(error)}")
+            self.fail("the container engine stopped answering", error)
         except OSError as error:
             self.fail(f"its logs could not be kept: {error.strerror or error}")
         self.took_s["collect"] = time.monotonic() - began
@@ -374,7 +384,7 @@ class TrialContainers:
                     machine.client.system.info()
                 machines.append(machine)
             except DockerException as error:
-                self.fail(f"{machine.engine_name} stopped answering: {last_line(error)}")
+                self.fail(f"{machine.engine_name} stopped answering", error)
         names = {container.id: container.name for container in self.containers}
         found = containers_of(self.project, machines)
         return [replace(container, name=names.get(container.id, container.name)) for container in found]

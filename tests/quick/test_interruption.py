@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from python_on_whales.exceptions import DockerException
 
 from lab import interruption
 from lab.cli import reading as reporting
@@ -334,6 +335,27 @@ def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
         measure(tmp_path)
 
     assert steps == ["up", "look before", "load", "down", "saved, interrupted: interrupted"]
+
+
+def test_an_interrupt_that_is_noted_after_it_ended_the_engines_clients_is_no_failure_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
+) -> None:
+    """On a busy machine, a thread may miss the end of Docker's command before the main thread notes the signal."""
+
+    def ended(stack: TrialContainers) -> None:
+        main = threading.main_thread().ident or 0
+        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        stack.fail("the container engine stopped answering", DockerException(["docker", "wait"], 130))
+
+    def load(trials: list[TrialContainers], progress: Progress, stop_signals: list[int], _: Engines) -> None:
+        _do(BatchStep(ended, "load", 0), trials, progress, stop_signals)
+
+    monkeypatch.setattr(batch, "_load", load)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(tmp_path)
+
+    assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
 
 
 def test_what_cannot_be_collected_is_saved_all_the_same(
