@@ -133,8 +133,10 @@ def service_keys() -> Iterator[str]:
 def ways() -> Iterator[str]:
     """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
     kinds_when = {
-        "with several workers": default_kinds, "if a bottleneck asks for it": lifting_kinds, "with `--ways`": kinds_if_named,
-    }  # fmt: skip
+        "with several workers": default_kinds,
+        "if a bottleneck asks for it": lifting_kinds,
+        "with `--ways`": kinds_if_named,
+    }
     yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
     for when, kinds_of in kinds_when.items():
         for kind in KINDS:
