@@ -115,7 +115,7 @@ class TrialContainers:
 
         Ctrl-C also ends Docker's commands, perhaps before the lab has noted the signal. So wait a moment for a signal.
         """
-        if error:
+        if error and self.outcome == "measured":
             reason = f"{reason}: {last_line(error)}"
             deadline = time.monotonic() + SIGNAL_NOTED_WITHIN_S
             while not self.stop_signals and time.monotonic() < deadline:

@@ -340,7 +340,7 @@ def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
 def test_an_interrupt_that_is_noted_after_it_ended_the_engines_clients_is_no_failure_of_the_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
 ) -> None:
-    """On a busy machine, a thread may miss the end of Docker's command before the main thread notes the signal."""
+    """On a busy machine, a thread may see that Docker's command has ended before the main thread notes the signal."""
 
     def ended(stack: TrialContainers) -> None:
         main = threading.main_thread().ident or 0
