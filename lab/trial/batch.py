@@ -20,7 +20,7 @@ from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.probe import MachineLost
 from lab.engine.commands import Say
 from lab.engine.machine_usage import Progress, Quiet
-from lab.interruption import uninterrupted
+from lab.interruption import uninterrupted, wait_for_signal
 from lab.plan import Plan, PlannedTrial, timing
 from lab.trial.checking import ask_for_each_class, log_in
 from lab.trial.containers import TrialContainers
@@ -189,8 +189,7 @@ def _load(
         return samplers.read()
     within_s = K6_SLACK_S + max(in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned)
     with end_late_loads(started, begins_at, within_s), end_when_memory_is_short(started, engines):
-        while not stop_signals and (left_s := begins_at - time.time()) > 0:
-            time.sleep(min(left_s, LOOK_EVERY_S))
+        wait_for_signal(stop_signals, begins_at - time.time())
         samplers.begin()
         with replace_workers(started):
             _do(replace(WAIT_FOR_LOAD, expected_s=max(map(timing.load_s, planned))), started, progress, stop_signals)

@@ -35,6 +35,7 @@ from lab.engine.containers import (
 )
 from lab.engine.leftovers import remove_project
 from lab.engine.machine_usage import Quiet
+from lab.interruption import wait_for_signal
 from lab.plan import PlannedTrial
 from lab.redaction import LOCAL_ENV, local_words, redact
 from lab.servers.workload import BEFORE
@@ -113,13 +114,11 @@ class TrialContainers:
     def fail(self, reason: str, error: DockerException | None = None) -> None:
         """Note why this trial failed, and the last line of Docker's ``error``, if any. Only the first reason counts.
 
-        Ctrl-C also ends Docker's commands, perhaps before the lab has noted the signal. So wait a moment for a signal.
+        Ctrl-C also ends Docker's commands, perhaps before the lab has noted the signal. So wait a moment for it.
         """
         if error and self.outcome == "measured":
             reason = f"{reason}: {last_line(error)}"
-            deadline = time.monotonic() + SIGNAL_NOTED_WITHIN_S
-            while not self.stop_signals and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_for_signal(self.stop_signals, SIGNAL_NOTED_WITHIN_S)
         if self.outcome == "measured":
             self.outcome, self.reason = "failed", reason
             self.failed_by_itself = not self.stop_signals

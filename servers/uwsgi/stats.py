@@ -29,14 +29,14 @@ def ready(stats: dict[str, Any]) -> bool:
 def observe(stats: dict[str, Any]) -> None:
     """Print how many requests each worker has served, in the form of servers/observe.
 
-    An application that counts also counts for workers that have ended; a worker that has just started has no file yet.
-    If nobody counts, the requests of a worker are the sum over its threads, because the worker's own count is inexact
-    if it has several. uWSGI's counts go on when a worker is replaced, so they are of all workers before it, too.
+    The application's files also have the counts of workers that have ended. A worker that has no file has served
+    nothing yet. If there are no files at all, uWSGI counts: the sum over a worker's threads, because its own count of a
+    worker with several threads is inexact. When uWSGI replaces a worker, these counts go on, and do not begin anew.
     """
     served = {path.name: path.read_text(encoding="utf-8") for path in sorted(WORKERS.glob("*"))}
-    nobody_counts = not served
+    uwsgi_counts = not served
     for worker in stats["workers"]:
-        requests = sum(core["requests"] for core in worker["cores"]) if nobody_counts else 0
+        requests = sum(core["requests"] for core in worker["cores"]) if uwsgi_counts else 0
         served.setdefault(str(worker["pid"]), f"served {requests}\n")
     for worker, counts in served.items():
         print(f"==> worker {worker} <==")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.folder import read_run, read_trial, trial_folder
-from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line, wait_for_step
+from tests.conftest import Lab, finish, lab_objects, wait_for_line, wait_for_step, wait_until
 from tests.spoilt import needs_root, small_disk
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -30,10 +30,8 @@ def reason(lab: Lab) -> str:
 
 def wait_for_points(lab: Lab) -> None:
     """Wait until k6 has written points of the trial of one-process."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(points.stat().st_size for points in lab.results.glob("heavy-mix/*/one-process/*/.1.part/points*")):
-        assert time.monotonic() < deadline, "k6 wrote no points"
-        time.sleep(0.1)
+    written = "heavy-mix/*/one-process/*/.1.part/points*"
+    wait_until(lambda: any(points.stat().st_size for points in lab.results.glob(written)), every_s=0.1)
 
 
 def verdicts(lab: Lab) -> dict[str, str]:
