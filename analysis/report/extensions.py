@@ -13,10 +13,11 @@ from analysis.report.tables import Table
 class Section(NamedTuple):
     """Sentences and tables that an app adds to a report, in the place of the verdicts on claims.
 
-    The terminal prints the ``answers`` below the ``title``, and then the tables. The page opens with the answers, after
-    the words ``lead``; further down, below the ``heading``, it has the tables and the ``remarks`` on them. The screen
-    has the answers, the ``columns`` that decide, the most important first, and the remarks. ``labels`` are the names
-    that people read for variants.
+    The terminal prints the ``answers`` below the ``title``, then the ``minor`` ones, and then the tables. The page
+    opens with the answers and the minor ones, after the words ``lead``; further down, below the ``heading``, it has the
+    tables and the ``remarks`` on them. The screen has the first answer, as many further answers as there is room for,
+    the ``columns`` that decide, the most important first, and the remarks. ``labels`` are the names that people read
+    for variants.
     """
 
     title: str
@@ -27,6 +28,7 @@ class Section(NamedTuple):
     lead: str = ""
     columns: Sequence[Measure] = ()
     labels: Mapping[str, str] = {}
+    minor: Sequence[str] = ()
 
 
 class Extension(Protocol):

@@ -45,7 +45,7 @@ def print_tables(console: Console, run: Run, summary: Summary, sections: Sequenc
     _print_all(console, _counting_tables(run, summary))
     for section in sections:
         console.print(Text(f"\n{section.title}\n", style="bold"))
-        console.print(_listed(section.answers))
+        console.print(_listed([*section.answers, *section.minor]))
     if not (summary.claims or summary.differences or sections):
         console.print("\nThis experiment makes no claims.")
     _print_all(console, _verdict_tables(run, summary, sections))

@@ -22,7 +22,7 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import read_trial, trial_folders, write_record
 from analysis.records.run import MachineRecord, VariantRecord
 from analysis.records.summary import Row, Summary
-from lab.apps.service.diagnosis.held import Held, read_held
+from lab.apps.service.diagnosis.held import read_held
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
 from tests.whole.test_derivation import open_loop_with_an_api_and_a_client
@@ -427,7 +427,10 @@ def test_event_loops_on_another_machine_were_held_up_by_the_right_requests(tmp_p
     (folder / "served-gunicorn-1.csv").write_text(f"held,,box:7,7,0.04,{at:.6f}\n")
 
     with opened([folder]) as rows:
-        assert read_held(rows, run, summary, "one").held == [Held("held", "block", 0.04, 0.04)]
+        [held] = read_held(rows, run, summary, "one", {}).held
+
+    assert (held.what, held.times, held.at_work) == ("held", 1, {"quick": 0, "block": 1})
+    assert held.total_s == pytest.approx(0.04)
 
 
 def test_the_report_has_a_table_of_the_clocks(tmp_path: Path, without_pictures: None) -> None:

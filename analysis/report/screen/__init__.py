@@ -29,7 +29,10 @@ _STYLES = {
 
 
 class _Part(NamedTuple):
-    """A paragraph, how many lines it takes at most, and how early it gives way if the screen is full (0: never)."""
+    """A paragraph, how many lines it takes at most, and how early it gives way if the screen is full (0: never).
+
+    What an app says is not cut, because the remedy is at its end: it is whole, or not there.
+    """
 
     text: str
     most: int = 2
@@ -64,19 +67,20 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
     yield _Part(f"{run.experiment}: {run.question}", most=3, style="bold")
     if sections:
         for place, sentence in enumerate(sentence for section in sections for sentence in section.answers):
-            yield _Part(f"- {sentence}", most=3, gives_way=max(place - 1, 0))
+            yield _Part(f"- {sentence}", most=LINES, gives_way=place)
+        yield _Part(words.sureness(run, summary, LINES * WIDTH), most=LINES)
     else:
         for place, pair in enumerate(answers(run, summary)):
             yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
         yield from map(_Part, words.cure_sentences(run, summary))
         if run.claims and not cures(run, summary):
             yield _Part("Helps: this experiment names no cure.", most=1, gives_way=9)
-    yield _Part(words.sureness(run, summary, WIDTH), most=1)
+        yield _Part(words.sureness(run, summary, WIDTH), most=1)
 
 
 def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section]) -> Iterator[_Part]:
     for place, remark in enumerate(remark for section in sections for remark in section.remarks):
-        yield _Part(remark, most=3, gives_way=3 * place, style="" if place else "bold")
+        yield _Part(remark, most=LINES, gives_way=3 * place, style="" if place else "bold")
     shown = [*answers(run, summary), *cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):
         yield _Part(sentence, most=1, gives_way=max(place - 1, 0))

@@ -25,8 +25,8 @@ def write_files(run_folder: Path, summary: Summary) -> None:
     records = [read_trial(folders[trial.trial]) for trial in today if trial.is_trusted]
     shares = [record.busy_during for record in records if record.busy_during is not None]
     with opened([*folders.values()]) as rows:
-        loops = read_held(rows, run_folder, summary, TODAY)
         alone_ms = read_alone(run_folder, summary, TODAY)
+        loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
         omissions = read_omissions(run_folder, run, summary)
         busy = median(shares) if shares else None
         write_diagnosis(run_folder, diagnose(summary, run, rows, loops, alone_ms, omissions, busy))

@@ -14,13 +14,12 @@ from analysis.statistics.losses import Figures
 FILE = "diagnosis.json"
 SCHEMA = 1
 Limit = Literal[
-    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "machine",
-    "output",
+    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "output",
 ]  # fmt: skip
 """What limits a service: requests wait beside a free thread; the processors that its workers can use are busy; other
 threads have the interpreter lock; all threads are busy with requests that wait; event loops or hubs do not go on; a
-pool of threads behind an event loop is full; requests wait inside the application; other programs keep the machine
-busy; the workers write much to their output."""
+pool of threads behind an event loop is full; requests wait inside the application; the workers write much to their
+output."""
 WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "thread-pool", "inside"})
 """The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
 
@@ -30,11 +29,16 @@ class Bottleneck(Record):
 
     ``limit`` is a ``Limit``, or a word of a newer version. ``requests`` are the classes of requests that are known to
     wait for it. ``numbers`` has its measured values by names with units; shares are between 0 and 1.
-    ``sentences`` say the same; a summary has them in its diagnosis.
+    ``sentences`` say the same, the remedy last; a summary has them in its diagnosis.
+
+    ``explains`` is which share of the lost time the limit explains. Lost time is what requests take from when they are
+    sent until their work ends, minus what they take alone, summed over all requests. Two limits may explain the same
+    time. None: no share can be told, as in older summaries.
     """
 
     limit: str
     requests: list[str] = Field([])
+    explains: float | None = Field(None, exclude_if=lambda value: value is None)
     numbers: dict[str, float] = Field({})
     sentences: list[str] = Field([], exclude=True, repr=False)
 
@@ -42,11 +46,14 @@ class Bottleneck(Record):
 class Diagnosis(Record):
     """What is found of the way in which somebody's own service is served today, and whether to change something.
 
-    ``bottlenecks`` has the limits that the sentences name; older summaries lack it.
+    ``bottlenecks`` has the limits that the sentences name, the limit that explains most of the lost time first; older
+    summaries lack it. Each limit has one of the ``sentences``, which may be a paragraph, or of the ``minor`` ones if it
+    explains less than a twentieth of what the first limit explains.
     """
 
     alarm: bool
     sentences: list[str]
+    minor: list[str] = Field([], exclude_if=lambda value: not value)
     bottlenecks: list[Bottleneck] = Field([], exclude_if=lambda value: not value)
 
 

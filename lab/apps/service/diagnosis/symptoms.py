@@ -1,7 +1,8 @@
 """What a measured run shows of a service as it is served today: figures by which rules find what limits it."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from analysis.metrics import waiting
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Row
 from analysis.statistics.losses import Figures
-from lab.apps.service.diagnosis.held import Loops
+from lab.apps.service.diagnosis.held import FullPool, Held, Loops
+from lab.apps.service.diagnosis.lost import lost_times
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
@@ -33,6 +35,12 @@ others keep it busy."""
 MUCH_BYTES, MUCH_BYTES_PER_S = 10_000, 1_000_000
 """The workers write much if they write more than this for each request, or in each second."""
 MOST_LOOKED_AT = 300
+HOLDER, HOLDER_DEVIATIONS, SOME_HOLDS = 0.3, 3, 3
+"""A class of requests holds up event loops if its requests are at work when a loop begins to be held up for a share of
+the holds that is larger by this than the share of the other time in which they are, and larger by so many standard
+deviations of chance; these are at least so many holds."""
+QUICK = 0.5
+"""A class of requests is too quick to hold up a loop if it takes less than this part of the mean hold."""
 
 Loses = dict[str, tuple[str, float]]
 """What classes of requests lose: for each class the percentile, and its value in ms."""
@@ -43,13 +51,59 @@ GROUP BY request_class ORDER BY request_class
 """
 
 
+class Holder(NamedTuple):
+    """A class of requests that holds up event loops.
+
+    ``at_start`` is how often its requests were at work when a loop began to be held up, as a share of all times;
+    ``elsewhere`` is for which share of the other time they were.
+    """
+
+    request_class: str
+    at_start: float
+    elsewhere: float
+
+
 class Stall(NamedTuple):
-    """For which share of the time loops were held up, for how long at most, and which class had begun last mostly."""
+    """For which share of the time loops were held up, for how long at most, and by which classes of requests.
+
+    ``lost_s`` is how much of the requests' lost time this covers. ``idle`` is the share of the holds that began while
+    no request was at work. ``others_are_quick``: each class of requests that is no holder takes far less time alone
+    than loops are held up, so it is probably no holder, either.
+    """
 
     share: float
     longest_s: float
-    request_class: str
-    request_share: float
+    lost_s: float
+    holders: list[Holder]
+    idle: float
+    others_are_quick: bool
+
+
+class LostTime(NamedTuple):
+    """How much time requests lost in all trials together, in seconds.
+
+    ``before_s`` is by class before the work begins, without the avoidable waits; ``at_work_s`` is by class at work, and
+    ``alone_s`` is what the requests of a class take together without it; ``takes_ms`` is what one takes.
+    """
+
+    avoidable_s: float
+    before_s: Mapping[str, float]
+    at_work_s: Mapping[str, float]
+    alone_s: Mapping[str, float]
+    takes_ms: Mapping[str, float]
+
+    @property
+    def all_s(self) -> float:
+        """What all requests lost."""
+        return self.avoidable_s + sum(self.before_s.values()) + sum(self.at_work_s.values())
+
+    def before_of(self, classes: Collection[str]) -> float:
+        """Return what requests of these classes lost before their work began, without the avoidable waits."""
+        return sum(seconds for name, seconds in self.before_s.items() if name in classes)
+
+    def at_work_of(self, classes: Collection[str]) -> float:
+        """Return what requests of these classes lost at work."""
+        return sum(seconds for name, seconds in self.at_work_s.items() if name in classes)
 
 
 @dataclass(frozen=True)
@@ -192,7 +246,7 @@ class Symptoms:
     @cached_property
     def slow_by_machine(self) -> Loses:
         """Those of the slow classes for which a machine that was busy with something else is the only known reason."""
-        if not self.processors.is_busy_elsewhere or self.computes or self.stall("held"):
+        if not self.processors.is_busy_elsewhere or self.computes or self.stall("held") or self.stall("locked"):
             return {}
         return {name: lost for name, lost in self.slow.items() if name not in self.slow_in_one_queue}
 
@@ -220,11 +274,14 @@ class Symptoms:
         total_s = sum(stall.total_s for stall in held)
         if not all_s or total_s < STALLED * all_s:
             return None
-        by_class: Counter[str] = Counter()
-        for stall in held:
-            by_class[stall.request_class] += round(1e6 * stall.total_s)
-        [(most, most_us)] = by_class.most_common(1)
-        return Stall(total_s / all_s, max(stall.longest_s for stall in held), most, most_us / 1e6 / total_s)
+        holders, times = [*_holders(held)], sum(stall.times for stall in held)
+        others = {*self.classes} - {holder.request_class for holder in holders}
+        quick_ms = QUICK * 1000 * total_s / times
+        return Stall(
+            total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held), holders,
+            sum(stall.idle for stall in held) / times,
+            bool(others) and all(self.lost.takes_ms.get(name, quick_ms) < quick_ms for name in others),
+        )  # fmt: skip
 
     @property
     def loops_compute(self) -> bool:
@@ -234,16 +291,60 @@ class Symptoms:
         return total["computed"] > total["held"]
 
     @cached_property
-    def full_pools(self) -> dict[str, tuple[float, int]]:
-        """The pools that were full for a noticeable share of the workers' time: the share, and the threads of each."""
+    def full_pools(self) -> dict[str, FullPool]:
+        """The pools that were full for a noticeable share of the workers' time, in all trials together."""
         all_s = self.variant.workers * self.loops.span_s
         found = {}
         for what in ("pool", "executor"):
             pools = [pool for pool in self.loops.pools if pool.what == what]
-            share = sum(pool.total_s for pool in pools) / all_s if all_s else 0.0
-            if share >= STALLED:
-                found[what] = share, max(pool.threads for pool in pools)
+            total_s = sum(pool.total_s for pool in pools)
+            if all_s and total_s >= STALLED * all_s:
+                known = [pool.at_work * pool.total_s for pool in pools if pool.at_work is not None]
+                found[what] = FullPool(
+                    what, max(pool.threads for pool in pools), total_s, sum(pool.lost_s for pool in pools),
+                    sum(known) / total_s if len(known) == len(pools) else None,
+                )  # fmt: skip
         return found
+
+    def share_of_workers(self, seconds: float) -> float:
+        """Return a time of workers as a share of the time of all workers."""
+        return seconds / (self.variant.workers * self.loops.span_s)
+
+    @cached_property
+    def lost(self) -> LostTime:
+        """How much time requests lost."""
+        avoidable_s = 0.0
+        before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
+        takes_ms: dict[str, float] = {}
+        for trial in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
+            if not answered.classes:
+                continue
+            lost, waits = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
+            beside_s = np.minimum(waits.beside_s, lost.before_s) if waits else np.zeros_like(lost.before_s)
+            avoidable_s += float(beside_s.sum())
+            for place, name in enumerate(answered.classes):
+                mine = answered.request_class == place
+                before_s[name] += float((lost.before_s - beside_s)[mine].sum())
+                at_work_s[name] += float(lost.at_work_s[mine].sum())
+                alone_s[name] += float(lost.takes_s[place] * mine.sum())
+                takes_ms[name] = min(takes_ms.get(name, math.inf), 1000 * float(lost.takes_s[place]))
+        return LostTime(avoidable_s, before_s, at_work_s, alone_s, takes_ms)
+
+    @cached_property
+    def lost_to_computing_s(self) -> float:
+        """How much time requests lost because the workers were computing.
+
+        This is all time before their work begins, and as much at work as computing makes work take longer.
+        """
+        computing = min(self.computing or 0.0, 0.99)
+        longer_s = {name: alone_s * computing / (1 - computing) for name, alone_s in self.lost.alone_s.items()}
+        at_work_s = sum(min(lost_s, longer_s[name]) for name, lost_s in self.lost.at_work_s.items())
+        return self.lost.before_of(self.lost.before_s) + at_work_s
+
+    def part_of_lost(self, seconds: float) -> float:
+        """Return a time that requests lost as a share of all the time that they lost; 0: they lost none."""
+        return min(1.0, seconds / self.lost.all_s) if self.lost.all_s else 0.0
 
     def blockers(self) -> Iterator[tuple[str, float]]:
         """Yield which classes held the threads of workers while others had an avoidable wait, and their shares."""
@@ -277,3 +378,16 @@ def _held_threads_s(variant: VariantRecord, answered: waiting.Answered) -> Itera
         for request_class in np.unique(answered.request_class[mine]):
             both = overlap[answered.request_class[mine] == request_class]
             yield answered.classes[request_class], float(both[both > 0].sum())
+
+
+def _holders(held: Collection[Held]) -> Iterator[Holder]:
+    """Yield the classes of requests that are at work when loops begin to be held up, but seldom elsewhere."""
+    times = sum(stall.times for stall in held)
+    found = []
+    for name in {name for stall in held for name in stall.at_work}:
+        at_start = sum(stall.at_work.get(name, 0) for stall in held)
+        elsewhere = max(stall.elsewhere.get(name, 1.0) for stall in held)
+        by_chance = times * elsewhere + HOLDER_DEVIATIONS * math.sqrt(times * elsewhere * (1 - elsewhere))
+        if at_start >= max(SOME_HOLDS, by_chance, times * (elsewhere + HOLDER)):
+            found.append(Holder(name, at_start / times, elsewhere))
+    yield from sorted(found, key=lambda holder: (-holder.at_start, holder.request_class))

@@ -26,6 +26,7 @@ def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
     return Section(
         title="Diagnosis, as the service is served today",
         answers=diagnosis.sentences,
+        minor=diagnosis.minor,
         heading="Ways to serve",
         tables=[*_grids(run, figures_of(summary, diagnosis))] if several else [],
         remarks=[*improvement_sentences(answer, summary.round_s)] if several else ["No other way was tried."],
@@ -95,9 +96,7 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
         case "too few":
             lead = f"Too few trials to tell whether another way is better{doubt}"
             if found.promising:
-                told = "; ".join(
-                    _told(compared, found.promising) for compared in found.promising.classes if compared.saves
-                )
+                told = _told([compared for compared in found.promising.classes if compared.saves], found.promising)
                 yield f"{lead}: {in_trials}, {told}."
             else:
                 yield f"{lead}: {in_trials}, no way saved more than 10 % and 5 ms."
@@ -121,12 +120,19 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
 
 def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
     """Yield what the best way saves, and for which classes of requests this is open."""
-    told = "; ".join(_told(compared, best) for compared in best.classes if compared.outcome == "better")
+    told = _told([compared for compared in best.classes if compared.outcome == "better"], best)
     yield f"How sure: {in_trials}, {told}."
     if left := best.requests("open"):
         yield f"For {word_list(left)}, there are too few trials to tell."
 
 
-def _told(compared: Comparison, way: TriedWay) -> str:
-    lost = f"{compared.request_class} {compared.stat}"
-    return f"{lost} is {_lost(compared.after)} ms with {label_of(way.name)}, and {_lost(compared.before)} ms today"
+def _told(classes: Sequence[Comparison], way: TriedWay) -> str:
+    """Return what classes of requests lose with a way and today, those that save most first; the tables have all."""
+    most = sorted(classes, key=lambda compared: compared.after.ms - compared.before.ms)[:_SCREEN_CLASSES]
+    told = "; ".join(
+        f"{compared.request_class} {compared.stat} is {_lost(compared.after)} ms with {label_of(way.name)}, and "
+        f"{_lost(compared.before)} ms today"
+        for compared in most
+    )
+    more = len(classes) - len(most)
+    return told + (f"; {more} further class{'es save' if more > 1 else ' saves'}, too" if more else "")
