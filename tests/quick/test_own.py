@@ -1208,12 +1208,11 @@ WHO = ("Requests of chart hold them up", "no request was at work: something that
     ],
     ids=["a class", "a class beside many", "a job", "a job beside many", "both", "both beside many", "no evidence"],
 )  # fmt: skip
-@pytest.mark.parametrize("what", ["computed", "locked"])
 def test_who_holds_up_loops_is_said_as_far_as_it_is_known(
-    diagnosed: Diagnose, tmp_path: Path, requests: list[Request], says: Sequence[str], what: str
+    diagnosed: Diagnose, tmp_path: Path, requests: list[Request], says: Sequence[str]
 ) -> None:
     """A loop is held up for 0.4 s in each second, by a chart or by a job of the application."""
-    loops = loops_of(tmp_path, requests, *((what, "box:1", 7, 0.39, second + 0.4) for second in range(1, 19)))
+    loops = loops_of(tmp_path, requests, *(("locked", "box:1", 7, 0.39, second + 0.4) for second in range(1, 19)))
     rows = [f"{name} overhead p50 1" for name in {request.request_class for request in requests}]
 
     [said] = diagnosed(*rows, loops=loops, requests=tuple(requests), threads=None).sentences
