@@ -9,7 +9,8 @@ from rich.console import Console
 
 from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
-from lab.terminal import say
+from lab.paths import RESULTS
+from lab.terminal import report_path, say
 
 if TYPE_CHECKING:
     from analysis.records.run import Run
@@ -22,6 +23,14 @@ _READABLE = "The folder must be readable, and TMPDIR needs room for the results.
 def latest(results: Path) -> Path:
     """Return the folder of the latest run of all experiments. Raise WrongUse when there is no run."""
     return max(latest_of_each(results), key=lambda folder: folder.name)
+
+
+def tables_command(folder: Path) -> str:
+    """Return the command that prints all tables of a run: it names the run's folder unless it is the latest run."""
+    links = [link.resolve() for link in RESULTS.glob("*/latest")]
+    newest = max(links, key=lambda each: each.name, default=None)
+    named = "" if newest == folder.resolve() else f"RUN={Path(report_path(folder)).parent} "
+    return f"make report {named}TABLES=1"
 
 
 def latest_of_each(results: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lab.engine.machine_usage import QUIET_WITHIN_S, Progress, is_busy
+from lab.finished import tables_command
 from lab.options import RunRequest
 from lab.plan import Plan, timing
 from lab.progress import Expected, showing_progress
@@ -33,7 +34,9 @@ def print_measured(folder: Path, summary: "Summary") -> None:
     from analysis.report.extensions import read_sections  # noqa: PLC0415
     from analysis.report.screen import print_screen  # noqa: PLC0415
 
-    print_screen(out, read_run(folder), summary, report_path(folder), read_sections(folder, summary))
+    print_screen(
+        out, read_run(folder), summary, report_path(folder), tables_command(folder), read_sections(folder, summary)
+    )
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)
 

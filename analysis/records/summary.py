@@ -1,5 +1,6 @@
 """The results of a run: the models of summary.json. Other modules compute them."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal, Self
 
@@ -44,6 +45,15 @@ class TrialValidity(TrialPart):
     def rejects(self, request_class: str | None) -> str | None:
         """Return why the figures of a class of request are invalid in this trial; None: they are not."""
         return self.classes.get(request_class) if request_class else None
+
+
+def suspect_trials(trials: Iterable[TrialValidity], of: str = "") -> str:
+    """Return how many of these trials are suspect, such as 3 of 5 trials are suspect; empty: none is."""
+    verdicts = [trial.verdict for trial in trials]
+    count, whose = verdicts.count("suspect"), f" of {of}" if of else ""
+    if len(verdicts) == 1:
+        return f"the only trial{whose} is suspect" if count else ""
+    return f"{count} of {len(verdicts)} trials{whose} {'is' if count == 1 else 'are'} suspect" if count else ""
 
 
 class Validity(Record):

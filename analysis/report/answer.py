@@ -18,6 +18,7 @@ from analysis.report.wording import (
     number,
     percent,
     quantity_place,
+    suspect_of,
     unit_suffix,
     whole_number,
 )
@@ -88,7 +89,7 @@ def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) 
         claim.value, row.measured, at_least=claim.at_least is not None
     )  # fmt: skip
     sentence = sentence or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
-    return f"{sentence}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
+    return ". ".join(filter(None, (f"{sentence}{interval}", capitalised(suspect_of(run, summary, claim.quantities)))))
 
 
 def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> str | None:

@@ -1,6 +1,6 @@
 """The verdict on an article in words: the order of its variants, its conclusion, and its figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from analysis.records.plural import plural
 from analysis.records.run import Run
@@ -11,15 +11,18 @@ from analysis.report.wording import capitalised, metric_phrase, number, plain_na
 from analysis.statistics.stopping import LEAST
 
 MOST_CHARACTERS = 155
-"""The most characters of the sentence on an article: two lines of a terminal."""
+"""As many characters as two lines of a terminal have, in which the sentence on an article should fit."""
+_LEAST_NAME = 20
+"""To so many characters the name of an article is shortened at most."""
 _MOST_NAMED = 3
 """How many pairs in another order a table names."""
 
 
 def article_sentence(run: Run, summary: Summary) -> str | None:
-    """Return the verdict on the article in a sentence of at most MOST_CHARACTERS; None: no figures were published.
+    """Return the verdict on the article in a sentence; None: no figures were published.
 
-    A summary of an older version has no verdict on the article, and no sentence.
+    The article's name is shortened so that the sentence fits into MOST_CHARACTERS; the counts are never left out. A
+    summary of an older version has no verdict on the article, and no sentence.
     """
     if (article := summary.article) is None:
         return None
@@ -28,12 +31,8 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
         figures = plural(article.figures.count, "figure")
         return f"{name}: one trial decides nothing about the order of the variants, the conclusion or the {figures}."
     whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
-    first, *further = _figure_phrases(summary, article)
-    sentence = "; ".join(filter(None, (whole, first)))
-    sentence = f"{shortened(name, MOST_CHARACTERS - len(sentence) - len(': .'))}: {sentence}"
-    for phrase in further:
-        sentence += phrase if len(sentence) + len(phrase) < MOST_CHARACTERS else ""
-    return f"{sentence}."
+    told = "; ".join(filter(None, (whole, figures_counted(summary, article))))
+    return f"{shortened(name, max(MOST_CHARACTERS - len(told) - len(': .'), _LEAST_NAME))}: {told}."
 
 
 def _short_name(run: Run) -> str:
@@ -71,32 +70,25 @@ def _conclusion_phrase(conclusion: ArticleConclusion | None) -> str:
             return f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}"
 
 
-def _figure_phrases(summary: Summary, article: Article) -> Iterator[str]:
-    """Yield what the figures are, the most important phrase first."""
-    figures = article.figures
-    measured = figures.count - figures.short - figures.invalid
-    which = "figures" if measured == figures.count else "measured figures"
-    yield f"{figures.within + figures.floor} of {measured} {which} within {_tolerance(summary)}"
-    if figures.floor:
-        yield f" ({_floor_phrase(_used_floors(summary, article))})"
-    if figures.contradicted:
-        yield f", {figures.contradicted} contradicted"
-    if figures.short:
-        yield f", {figures.short} not measured"
+def figures_counted(summary: Summary, article: Article) -> str:
+    """Return how many of the published figures have each verdict; the counts add up to all figures.
+
+    The floor is how much more a request costs in the article while nobody waits.
+    """
+    figures, floors_ms = article.figures, [floor.ms for floor in _used_floors(summary, article)] or [0.0]
+    floor = " to ".join(dict.fromkeys((number(min(floors_ms)), number(max(floors_ms)))))
+    counts = (
+        (figures.floor, f"but for the floor of {floor} ms"), (figures.contradicted, "contradicted"),
+        (figures.undecided, "undecided"), (figures.short, "not measured"), (figures.invalid, "invalid"),
+    )  # fmt: skip
+    told = [f"{count} {what}" for count, what in counts if count]
+    return ", ".join([f"{figures.within} of {plural(figures.count, 'figure')} within {_tolerance(summary)}", *told])
 
 
 def _tolerance(summary: Summary) -> str:
     """Return how near a figure must be to the published figure, e.g. 25 % or 5 to 10 %."""
     least, most = (found(100 * row.within for row in summary.published) for found in (min, max))
     return f"{most:g} %" if least == most else f"{least:g} to {most:g} %"
-
-
-def _floor_phrase(floors: Sequence[Floor]) -> str:
-    """Return in words how much more a request costs in the article, or here; loads and classes may differ."""
-    least, most = sorted((found(floor.ms for floor in floors) for found in (min, max)), key=abs)
-    whose = "their" if most > 0 else "our"
-    shown = [abs(least), abs(most)] if least * most > 0 else [abs(most)]
-    return f"{whose} requests cost {' to '.join(dict.fromkeys(map(number, shown)))} ms more"
 
 
 def _used_floors(summary: Summary, article: Article) -> list[Floor]:
@@ -117,7 +109,7 @@ def article_tables(run: Run, summary: Summary) -> Iterator[Table]:
     rows = [
         ("Is the order of the variants the same?", _order_answer(article.order)),
         ("Is the conclusion the same?", _conclusion_answer(article.conclusion)),
-        (f"Are the figures within {_tolerance(summary)}?", _figures_answer(article)),
+        (f"Are the figures within {_tolerance(summary)}?", figures_counted(summary, article)),
     ]
     floors = dict.fromkeys(map(_floor_sentence, _used_floors(summary, article)))
     yield Table(
@@ -148,18 +140,6 @@ def _conclusion_answer(conclusion: ArticleConclusion | None) -> str:
     told = ", ".join(f"{count} {what}" for count, what in counts if count)
     lead = {"same": "yes: ", "different": "no: "}.get(conclusion.verdict, "")
     return f"{lead}{told}, of {plural(conclusion.claims, 'claim')} about these variants"
-
-
-def _figures_answer(article: Article) -> str:
-    """Return how many figures have each verdict."""
-    figures = article.figures
-    counts = (
-        (figures.within, "within it"), (figures.floor, "within it but for the floor"),
-        (figures.contradicted, "contradicted"), (figures.undecided, "undecided"),
-        (figures.short, "not measured in a short run"), (figures.invalid, "invalid"),
-    )  # fmt: skip
-    told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"{told}, of {plural(figures.count, 'figure')}"
 
 
 def _floor_sentence(floor: Floor) -> str:

@@ -75,14 +75,19 @@ def timeline_page(
     run_folder: Path,
     run: Run,
     summary: Summary,
-    heading: str,
+    heading: Sequence[str],
     capacity: tuple[int, int],
+    title: str = "",
+    began_s: float | None = None,
 ) -> str:
-    """Return a page that has only the timeline of the requests in a database, below a heading.
+    """Return a page that has only the timeline of the requests in a database, below the paragraphs of a heading.
 
-    As many workers and threads as ``capacity`` has serve the requests in the lanes that are computed.
+    As many workers and threads as ``capacity`` has serve the requests in the lanes that are computed. ``title`` stands
+    in the place of the timeline's own. ``began_s``: when the first request was sent, in seconds since 1970, if the axis
+    shows the time of day.
     """
-    timelines = [(load, _data(run, load)) for load in load_timelines(database, run_folder, run, summary, capacity)]
+    loads = load_timelines(database, run_folder, run, summary, capacity)
+    timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]
     return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, heading=heading)
 
 
@@ -96,11 +101,12 @@ def _cite(run: Run) -> str:
     return f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.measured_on}."
 
 
-def _data(run: Run, load: LoadTimeline) -> Markup:
+def _data(run: Run, load: LoadTimeline, began_s: float | None = None) -> Markup:
     """Return the timeline of one load as JSON, for the script."""
     return script_json(
         {
             "load": load.load,
+            "began_ms": None if began_s is None else 1000 * began_s,
             "trials": [trial.to_json() for trial in load.trials],
             "colours": dict(load.colours),
             "file": f"{run.experiment}-{load.load}",

@@ -40,8 +40,7 @@ def print_tables(console: Console, run: Run, summary: Summary, sections: Sequenc
     console.print(validity_text(summary))
     quantities = [*quantity_tables(run, summary)]
     _print_all(console, quantities)
-    for sentence in legend(run, quantities):
-        console.print(Text(sentence, style="dim"))
+    _print_legend(console, run, quantities)
     _print_all(console, _counting_tables(run, summary))
     for section in sections:
         console.print(Text(f"\n{section.title}\n", style="bold"))
@@ -94,8 +93,15 @@ def _verdict_tables(run: Run, summary: Summary, sections: Sequence[Section]) -> 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:
     """Print what theory predicts of a run, beside what was published, and what theory cannot predict."""
     _print_question(console, run)
-    _print_all(console, [*quantity_tables(run, summary), *map(_in_one_cell, stairs_tables(run, summary))])
+    quantities = [*quantity_tables(run, summary)]
+    _print_all(console, [*quantities, *map(_in_one_cell, stairs_tables(run, summary))])
+    _print_legend(console, run, quantities)
     _print_all(console, [not_predicted_table(run, summary)] if summary.not_predicted else [])
+
+
+def _print_legend(console: Console, run: Run, quantities: Iterable[Table]) -> None:
+    for sentence in legend(run, quantities):
+        console.print(Text(sentence, style="dim"))
 
 
 def _print_question(console: Console, run: Run) -> None:

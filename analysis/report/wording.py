@@ -1,13 +1,14 @@
 """Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from analysis.metrics import METRICS, WHOLE_UNITS, unit
 from analysis.metrics.metric import TIME_STATISTICS, percentile
 from analysis.records.claims import Claim, Quantity
 from analysis.records.plural import plural
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, PublishedFigure, PublishedRow, Summary
+from analysis.records.summary import ClaimRow, PublishedFigure, PublishedRow, Summary, suspect_trials
 from analysis.statistics.stopping import has_interval
 
 
@@ -37,6 +38,12 @@ _EFFECTS = {"invalid": " and left out", "suspect": " and counted all the same", 
 def verdict_phrase(verdict: str, suspect: bool) -> str:
     """Return a verdict, and after it whether it rests on a suspect trial."""
     return f"{verdict}, suspect" if suspect else verdict
+
+
+def suspect_of(run: Run, summary: Summary, quantities: Iterable[Quantity]) -> str:
+    """Return how many of the trials that these quantities were measured in are suspect; empty: none is."""
+    cells = {(quantity.variant, quantity.load or run.loads[0].name) for quantity in quantities}
+    return suspect_trials(trial for trial in summary.trials if (trial.variant, trial.load) in cells)
 
 
 def unit_suffix(of_unit: str) -> str:

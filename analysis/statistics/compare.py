@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from analysis.metrics import METRICS
 from analysis.metrics.metric import Metric
 from analysis.records.run import LoadRecord, Run
-from analysis.records.summary import Row, Summary, TrialValidity
+from analysis.records.summary import Row, Summary, TrialValidity, suspect_trials
 from analysis.statistics.intervals import Draw, by_all_clocks
 from analysis.statistics.stopping import ENOUGH, LEAST, Interval
 
@@ -98,8 +98,8 @@ def obstacles(a: Side, b: Side) -> Iterator[str]:
 def suspect_sides(a: Side, b: Side) -> Iterator[str]:
     """Yield how many trials of each side are suspect, and why the first of them is."""
     for side, trials in _compared_trials(a, b):
-        if suspect := [trial for trial in trials if trial.verdict == "suspect"]:
-            yield f"{len(suspect)} of {len(trials)} trials of {side.name} are suspect: {suspect[0].reasons[0]}"
+        if counted := suspect_trials(trials, of=side.name):
+            yield f"{counted}: {next(trial.reasons[0] for trial in trials if trial.verdict == 'suspect')}"
 
 
 def have_common(a: Side, b: Side) -> bool:

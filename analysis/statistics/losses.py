@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
-from analysis.records.summary import Row, Summary
+from analysis.records.summary import Row, Summary, suspect_trials
 from analysis.statistics.stopping import LEAST, RESAMPLED_FROM, trials_needed
 
 AS_GOOD, AS_GOOD_MS = 1.1, 5
@@ -152,6 +152,7 @@ def _failures(figures: Figures, way: str, request_class: str) -> float:
 
 
 def suspect_reason(summary: Summary, variants: Sequence[str]) -> str | None:
-    """Return the main reason why a trial of some variants is suspect; None: no trial is."""
-    suspect = (trial for trial in summary.trials if trial.variant in variants and trial.verdict == "suspect")
-    return next((trial.reasons[0] for trial in suspect if trial.reasons), None)
+    """Return how many trials of some variants are suspect, and the main reason of the first; None: no trial is."""
+    trials = [trial for trial in summary.trials if trial.variant in variants]
+    reasons = (trial.reasons[0] for trial in trials if trial.verdict == "suspect" and trial.reasons)
+    return next((f"{suspect_trials(trials)}: {reason}" for reason in reasons), None)

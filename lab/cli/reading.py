@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.errors import LabError, WrongUse
-from lab.finished import latest, print_differences, reported, run_for, summary_of, verified
+from lab.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
 from lab.terminal import count, out, print_json, report_path, say, talk
@@ -56,7 +56,7 @@ def report(
     elif tables:
         print_tables(out, record, summary, sections)
     else:
-        print_screen(out, record, summary, report_path(folder), sections)
+        print_screen(out, record, summary, report_path(folder), tables_command(folder), sections)
         return
     say(f"\nReport: {report_path(folder)}")
 

@@ -110,8 +110,9 @@ def _of_format(sample: Sequence[tuple[int, Entry]], _unit: str, _file: str) -> D
         return DurationSource("")
     [(most, _)] = known.most_common(1)
     match most:
-        case Format(name=name, duration=duration, line=line):
-            units = [unit for unit in UNITS if unit in line.groupindex]
+        case Format(name=name, duration=duration):
+            written = {entry.own_unit for _, entry in sample if entry.format == most}
+            units = [unit for unit in UNITS if unit in written]
             says = f"{duration} of {name}, in {' or '.join(map(_in_words, units))}"
         case JsonFormat(name=name, duration=pair):
             key, unit = pair or ("", "s")

@@ -285,6 +285,7 @@ class Entry(NamedTuple):
     """What a line says of one request. ``own_s`` is the duration where the format has it, in seconds.
 
     Without such a duration, it may be in the fields after the head: those with a name, and all others in their order.
+    ``own_unit`` is the unit in which this line has it, if the format leaves that to each line.
     """
 
     at: float
@@ -297,6 +298,7 @@ class Entry(NamedTuple):
     worker: str | None
     named: dict[str, str]
     fields: list[str]
+    own_unit: str = ""
 
 
 def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
@@ -410,12 +412,13 @@ def _entry(found: re.Match[str], known: Format) -> Entry | None:
         return None
     if known.is_free:
         return _free_entry(groups, at, known)
-    took_s = next((seconds_of(groups[unit], unit) for unit in UNITS if groups.get(unit)), None)
+    own_unit = next((unit for unit in UNITS if groups.get(unit)), "")
+    took_s = seconds_of(groups[own_unit], own_unit) if own_unit else None
     named, fields = _fields(groups.get("rest", ""))
     return Entry(
         at + (took_s or 0.0) if known.at_start else at, groups["method"], groups["target"],
         int(groups.get("status") or 0), groups.get("size", ""), known, took_s,
-        worker_of(groups.get("worker", "")) or _worker_in(named, fields), named, fields,
+        worker_of(groups.get("worker", "")) or _worker_in(named, fields), named, fields, own_unit,
     )  # fmt: skip
 
 

@@ -27,13 +27,17 @@ HEADROOMS = (1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True)
 class RankedOption:
-    """An option and what theory predicts of it: what requests of each class lose, in ms; the rest are shares."""
+    """An option and what theory predicts of it: what requests of each class lose, in ms; the rest are shares.
+
+    ``is_good``: it is as good as the fastest option with which it was ranked.
+    """
 
     option: ServingOption
     p50_ms: dict[str, float]
     p99_ms: dict[str, float]
     beside: float
     refused: float
+    is_good: bool = False
 
     @property
     def refuses(self) -> bool:
@@ -56,13 +60,15 @@ class RankedOption:
 def rank(load: OfferedLoad) -> list[RankedOption]:
     """Return all options, the best first. Raise WrongUse if none can carry the load.
 
-    Options that are as fast as the fastest come first, and of them the option that needs the least memory.
+    Options that are as fast as the fastest come first, and of them the option that needs the least memory, and of those
+    that need the same, the first in OPTION_KINDS.
     """
     found = predict_options(load)
     fastest = fastest_of(found, load)
+    found = [replace(ranked, is_good=ranked.is_as_good_as(fastest)) for ranked in found]
 
     def key(ranked: RankedOption) -> tuple[float, ...]:
-        if ranked.is_as_good_as(fastest):
+        if ranked.is_good:
             return 0, 0, ranked.option.memory_mib
         return 1, ranked.refuses, ranked.slowdown(load)
 

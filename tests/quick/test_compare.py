@@ -271,5 +271,5 @@ def test_suspect_trials_of_a_side_are_named(one: Side) -> None:
     other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}))
 
     assert list(suspect_sides(one, other)) == [
-        f"1 of {len(trials)} trials of b are suspect: the machine was 95% busy during the load"
+        f"1 of {len(trials)} trials of b is suspect: the machine was 95% busy during the load"
     ]

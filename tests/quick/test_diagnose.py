@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,10 +33,10 @@ from lab.apps.diagnose.findings import Findings, findings_of
 from lab.apps.diagnose.follow import answer_prometheus, follow_logs
 from lab.apps.diagnose.logs import read_logs
 from lab.apps.diagnose.page import diagnosis_page
-from lab.apps.diagnose.replayed import Replay, replay
+from lab.apps.diagnose.replayed import Replay, around_longest, replay
 from lab.apps.diagnose.replayed import Served as Way
 from lab.apps.diagnose.requests import Requests, requests_of
-from lab.apps.diagnose.screen import as_values, print_diagnosis
+from lab.apps.diagnose.screen import as_values, cures_in_words, findings_in_words, print_diagnosis
 from lab.errors import WrongUse
 from lab.logs import access_log
 from lab.logs.formats import KNOWN
@@ -120,6 +122,11 @@ def diagnosed(paths: Sequence[Path], workers: int = 0, threads: int = 0) -> tupl
     return requests, capacity, findings_of(requests, capacity, read.routes.names)
 
 
+def page_of(paths: Sequence[Path]) -> str:
+    """Return the page of a diagnosis of logs, without cures."""
+    return diagnosis_page(diagnose_logs(Asked(paths, {})), None)
+
+
 @pytest.mark.parametrize(
     ("accepts_busy", "writing"),
     [
@@ -155,8 +162,8 @@ def test_without_workers_in_the_log_what_the_user_says_of_them_tells_the_same(tm
     paths = write_logs(serve(), tmp_path, Writing(workers=False))
     _, _, findings = diagnosed(paths, WORKERS, THREADS)
     assert findings.waited_avoidably == pytest.approx(truth()[1], abs=0.02)
-    text = diagnosis_page(*diagnosed(paths))
-    assert "Which worker served each request, and which requests waited</h2>" in text
+    text = page_of(paths)
+    assert re.search(r">All [\d,]+ requests, sent from [\d:]+ to [\d:]+ UTC: which worker served each, and", text)
     assert "what-if" not in text
 
 
@@ -352,14 +359,37 @@ def test_the_page_compares_with_a_way_of_several_workers_and_says_why_a_worker_h
     found: Diagnosis, tmp_path: Path
 ) -> None:
     """With a single worker, it is trivial that no request waits while another worker has a free thread."""
-    exact = diagnosis_page(*found[1:])
-    assert "; with what-if-limit, none" in exact
+    exact = diagnosis_page(found, None)
+    assert "what-if-limit: no request waited while another worker had a free thread" in exact
     assert "more rows than threads" not in exact
     late = [request._replace(answered=request.answered + 0.03 * (number % 5 == 0))
             for number, request in enumerate(serve())]  # fmt: skip
-    page = diagnosis_page(*diagnosed(write_logs(late, tmp_path, Writing())))
+    page = page_of(write_logs(late, tmp_path, Writing()))
     assert re.search(r"up to 3[01] ms before a thread is free", page)
     assert "more rows than threads" in page
+
+
+def test_the_page_says_what_the_terminal_says_and_which_requests_it_shows(
+    found: Diagnosis, replayed: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sentence is the verdict; the axis begins with the first request that is shown."""
+    monkeypatch.setattr("lab.apps.diagnose.page.MOST", 100)
+    terminal = StringIO()
+    print_diagnosis(Console(width=80, file=terminal), found, replayed)
+    printed = " ".join(terminal.getvalue().split())
+
+    page = unescape(diagnosis_page(found, replayed))
+
+    said = [*findings_in_words(found), *cures_in_words(found, replayed)]
+    assert [sentence for sentence in said if f">{sentence}</p>" not in page] == []
+    assert [sentence for sentence in said if sentence not in printed] == []
+    requests = found.requests
+    shown_s = requests.first + requests.sent_s[around_longest(requests.waited_s, 100)]
+    first, last = (datetime.fromtimestamp(float(at), UTC) for at in (shown_s.min(), shown_s.max()))
+    assert f">The 100 of {len(requests):,} requests around the longest wait, sent from {first:%H:%M:%S}" in page
+    assert f" to {last:%H:%M:%S} UTC: which worker served each" in page
+    [began_ms] = re.findall(r'"began_ms": ?([\d.]+)', page)
+    assert float(began_ms) == pytest.approx(1000 * shown_s.min(), abs=1)
 
 
 def test_a_log_that_was_rotated_and_packed_counts_as_the_same_log(found: Diagnosis, tmp_path: Path) -> None:

@@ -71,12 +71,15 @@ COLUMNS = "#Version: 1.0\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-q
 
 
 @pytest.mark.parametrize(
-    "line", ["2026-11-03 14:00:{n:02} 10.0.0.1 GET /a - 203.0.113.9 200 {ms}",
-             "2026-11-03\t14:00:{n:02}\tLHR\tGET\t/a\tb=1\t203.0.113.9\t200\t{s}"],
+    ("line", "unit"),
+    [("2026-11-03 14:00:{n:02} 10.0.0.1 GET /a - 203.0.113.9 200 {ms}", "milliseconds"),
+     ("2026-11-03\t14:00:{n:02}\tLHR\tGET\t/a\tb=1\t203.0.113.9\t200\t{s}", "seconds")],
 )  # fmt: skip
-def test_the_columns_of_the_w3c_are_named_by_the_file(tmp_path: Path, line: str) -> None:
-    """IIS writes milliseconds, and CloudFront seconds."""
+def test_the_columns_of_the_w3c_are_named_by_the_file(tmp_path: Path, line: str, unit: str) -> None:
+    """IIS writes milliseconds, and CloudFront seconds; the unit that was found is said."""
     log = read(tmp_path, [COLUMNS, *lines_of(line)])
+
+    assert log.recognised[0].endswith(f"time-taken of the W3C extended format, in {unit}.")
 
     assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
     assert log.clock == "balancer"

@@ -80,7 +80,7 @@ def test_two_trials_that_promise_much_are_too_few_to_tell_and_say_how_many_would
 def test_a_single_trial_never_says_better(suspect: tuple[str, ...]) -> None:
     main, many = said(row(TODAY, "home", 289), row(LIMIT, "home", 21.6), suspect=suspect)
 
-    doubt = " (suspect: the machine was 95% busy during the load)" if suspect else ""
+    doubt = " (1 of 2 trials is suspect: the machine was 95% busy during the load)" if suspect else ""
     assert main == (
         f"Too few trials to tell whether another way is better{doubt}: in one trial, home p99 is 21.6 ms with "
         "limit = threads, and 289 ms today."
@@ -90,7 +90,7 @@ def test_a_single_trial_never_says_better(suspect: tuple[str, ...]) -> None:
 
 def test_a_suspect_trial_is_named_in_the_sentence_that_says_better() -> None:
     main, *_ = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30), suspect=[LIMIT])
-    assert re.search(r"Better .* limit = threads \(suspect: the machine was 95% busy", main)
+    assert re.search(r"Better .* limit = threads \(1 of 2 trials is suspect: the machine was 95% busy", main)
 
     rows = row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30), row(QUEUE, "home", 990, 1000, 1010)
     main, *_ = said(*rows, suspect=[QUEUE])
@@ -185,4 +185,4 @@ def test_the_advice_held_only_as_far_as_the_trials_tell(
     rows = [row(name, "home", *values) for name, values in (("a", first), (TODAY, today)) if values]
     assert re.fullmatch(says, advice_verdict(summary_of(*rows), ["a", TODAY]))
     if rows:
-        assert "(suspect: " in advice_verdict(summary_of(*rows, suspect=["a"]), ["a", TODAY])
+        assert "(1 of 2 trials is suspect: " in advice_verdict(summary_of(*rows, suspect=["a"]), ["a", TODAY])

@@ -1422,7 +1422,7 @@ def test_the_diagnosis_ends_with_what_to_do(
     print_best_way(console, summary, diagnosis, tried)
 
     said, told = console.export_text(), "Better than today's, and the best that was tried: limit = threads."
-    screen = screen_lines(several, summary, "report.html", [section])
+    screen = screen_lines(several, summary, "report.html", "make report TABLES=1", [section])
     assert len(screen) <= 24
     assert any(line.plain.startswith("limit = threads ") for line in screen)
     assert max(map(len, said.splitlines())) <= 80

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -21,10 +22,13 @@ from analysis.report.wording import trials_phrase
 from analysis.verdict.validity import judge_run
 from lab.apps.reproduce.shown import shown_of
 from lab.experiment.file import load_experiment, names
+from lab.finished import tables_command
 from lab.options import MeasureOptions
 from lab.run import record_of
 
+TABLES = "make report TABLES=1"
 NAMES = names()
+TABLES = "make report TABLES=1"
 OUTCOMES = [
     (5, "reproduced", "valid"), (5, "not reproduced", "suspect"), (5, "undecided", "suspect"),
     (5, "invalid", "invalid"), (1, "undecided", "valid"), (1, "invalid", "suspect"),
@@ -91,7 +95,7 @@ def test_every_experiment_fits_whatever_came_out(name: str) -> None:
     """
     for trials, verdict, validity in OUTCOMES:
         run = run_of(name, trials)
-        lines = screen_lines(run, summary_of(run, verdict, validity), "results/an/experiment/report.html")
+        lines = screen_lines(run, summary_of(run, verdict, validity), "results/an/experiment/report.html", TABLES)
 
         assert len(lines) <= LINES
         assert max(line.cell_len for line in lines) <= WIDTH
@@ -103,6 +107,11 @@ def test_every_experiment_fits_whatever_came_out(name: str) -> None:
         of_none = f"0 of {len(run.claims)} {noun} {verb}; {len(run.claims)} {verdict}"
         if trials > 1 and verdict != "reproduced":
             assert any(text.startswith(of_none) for text in texts)
+
+
+def screen_of(run: Run, summary: Summary, report: str, tables: str = TABLES) -> str:
+    """Return the screen as it is printed."""
+    return "\n".join(line.plain for line in screen_lines(run, summary, report, tables))
 
 
 def simple(verdict: str = "reproduced", trials: int = 5, validity: str = "valid") -> tuple[Run, Summary]:
@@ -117,7 +126,7 @@ def simple(verdict: str = "reproduced", trials: int = 5, validity: str = "valid"
 def test_the_screen_of_a_run_with_five_trials() -> None:
     run, summary = simple()
 
-    assert "\n".join(line.plain for line in screen_lines(run, summary, "results/x/report.html")) == snapshot("""\
+    assert screen_of(run, summary, "results/x/report.html") == snapshot("""\
 ten-at-once: One worker gets ten requests at the same moment, and each takes a
 second. Does FastAPI or its server decide whether they are served at the same
 time?
@@ -145,14 +154,15 @@ Next: on a quiet machine: make experiment NAME=ten-at-once\
 def test_the_screen_of_a_single_trial_in_doubt() -> None:
     run, summary = simple("undecided", 1, "suspect")
 
-    assert "\n".join(line.plain for line in screen_lines(run, summary, "results/x/report.html")) == snapshot("""\
+    assert screen_of(run, summary, "results/x/report.html") == snapshot("""\
 ten-at-once: One worker gets ten requests at the same moment, and each takes a
 second. Does FastAPI or its server decide whether they are served at the same
 time?
 Answer, in a single trial: FastAPI with def answers all ten requests in the time
-of one: 1234 ms.
+of one: 1234 ms, the only trial is suspect.
 Answer, in a single trial: Flask on a sync worker serves ten requests one after
-the other, so the last takes ten times as long as the first: 1234 times.
+the other, so the last takes ten times as long as the first: 1234 times, the
+only trial is suspect.
 Helps: this experiment names no cure.
 Suspect: 5 of 5 trials; reason 1: the machine was busy  (+ 7 reasons).
 
@@ -171,6 +181,30 @@ Next: on a quiet machine: make experiment NAME=ten-at-once\
 """)
 
 
+def test_the_command_for_the_tables_is_whole_however_long_the_path_is() -> None:
+    run, summary = simple()
+    folder = f"/{'far/' * 20}away"
+
+    text = screen_of(run, summary, f"{folder}/report.html", f"make report RUN={folder} TABLES=1")
+
+    assert f"\nAll tables: make report RUN={folder} TABLES=1\n" in text
+
+
+def test_the_command_for_the_tables_names_every_run_but_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.finished.RESULTS", tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    runs = [tmp_path / "results" / name / time for name, time in (("a", "20260101"), ("b", "20260102"))]
+    for run in runs:
+        run.mkdir(parents=True)
+        (run.parent / "latest").symlink_to(run.name)
+
+    assert [tables_command(run) for run in (*runs, tmp_path / "elsewhere")] == [
+        "make report RUN=results/a/latest TABLES=1", "make report TABLES=1", "make report RUN=elsewhere TABLES=1"
+    ]  # fmt: skip
+
+
 def test_what_an_app_says_takes_the_place_of_claims() -> None:
     """The findings on a user's service stand where the claims of an experiment stand."""
     run, summary = simple()
@@ -178,7 +212,7 @@ def test_what_an_app_says_takes_the_place_of_claims() -> None:
     summary = summary.model_copy(update={"claims": []})
     section = Section("Diagnosis", ["Requests wait for a worker.", "One more thread would help."], "", [], [])
 
-    lines = [line.plain for line in screen_lines(run, summary, "report.html", [section])]
+    lines = [line.plain for line in screen_lines(run, summary, "report.html", TABLES, [section])]
 
     assert "- Requests wait for a worker." in lines
     assert not any("claim" in line for line in lines)
@@ -189,7 +223,7 @@ def test_a_claim_that_does_not_hold_has_a_line_with_its_value_and_bound() -> Non
     row = summary.claims[1].model_copy(update={"verdict": "not reproduced"})
     summary = summary.model_copy(update={"claims": [summary.claims[0], row, *summary.claims[2:]]})
 
-    text = " ".join(line.plain for line in screen_lines(run, summary, "report.html"))
+    text = " ".join(line.plain for line in screen_lines(run, summary, "report.html", TABLES))
 
     assert f"4 of {len(run.claims)} claims hold; 1 not reproduced." in text
     assert f"Not so: {row.says[:30]}" in text
@@ -226,7 +260,9 @@ def test_a_claim_without_a_value_says_why() -> None:
     row = summary.claims[0].model_copy(update={"measured": None, "verdict": "undecided", "reason": "too few requests"})
     run = run.model_copy(update={"claims": [claim]})
 
-    text = " ".join(line.plain for line in screen_lines(run, summary.model_copy(update={"claims": [row]}), "r.html"))
+    text = " ".join(
+        line.plain for line in screen_lines(run, summary.model_copy(update={"claims": [row]}), "r.html", TABLES)
+    )
 
     assert "too few requests" in text
 
@@ -281,11 +317,18 @@ def test_a_doubt_that_claims_share_stands_once_below_their_table() -> None:
         *[("suspect", "the machine was busy")] * len(simple()[0].claims[1:]), ("suspect", "k6 waited")
     )
 
-    table = claims_table(run, summary)
+    [load] = run.loads
+    alone = [claim.model_copy(update={"relative_to": None, "value": claim.value.model_copy(update={"variant": "one"})})
+             for claim in run.claims]  # fmt: skip
+    trials = [trial.model_copy(update={"load": load.name}) for trial in summary.trials]
 
-    assert [says for _, says, *_ in table.rows if "suspect" in says] == [f"{run.claims[-1].says} — suspect: k6 waited"]
+    table = claims_table(run.model_copy(update={"claims": alone}), summary.model_copy(update={"trials": trials}))
+
+    assert {says.partition(" — ")[2] for _, says, *_ in table.rows} == {
+        "5 of 5 trials are suspect", "5 of 5 trials are suspect: k6 waited",
+    }  # fmt: skip
     assert table.note == (
-        "suspect: rests on a trial in doubt, for example because the machine was busy; "
+        "suspect: trials are in doubt, for example because the machine was busy; "
         "reproduced: the whole interval satisfies the bound"
     )
 

@@ -295,6 +295,19 @@ def test_what_computes_is_unknown_unless_the_file_says_it(lab: Lab, tmp_path: Pa
         assert " 1 x " not in said
     assert "To serve with 1 x 8 (one process)" in waits
     assert "0% 50% 100%" not in works + waits
+    for said in (waits, works):
+        assert re.search(r"Ways? 1 .* as good as the fastest \(in no class is p99 more than 10% and 5 ms above", said)
+
+
+def test_ways_are_ranked_as_the_advice_says(tmp_path: Path) -> None:
+    """Those that are as good as the fastest come first, and of them the way with the least memory."""
+    ranked = rank(read_service(described(tmp_path, COMPUTES.replace("@", ", computes: 0"))).load())
+
+    good = [each for each in ranked if each.is_good]
+    assert ranked[: len(good)] == good
+    assert 1 < len(good) < len(ranked)
+    memory = [each.option.memory_mib for each in good]
+    assert memory == sorted(memory)
 
 
 def test_memory_is_that_of_their_workers_or_left_out(lab: Lab, tmp_path: Path) -> None:

@@ -237,7 +237,9 @@ def test_the_screen_marks_a_pooled_value(tmp_path: Path) -> None:
         tmp_path, dealt(101), [Claim(says="it is slow", value=P99.model_copy(update={"stat": "p90"}), at_least=1)]
     )
 
-    lines = [line.plain for line in screen_lines(read_run(run), derive_summary(run), "report.html")]
+    lines = [
+        line.plain for line in screen_lines(read_run(run), derive_summary(run), "report.html", "make report TABLES=1")
+    ]
 
     assert any(" 100*" in line for line in lines)
     assert any(line.startswith("* pooled over all trials") for line in lines)

@@ -8,6 +8,7 @@ import altair as alt
 from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import PublishedFigure, PublishedRow, Summary
+from analysis.report.article import figures_counted
 from analysis.report.figures.drawing import (
     CROSS,
     FLOOR_MS,
@@ -64,16 +65,16 @@ def published_chart(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     order = [name for name in variant_names(run) if any(mark["variant"] == name for mark in marks)]
     parts: list[alt.HConcatChart | alt.LayerChart | alt.FacetChart] = [*_panels(summary, times, order)]
     parts += [_ratios(summary, others, order)] if others else []
-    return style_chart(alt.vconcat(*parts), _title(run, marks), _subtitle(summary, times), None)
+    return style_chart(alt.vconcat(*parts), _title(run, summary, marks), _subtitle(summary, times), None)
 
 
-def _title(run: Run, marks: Marks) -> str:
+def _title(run: Run, summary: Summary, marks: Marks) -> str:
+    if summary.article is None:
+        return f"{plural(len(marks), 'measured figure')} beside the article's"
     if run.trials < LEAST:
-        return f"One trial does not say which of {plural(len(marks), 'figure')} agree with the article"
-    agree = sum(mark["verdict"] in ("reproduced", "differs by the floor") for mark in marks)
-    contradict = sum(mark["verdict"] == "contradicted" for mark in marks)
-    end = f", {contradict} contradict it" if contradict else ""
-    return f"{agree} of {plural(len(marks), 'measured figure')} agree with the article{end}"
+        figures = plural(summary.article.figures.count, "figure")
+        return f"One trial does not say which of {figures} agree with the article"
+    return figures_counted(summary, summary.article)
 
 
 def _subtitle(summary: Summary, times: Marks) -> str:

@@ -12,7 +12,7 @@ function svgOf(data, state, view = state.view) {
   const whole = height + 18 * (lines + caption.length) + 12;
   const pen = svgPen(SAVED_PX, whole, data.alt);
   pen.rect(0, 0, SAVED_PX, whole, LIGHT.paper);
-  drawLanes(pen, state.panels, view, SAVED_PX, LIGHT, state.chosen, data.colours);
+  drawLanes(pen, state.panels, view, SAVED_PX, LIGHT, state.chosen, data.colours, data.began_ms);
   for (const {x, line, draw} of legend) draw(pen, x, height + 8 + 18 * line);
   caption.forEach((text, place) => pen.text(0, height + 18 * (lines + place) + 18, text, {colour: LIGHT.faint, px: 11}));
   return pen.svg();

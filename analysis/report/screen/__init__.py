@@ -31,24 +31,32 @@ _STYLES = {
 class _Part(NamedTuple):
     """A paragraph, how many lines it takes at most, and how early it gives way if the screen is full (0: never).
 
-    What an app says is not cut, because the remedy is at its end: it is whole, or not there.
+    What an app says is not cut, because the remedy is at its end: it is whole, or not there. ``whole``: it is one line,
+    however long, which somebody may paste.
     """
 
     text: str
     most: int = 2
     gives_way: int = 0
     style: str = ""
+    whole: bool = False
 
 
-def print_screen(console: Console, run: Run, summary: Summary, report: str, sections: Sequence[Section] = ()) -> None:
-    """Print the answer of a run. ``report`` is the path of its report; ``sections`` are what apps add."""
-    for line in screen_lines(run, summary, report, sections):
+def print_screen(
+    console: Console, run: Run, summary: Summary, report: str, tables: str, sections: Sequence[Section] = ()
+) -> None:
+    """Print the answer of a run.
+
+    ``report`` is the path of its report, ``tables`` the command that prints its tables, ``sections`` what apps add.
+    """
+    for line in screen_lines(run, summary, report, tables, sections):
         console.print(line, soft_wrap=True)
 
 
-def screen_lines(run: Run, summary: Summary, report: str, sections: Sequence[Section] = ()) -> list[Text]:
-    """Return the lines of the screen: at most ``LINES``, each at most ``WIDTH`` wide."""
-    above, below = [*_above(run, summary, sections)], [*_below(run, summary, report, sections)]
+def screen_lines(run: Run, summary: Summary, report: str, tables: str, sections: Sequence[Section] = ()) -> list[Text]:
+    """Return the lines of the screen: at most ``LINES``, each at most ``WIDTH`` wide, but for paths and commands."""
+    above, below = [*_above(run, summary, sections)], [*_below(run, summary, sections)]
+    below += [_Part(line, whole=True) for line in words.next_lines(run, summary, report, tables, WIDTH)]
     section = next((section for section in sections if section.columns), None)
     table = screen_table(run, summary, WIDTH, LINES, section)
     while (room := LINES - 1 - _height([*above, *below])) < min(len(table), FEWEST_TABLE_LINES):
@@ -78,16 +86,14 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
         yield _Part(words.sureness(run, summary, WIDTH), most=1)
 
 
-def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section]) -> Iterator[_Part]:
+def _below(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[_Part]:
     for place, remark in enumerate(remark for section in sections for remark in section.remarks):
         yield _Part(remark, most=LINES, gives_way=3 * place, style="" if place else "bold")
     shown = [*answers(run, summary), *cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):
         yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
     if run.trials > 1 and (judged := article_sentence(run, summary)):
-        yield _Part(judged)
-    for sentence in words.next_lines(run, summary, report, WIDTH):
-        yield _Part(sentence, most=1)
+        yield _Part(judged, most=3)
 
 
 def _height(parts: Sequence[_Part]) -> int:
@@ -105,7 +111,7 @@ def _lines(part: _Part) -> list[Text]:
     for words_, style in _STYLES.items():
         if lead.startswith(words_):
             text.stylize(f"bold {style}", 0, len(lead) + 1)
-    lines = [*text.wrap(Console(width=WIDTH), WIDTH - len(indent))]
+    lines = [text] if part.whole else [*text.wrap(Console(width=WIDTH), WIDTH - len(indent))]
     for line in lines:
         line.rstrip()
     kept = lines[: part.most]

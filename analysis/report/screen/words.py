@@ -11,7 +11,7 @@ from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.answer import Pair, answers, cures, lead
 from analysis.report.spread import claim_values, spread, word_list
-from analysis.report.wording import number, short_figure, shortened, unit_suffix
+from analysis.report.wording import number, short_figure, shortened, suspect_of, unit_suffix
 from analysis.statistics.stopping import ENOUGH, has_interval
 
 _OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
@@ -48,8 +48,8 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
     suffix = " times" if claim.relative_to else unit_suffix(of_unit)
     low, _, high = interval.partition(" to ")
     shown = f" ({interval})" if low != high and interval else ""
-    doubt = ", from suspect trials" if row.suspect else ""
-    return f"{stat}{_figure(claim, row, row.measured)}{suffix}{shown}{doubt}"
+    doubt = suspect_of(run, summary, claim.quantities)
+    return ", ".join(filter(None, (f"{stat}{_figure(claim, row, row.measured)}{suffix}{shown}", doubt)))
 
 
 def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
@@ -97,7 +97,8 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
         yield f"{few} no claim; {for_it} of {len(pairs)} hold so far (to decide: {more_trials(summary)})."
         return
     holding = sum(row.verdict == "reproduced" for _, row in pairs)
-    doubt = ", some verdicts rest on suspect trials" if any(row.suspect for _, row in pairs) else ""
+    suspect = sum(row.suspect for _, row in pairs)
+    doubt = f"; {suspect} of {plural(len(pairs), 'verdict')} rest on suspect trials" if suspect else ""
     verdicts = Counter(row.verdict for _, row in pairs if row.verdict != "reproduced")
     rest = "".join(f"; {count} {verdict}" for verdict, count in verdicts.most_common())
     yield f"{holding} of {plural(len(pairs), 'claim')} {'holds' if len(pairs) == 1 else 'hold'}{rest}{doubt}."
@@ -121,15 +122,12 @@ def more_trials(summary: Summary) -> str:
     return f"TRIALS={trials}, {max(1, round(trials * summary.round_s / 60))} min"
 
 
-def next_lines(run: Run, summary: Summary, report: str, width: int) -> Iterator[str]:
-    """Yield where the report is and how to print the tables, and what to type next."""
-    tables = "make report TABLES=1"
-    lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}", f"Report: {report}")
-    yield next((line for line in lines if len(line) <= width), lines[-1])
-    steps = [f"Next: {step}" for step in _next_steps(run, summary)]
-    if not run.claims and not steps and len(lines[1]) > width:
-        steps = [f"All tables: {tables}"]
-    yield from [step for step in steps if len(step) <= width][:1]
+def next_lines(run: Run, summary: Summary, report: str, tables: str, width: int) -> Iterator[str]:
+    """Yield where the report is, the command ``tables`` that prints all tables of this run, and what to type next."""
+    lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}")
+    fitting = [line for line in lines if len(line) <= width][:1]
+    yield from fitting or (f"Report: {report}", f"All tables: {tables}")
+    yield from [step for step in (f"Next: {step}" for step in _next_steps(run, summary)) if len(step) <= width][:1]
 
 
 def _next_steps(run: Run, summary: Summary) -> Iterator[str]:

@@ -7,6 +7,7 @@ from statistics import mean
 from analysis.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
 from analysis.metrics.bursts import ordinal
 from analysis.metrics.metric import PRINTED, TIME_STATISTICS, Metric
+from analysis.records.plural import plural
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, WorkerRow
 from analysis.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
@@ -49,8 +50,19 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 def legend(run: Run, tables: Iterable[Table]) -> list[str]:
     """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
-    has_pooled = any(row[1] == "pooled" for table in tables for row in table.rows)
-    return [INTERVAL, COUNTED] * (run.trials > 1) + [POOLED] * has_pooled
+    kinds = {row[1] for table in tables for row in table.rows}
+    return (
+        [INTERVAL, COUNTED] * (run.trials > 1 and "measured" in kinds)
+        + [POOLED] * ("pooled" in kinds)
+        + [_predicted_for(run)] * ("predicted" in kinds)
+    )
+
+
+def _predicted_for(run: Run) -> str:
+    """Return for which circumstances theory predicts a run, because variants that share cores slow each other down."""
+    at_once = max(min(run.jobs, len(run.variants_under(load.name))) for load in run.loads)
+    variants = f"{at_once} variants side by side" if at_once > 1 else "one variant at a time"
+    return f"predicted: what theory says of {variants}" + (f" on {plural(run.cores, 'core')}" if run.cores else "")
 
 
 def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from math import ceil
 
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, PublishedRow, Summary
+from analysis.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
 from analysis.report.spread import claim_values, spread
 from analysis.report.tables import Table
 from analysis.report.wording import (
@@ -14,6 +14,7 @@ from analysis.report.wording import (
     figures_phrase,
     plain_name,
     published_quantity,
+    suspect_of,
     verdict_phrase,
 )
 from analysis.statistics.stopping import MOST
@@ -25,7 +26,7 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     rows = []
     shared, doubts = _shared_reason(summary.claims), _shared_doubts(summary.claims)
     for claim, row in zip(run.claims, summary.claims, strict=True):
-        why = _why(row, {*shared, *doubts})
+        why = _why(row, suspect_of(run, summary, claim.quantities), {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         measured = [_measured(row), spread(claim_values(claim, run, summary), row.low, row.high)]
@@ -33,7 +34,7 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
         rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
     told = [*shared]
     if doubts:
-        told.append(f"suspect: rests on a trial in doubt, for example because {doubts[0]}")
+        told.append(f"suspect: trials are in doubt, for example because {doubts[0]}")
     told.append("reproduced: the whole interval satisfies the bound")
     told += ["the value may still differ from the published value"] * bool(summary.published)
     return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note="; ".join(told))
@@ -49,10 +50,11 @@ def _measured(row: ClaimRow) -> str:
     return f"{value} times" if row.unit == "ratio" else value
 
 
-def _why(row: ClaimRow | PublishedRow, told: Collection[str]) -> list[str]:
-    """Return why a verdict is undecided or invalid, and why it is suspect, without what was told already."""
+def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> list[str]:
+    """Return why a verdict is undecided or invalid, and how many trials are suspect and why, unless it was told."""
     reasons = [row.reason] if row.reason and row.reason not in told else []
-    return [*reasons, f"suspect: {row.doubt}"] if row.doubt and row.doubt not in told else reasons
+    doubt = [row.doubt] if row.doubt and row.doubt not in told else []
+    return [*reasons, ": ".join([suspect, *doubt])] if suspect else reasons
 
 
 def _shared_reason(rows: Sequence[ClaimRow]) -> list[str]:
@@ -72,13 +74,17 @@ def power_table(run: Run, summary: Summary) -> Table:
     rows = []
     for claim, row in zip(run.claims, summary.claims, strict=True):
         few = missing_cores(claim, run)
-        needed = ("–", "–") if few or row.measured is None else _trials_and_time(row.trials_needed, summary.round_s)
+        needed = ("–", "–")
+        if row.decided:
+            needed = ("decided", "–")
+        elif row.measured is not None and not few:
+            needed = _trials_and_time(row.trials_needed, summary.round_s)
         says = row.says + (f" — {few}" if few else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, _measured(row), row.bound, *needed))
     return Table(
         "Trials that decide", ("verdict", "claim", "measured", "bound", "trials", "time"), rows, words=2,
-        note="trials: about how many in all, if further trials differ as much as these; with one trial, as many as the "
-             "lab resamples; > 100: the value is too near the bound",
+        note="trials: about how many in all decide, if further trials differ as much as these; with one trial, as many "
+             "as the lab resamples; > 100: the value is too near the bound",
     )  # fmt: skip
 
 
@@ -89,14 +95,13 @@ def _trials_and_time(needed: int | None, round_s: float) -> tuple[str, str]:
 
 def published_table(run: Run, summary: Summary) -> Table:
     """Return the published rows with their verdicts, and their figures that were not reproduced."""
-    rows = [
-        (
-            verdict_phrase(row.verdict, row.suspect),
-            published_quantity(run, row) + (f" — {'; '.join(why)}" if (why := _why(row, ())) else ""),
-            figures_phrase(row),
+    rows = []
+    for row in summary.published:
+        suspect = suspect_trials(
+            trial for trial in summary.trials if (trial.variant, trial.load) == (row.variant, row.load)
         )
-        for row in summary.published
-    ]
+        what = " — ".join(filter(None, (published_quantity(run, row), "; ".join(_why(row, suspect, ())))))
+        rows.append((verdict_phrase(row.verdict, row.suspect), what, figures_phrase(row)))
     return Table(
         "Published figures", ("verdict", "what", "figures"), rows, words=3,
         note="reproduced: every measured figure, with its interval, is within the stated percentage of the published "

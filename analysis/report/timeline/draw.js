@@ -21,28 +21,30 @@ function panelsOf(trials) {
   return {panels, height: top + AXIS_PX};
 }
 
-/** Draw everything: view is {from, to} in ms; ink has the colours of the page, and colours those of the classes; chosen is {trial, i} or null. */
-function drawLanes(pen, {panels, height}, view, width, ink, chosen, colours) {
+/** Draw everything: view is {from, to} in ms; ink has the colours of the page, and colours those of the classes; chosen is {trial, i} or null; began is when the load began, in ms since 1970, if the axis shows the time of day, or null. */
+function drawLanes(pen, {panels, height}, view, width, ink, chosen, colours, began) {
   const right = width - RIGHT_PX;
   const x = (time) => LEFT_PX + (time - view.from) / (view.to - view.from) * (right - LEFT_PX);
   pen.rect(0, 0, width, height, ink.paper);
-  const ticks = ticksOf(view, right - LEFT_PX);
+  const ticks = ticksOf(view, right - LEFT_PX, began);
   for (const {at} of ticks) pen.line([[x(at), HEAD_PX], [x(at), height - AXIS_PX]], ink.grid);
   for (const panel of panels) drawPanel(pen, panel, view, x, right, ink, chosen, colours);
   pen.line([[LEFT_PX, height - AXIS_PX], [right, height - AXIS_PX]], ink.faint);
   for (const {at, label} of ticks) pen.text(x(at), height - AXIS_PX + 14, label, {colour: ink.faint, px: 11, align: 'center'});
-  pen.text((LEFT_PX + right) / 2, height - 5, 'seconds since the first request was sent', {colour: ink.faint, px: 11, align: 'center'});
+  pen.text((LEFT_PX + right) / 2, height - 5, began === null ? 'seconds since the first request was sent' : 'time of day (UTC)', {colour: ink.faint, px: 11, align: 'center'});
 }
 
-/** Return round times on the axis, with their labels in seconds. */
-function ticksOf(view, px) {
+/** Return round times on the axis, with their labels: seconds, or the time of day if it is known when the load began. */
+function ticksOf(view, px, began) {
   const rough = (view.to - view.from) / Math.max(2, px / 90);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+  const ofClock = began === null ? [] : [10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200].map((one) => one * 1000);
+  const step = [...rough < 10000 ? [] : ofClock, ...[1, 2, 5, 10].map((one) => one * power)].find((one) => one >= rough);
   const digits = Math.max(0, -Math.floor(Math.log10(step / 1000)));
   const ticks = [];
-  for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
-    ticks.push({at: k * step, label: (k * step / 1000).toFixed(digits)});
+  for (let k = Math.ceil((view.from + (began ?? 0)) / step); k * step <= view.to + (began ?? 0); k++) {
+    const clock = () => new Date(Math.round(k * step)).toISOString().slice(11, digits ? 20 + digits : 19);
+    ticks.push({at: k * step - (began ?? 0), label: began === null ? (k * step / 1000).toFixed(digits) : clock()});
   }
   return ticks;
 }

@@ -21,7 +21,7 @@ from analysis.report.timeline.rows import (
     request_columns,
     thread_rows,
 )
-from analysis.report.wording import number
+from analysis.report.wording import number, percent
 
 NEVER: waiting.Segments = np.empty((0, 2))
 
@@ -202,6 +202,10 @@ def _says(trial: TimelineTrial) -> str:
             some = f"{stats['count']} of {len(trial.waits.beside_s)} requests"
             longest = f", the longest for {number(stats['max'] / 1000)} s"
         parts.insert(0, f"{some} waited while another worker had a free thread{longest}")
+        waited = sum(row.waited_s > waiting.FROM_S for row in trial.rows if row.answered_s is not None)
+        if waited != stats.get("count", 0):
+            of = len(trial.waits.beside_s)
+            parts.insert(1, f"in all, {waited} of {of} ({percent(waited / of)}) waited for more than 50 ms")
     return "; ".join(parts) or f"{len(trial.rows)} requests"
 
 

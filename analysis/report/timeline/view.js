@@ -35,7 +35,7 @@ function showLanes(section, data) {
     state.due = false;
     const context = canvas.getContext('2d');
     context.setTransform(state.scale, 0, 0, state.scale, 0, 0);
-    drawLanes(canvasPen(context), state.panels, state.view, state.width, inkOf(section), state.chosen, data.colours);
+    drawLanes(canvasPen(context), state.panels, state.view, state.width, inkOf(section), state.chosen, data.colours, data.began_ms);
   }
 
   function draw() {

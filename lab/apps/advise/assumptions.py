@@ -57,8 +57,8 @@ def _each(service: Service) -> Iterator[Assumption]:
         yield Assumption(part, load, ways)
 
 
-def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], bool]:
-    """Return the names of the ways, the best first, and whether the first is good under all assumptions.
+def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], list[str]]:
+    """Return the names of the ways, the best first, and of those that are good under all assumptions.
 
     A way is good if it is as good as the fastest. If several are, the way that needs least memory comes first; if none
     is, the way whose requests lose least compared with the fastest, where this is worst.
@@ -74,4 +74,4 @@ def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], bool]:
         return (0, possible[0].ways[name].option.memory_mib) if good(name) else (1, worst)
 
     names.sort(key=key)
-    return names, bool(names) and good(names[0])
+    return names, [name for name in names if good(name)]

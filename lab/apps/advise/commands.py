@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,18 +39,19 @@ RunOrVariant = Annotated[
 LoadName = Annotated[str, typer.Option(help="Which load of the run.")]
 
 
-@measure_options("until", "budget", "jobs", "seed", "machines")
+@measure_options("until", "budget", "seed", "machines")
 def predict(options: MeasureOptions, name: Name = "") -> None:
-    """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
+    """Print what theory predicts of a run on this machine, without measuring anything, e.g. lab predict heavy-mix."""
     from analysis.predict.prediction import predict_summary  # noqa: PLC0415
     from analysis.records.run import Host  # noqa: PLC0415
     from analysis.report.terminal import print_predicted  # noqa: PLC0415
+    from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.run import record_of  # noqa: PLC0415
 
     experiment = options.experiment(name)
-    plan = replace(options, jobs=1).plan(experiment)
-    nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
-    run = record_of(name, experiment, plan, full=options.full, command="lab predict", host=nowhere, git=None, images=[])
+    plan = options.plan(experiment)
+    here = Host(cpu="", cores=engine_cores(), memory_gib=0, kernel="", engine="", compose="")
+    run = record_of(name, experiment, plan, full=options.full, command="lab predict", host=here, git=None, images=[])
     print_predicted(out, run, predict_summary(run))
 
 

@@ -13,7 +13,7 @@ from analysis.report.spread import spread, trials_that_tell, value_and_spread
 from analysis.report.tables import Table
 from analysis.report.terminal import terminal_table
 from analysis.report.wording import number, percent
-from analysis.statistics.losses import Figures, Loss, compare_losses, suspect_reason
+from analysis.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
 from lab.apps.advise.assumptions import Assumption, ranked_for_all
 from lab.apps.advise.service import Service
 from lab.serving.offered import OfferedLoad
@@ -68,6 +68,12 @@ def print_advice(
     _print_table(console, "Predicted: what requests lose, in ms; the waits beside a free thread; the load", head, lines)
     if memory_of:
         _say(console, f"MiB: of {memory_of}.", "dim")
+    by = "what one request in a hundred loses, as a multiple of how long requests take, over all classes"
+    _say(
+        console,
+        _rule(sum(ranked.is_good for ranked in best), len(best), f"{by}; ways that refuse requests come last"),
+        "dim",
+    )
     _print_reasons(console, [ranked.option for ranked in best])
     _print_configuration(console, best[0].option)
 
@@ -89,6 +95,16 @@ def _print_reasons(console: Console, options: Sequence[ServingOption]) -> None:
     console.print()
     for place, option in enumerate(options, start=1):
         _say(console, f"{place}  {option.kind.reason}")
+
+
+def _rule(good: int, shown: int, others_by: str) -> str:
+    """Return the rule by which ways are ranked, of which so many are as good as the fastest."""
+    which = "Way 1 is" if good == 1 else f"Ways 1 to {good} are"
+    within = f"in no class is p99 more than {AS_GOOD - 1:.0%} and {AS_GOOD_MS} ms above the fastest way's"
+    ties = "; of several, the least memory comes first, then the smaller change" if good > 1 else ""
+    said = f"{which} as good as the fastest ({within}){ties}. " if good else ""
+    rest = f"{'The others follow' if good else 'All ways are ranked'} by {others_by}." if good < shown else ""
+    return f"{said}{rest}".rstrip()
 
 
 def _print_configuration(console: Console, best: ServingOption) -> None:
@@ -168,6 +184,8 @@ def print_advice_for_all(console: Console, found: Sequence[Assumption], service:
             *(["MiB"] if service.worker_mib else []), *(["up to"] if all_possible else []))  # fmt: skip
     title = "Predicted: p99 of what requests lose, in ms, of the class that loses most, if requests compute so much"
     _print_table(console, title, head, lines)
+    by = "how many times as much they lose as the fastest way, under the assumption where this is worst"
+    _say(console, _rule(sum(option.name in good for option in best), len(best), by), "dim")
     _print_reasons(console, best)
     console.print()
     if len(possible) == 1:
@@ -224,7 +242,7 @@ def advice_verdict(summary: Summary, tried: Sequence[str]) -> str:
     first, figures = tried[0], Figures(summary)
     compared = [(way, each) for way in tried[1:] for each in compare_losses(figures, first, way) if each.stat]
     reason = suspect_reason(summary, tried)
-    doubt = f" (suspect: {reason})" if reason else ""
+    doubt = f" ({reason})" if reason else ""
     better = [(way, each) for way, each in compared if each.outcome == "better"]
     saved = [(way, each) for way, each in compared if each.outcome == "open" and each.saves]
     if better or saved:

@@ -36,4 +36,4 @@ def lanes(
     summary = Summary.of_nothing(run.experiment).model_copy(update={"trials": [valid]})
     heading = f"What if the requests of {variant.name}, trial {trial}, had been served in another way?"
     with opened([trial_folder(run_folder, variant.name, load.name, trial)]) as database:
-        return timeline_page(database, run_folder, shown, summary, heading, (workers, threads))
+        return timeline_page(database, run_folder, shown, summary, [heading], (workers, threads))

@@ -62,7 +62,7 @@ def diagnose(
     found = diagnose_logs(asked)
     replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
     if to:
-        write_whole(to, diagnosis_page(*found[1:]))
+        write_whole(to, diagnosis_page(found, replayed))
     if as_json:
         print_json(as_values(found, replayed))
         return

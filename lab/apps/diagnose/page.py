@@ -14,11 +14,12 @@ from analysis.records.run import Host, LoadRecord, Run, VariantRecord
 from analysis.records.summary import Summary, TrialValidity
 from analysis.report.html import timeline_page
 from lab.apps.diagnose.capacity import Capacity
+from lab.apps.diagnose.diagnosis import Diagnosis
 from lab.apps.diagnose.findings import Findings
 from lab.apps.diagnose.logs import Floats, Integers
-from lab.apps.diagnose.replayed import around_longest
+from lab.apps.diagnose.replayed import Replay, around_longest
 from lab.apps.diagnose.requests import Requests
-from lab.apps.diagnose.screen import missing_lines
+from lab.apps.diagnose.screen import cures_in_words, findings_in_words
 
 MOST = 4000
 """So many requests are shown at most: those around the longest wait."""
@@ -27,8 +28,9 @@ EARLY_S = 0.001
 _VARIANT, _LOAD = "production", "logs"
 
 
-def diagnosis_page(requests: Requests, capacity: Capacity, findings: Findings) -> str:
-    """Return the page of a diagnosis."""
+def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
+    """Return the page of a diagnosis: what the terminal says of causes and cures, and the lanes of the workers."""
+    _, requests, capacity, findings = found
     known = (capacity.place >= 0).all()  # otherwise nobody knows which worker had a free thread
     workers, threads = (capacity.workers, capacity.threads) if known else (1, capacity.total)
     settings = {"threads": threads} if known else {}
@@ -39,20 +41,30 @@ def diagnosis_page(requests: Requests, capacity: Capacity, findings: Findings) -
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         early_s = _insert(database, requests, capacity, findings)
+        heading = [*findings_in_words(found), *cures_in_words(found, replayed)]
+        if early_s > EARLY_S:
+            heading.append(
+                f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "
+                "the balancer notes some ends late. So a worker may have more rows than threads."
+            )
         return timeline_page(
-            database, Path(), _run(requests, variant, load), summary, _heading(findings, early_s),
-            (workers, threads),
+            database, Path(), _run(requests, variant, load), summary, heading, (workers, threads), _title(requests),
+            requests.first + float(requests.sent_s[_shown(requests)].min()),
         )  # fmt: skip
 
 
-def _heading(findings: Findings, early_s: float) -> str:
-    said = ["Who waited in production?"]
-    if findings.ranges:
-        said.append(missing_lines(findings.ranges))
-    if early_s > EARLY_S:
-        said += [f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because",
-                 "the balancer notes some ends late. So a worker may have more rows than threads."]  # fmt: skip
-    return " ".join(said)
+def _shown(requests: Requests) -> slice:
+    return around_longest(requests.waited_s, MOST)
+
+
+def _title(requests: Requests) -> str:
+    """Return which requests the lanes show."""
+    sent_s = requests.sent_s[_shown(requests)]
+    first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s.min(), sent_s.max()))
+    which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
+    if len(sent_s) == len(requests):
+        which = f"All {len(requests):,} requests"
+    return f"{which}, sent from {first:%H:%M:%S} to {last:%H:%M:%S} UTC: which worker served each, and which waited"
 
 
 def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> float:
@@ -60,7 +72,7 @@ def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: C
 
     Return how long before a thread was free a request began at most; 0: nobody knows.
     """
-    shown = around_longest(requests.waited_s, MOST)
+    shown = _shown(requests)
     names, place = np.array(findings.names), capacity.place[shown]
     thread, early_s = _threads(requests.began_s[shown], requests.ended_s[shown], place, capacity)
     database.execute(_ROWS, {

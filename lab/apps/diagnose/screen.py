@@ -34,20 +34,32 @@ _NAME = 15
 
 def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
     """Print who waited, how long, where, when, behind what, and what would have helped."""
-    logs, requests, capacity, findings = found
+    logs, requests, _, findings = found
     for sentence in (*_sources(logs, requests), *_capacity(found)):
         _say(console, sentence, "dim")
     console.print()
-    for sentence in (*capacity.doubts, " ".join(answer(found))):
+    for sentence in findings_in_words(found):
         _say(console, sentence)
     console.print()
     console.print(terminal_table(_table(findings, known=bool(requests.joins))))
     if requests.joins:
         console.print(Text(_when(requests, findings.periods_s)))
-    if replayed and findings.cause:
+    if cures := [*cures_in_words(found, replayed)]:
         console.print()
-        for sentence in _replayed(replayed, capacity, findings):
+        for sentence in cures:
             _say(console, sentence)
+
+
+def findings_in_words(found: Diagnosis) -> Iterator[str]:
+    """Yield what is doubtful, and what was wrong: the same sentences on the terminal and on the page."""
+    yield from found.capacity.doubts
+    yield " ".join(answer(found))
+
+
+def cures_in_words(found: Diagnosis, replayed: Replay | None) -> Iterator[str]:
+    """Yield what would have helped, in the same sentences on the terminal and on the page."""
+    if replayed and found.findings.cause:
+        yield from _replayed(replayed, found.capacity, found.findings)
 
 
 def _say(console: Console, sentence: str, style: str = "") -> None:

@@ -40,8 +40,8 @@ class Improvement:
 
     ``best`` is the way whose classes lose least of those that are better; ``as_good`` has the ways that lose
     noticeably more for no class. ``promising`` is the way that saves most, where the trials cannot tell. ``suspect``
-    is why the trials that the answer rests on are suspect; None: they are not. ``trials_needed`` is about how many
-    trials would tell; None: more than the lab ever advises, or the trials tell.
+    is how many of the trials that the answer rests on are suspect, and why; None: none is. ``trials_needed`` is about
+    how many trials would tell; None: more than the lab ever advises, or the trials tell.
     """
 
     verdict: Literal["better", "mixed", "too few", "none better", "unknown"]

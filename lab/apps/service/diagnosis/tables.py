@@ -86,7 +86,7 @@ def _lost(lost: Loss | None) -> str:
 
 def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
     """Yield the sentences that an answer consists of, the main sentence first. ``round_s``: a trial of each way."""
-    doubt = f" (suspect: {found.suspect})" if found.suspect else ""
+    doubt = f" ({found.suspect})" if found.suspect else ""
     in_trials = "in one trial" if found.trials == 1 else f"in {found.trials} trials"
     match found.verdict:
         case "better":
