@@ -130,8 +130,8 @@ def test_one_odd_line_changes_nothing_of_the_others(tmp_path: Path, odd: str) ->
 
 @pytest.mark.parametrize("path", ["/\x1b]0;x\x07y", "/a\nb", "/rl\u202egnp", "/\x9b1m", "/\ud800"])
 def test_a_route_has_no_character_that_a_terminal_obeys(path: str) -> None:
-    """The part of the path is the name of a thing."""
-    assert route_of(path) == "/{id}"
+    """A part of the path that has one is the name of a thing; line ends are left out, as browsers do."""
+    assert not re.search(UNPRINTABLE, route_of(path))
 
 
 def test_the_terminal_shows_what_it_would_obey() -> None:
