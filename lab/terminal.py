@@ -1,6 +1,7 @@
 """What the command line prints: data to standard output, messages and progress to standard error."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager, suppress
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 
 from lab.errors import LabError
+from lab.foreign import UNPRINTABLE
 from lab.interruption import was_left
 
 if TYPE_CHECKING:
@@ -48,10 +51,22 @@ class Unheard:
         return getattr(self._stream, name)
 
 
+class Plain(Console):
+    """A console that shows no control character of the texts that it prints, whoever wrote them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield what is printed, with U+FFFD in the place of what a terminal would obey."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_OBEYED.sub("\ufffd", segment.text))
+
+
+_OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
+
+
 INTERRUPTED = 130
 """The exit code of a command that was interrupted."""
-out = Console(highlight=False)
-talk = Console(file=cast("IO[str]", Unheard()), highlight=False)
+out = Plain(highlight=False)
+talk = Plain(file=cast("IO[str]", Unheard()), highlight=False)
 
 
 def tell(error: LabError) -> None:
@@ -68,7 +83,8 @@ def say(text: str) -> None:
 
 def print_json(values: object) -> None:
     """Print values as one line of JSON."""
-    out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    out.print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text), soft_wrap=True, markup=False)
 
 
 def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, budget_s: float | None = None) -> None:

@@ -17,6 +17,8 @@ from analysis.records.run import SCHEMA, Run, TrialRecord
 from analysis.records.summary import Summary
 
 R = TypeVar("R", bound=Record)
+MOST_BYTES = 64 * 2**20
+"""A record or a summary may have so many bytes."""
 
 
 class BadRun(Exception):
@@ -71,6 +73,8 @@ def write_whole(path: Path, text: str) -> None:
 def read_values(path: Path) -> dict[str, Any]:
     """Read the JSON object of a record or a summary. Raise BadRun if it is broken or has no number of a schema."""
     try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise BadRun(f"{path} has {size / 2**20:,.0f} MiB; no record has more than {MOST_BYTES // 2**20} MiB")
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadRun(f"{path.parent} has no {path.name}") from None

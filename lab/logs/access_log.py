@@ -4,27 +4,25 @@ A log holds what must not leave it: query strings, tokens in paths, addresses an
 fixed parts of paths, counts and durations are taken from it; whole targets only to be sent again.
 """
 
-import gzip
 import io
 import json
 import re
-import sys
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from analysis.records.model import name_from
 from lab.errors import WrongUse
+from lab.foreign import LONGEST_LINE, MOST_JSON_BYTES, UNPRINTABLE, Lines, open_text, parse_json, unreadable
 from lab.logs.bulk import SHORTEST_S, LoggedRequest, requests_in
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
 from lab.logs.formats import ADD, FORMATS, FREE, HAS_TIME, KNOWN, ORIGIN, TIMELESS, UNITS, Entry, Formats, parse_entry
@@ -38,15 +36,22 @@ DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
 SAMPLE = 10_000
 """From so many lines of a log, the lab finds out where the durations are."""
+FARTHEST_S = 366 * 24 * 3600
+"""A request that is farther from half of the others has a wrong time, or is of another time."""
+SOUGHT = 1 << 26
+"""If the first so many characters of a log have no line with a known format, there is none."""
 PART = 1 << 25
 """A larger file is read in parts of so many bytes."""
 
 _ANOTHER = 0.2
 """If more than this share of the lines have a format, they are no exceptions."""
 
+_HEAD = 64
 _LIST_OF_OBJECTS = re.compile(r"\s*\[\s*(?:\{|$)")
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
-_NAME_OF_A_THING = re.compile(r"\d+|[0-9a-fA-F]{8,}|[0-9a-fA-F-]{32,}|.*[@%].*|(?=.*\d).{16,}|.{40,}")
+_NAME_OF_A_THING = re.compile(
+    rf"\d+|[0-9a-fA-F]{{8,}}|[0-9a-fA-F-]{{32,}}|.*[@%].*|(?=.*\d).{{16,}}|.{{40,}}|.*{UNPRINTABLE}.*", re.DOTALL
+)
 
 
 @dataclass
@@ -86,6 +91,8 @@ class AccessLog:
     last: float = float("-inf")
     left_out: "Counter[str]" = field(default_factory=Counter)
     unreadable: int = 0
+    astray: int = 0
+    """How many requests are left out because they are more than FARTHEST_S from half of the others."""
     without: int = 0
     """How many of the counted requests have no duration."""
     sources: dict[str, DurationSource] = field(default_factory=dict)
@@ -139,10 +146,28 @@ def read_logs(
         others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
         raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
                        hint="--methods GET,HEAD,POST counts further methods.")  # fmt: skip
+    _leave_out_astray(log)
     log.first = min(min(route.ends) for route in log.routes.values())
     log.last = max(max(route.ends) for route in log.routes.values())
     log.routes = _without_names_of_things(log.routes)
     return log
+
+
+def _leave_out_astray(log: AccessLog) -> None:
+    """Leave out the requests whose times are so far from the others that a clock or a line must be wrong."""
+    middle = float(np.median(np.concatenate([np.asarray(route.ends) for route in log.routes.values()])))
+    for key, route in [*log.routes.items()]:
+        near, timed = (np.abs(np.asarray(of) - middle) <= FARTHEST_S for of in (route.ends, route.timed_ends))
+        if near.all():
+            continue
+        log.astray += int(np.sum(~near))
+        log.without -= int(np.sum(~near)) - int(np.sum(~timed))
+        route.ends, route.timed_ends, route.seconds = (
+            array("d", np.asarray(of)[which])
+            for of, which in ((route.ends, near), (route.timed_ends, timed), (route.seconds, timed))
+        )
+        if not near.any():
+            del log.routes[key]
 
 
 def _read(
@@ -188,11 +213,11 @@ class _Sample(NamedTuple):
         return LoggedRequest(entry.at, entry.method, entry.target, entry.status, took_s, entry.worker)
 
 
-def _sample(texts: IO[str], unit: str, file: str, formats: Formats) -> _Sample:
+def _sample(texts: Lines, unit: str, file: str, formats: Formats) -> _Sample:
     """Read lines until some have a format. Raise WrongUse if no line of a log that is not empty has one."""
     before: list[Entry | str] = []
     lines: list[str] = []
-    while batch := list(islice(texts, SAMPLE)):
+    while sum(map(len, lines)) < SOUGHT and (batch := texts.take(SAMPLE)):
         lines += batch
         if formats.is_own:
             formats = formats.fitting(batch)
@@ -336,10 +361,10 @@ class OpenedLog(NamedTuple):
     source: DurationSource
     identity: Identity
     first: Sequence[str]
-    texts: IO[str]
+    texts: Lines
     read_alone: Callable[[str], LoggedRequest | str]
 
-    def requests(self, texts: IO[str]) -> Iterator[LoggedRequest | str]:
+    def requests(self, texts: Lines) -> Iterator[LoggedRequest | str]:
         """Yield what is taken from each line that is not empty; a line without a known format as it is."""
         return requests_in(texts, self.source, self.read_alone, self.identity)
 
@@ -349,14 +374,12 @@ def opened_log(path: Path, unit: str = "", formats: Formats = KNOWN, part: Part 
     """Yield a log, or a part of it. Raise WrongUse if it cannot be read, or if no line has a known format."""
     if part:
         sample, identity = _sample_of(path, unit, formats)
-        with _reading(path), io.TextIOWrapper(io.BytesIO(_bytes_of(path, part)), "utf-8-sig", "replace") as texts:
-            yield OpenedLog(sample.source, identity, sample.texts, texts, sample.read)
+        yield OpenedLog(sample.source, identity, sample.texts, _lines_of(path, part), sample.read)
         return
     with _opened(path) as texts:
         sample = _sample(texts, unit, "standard input" if str(path) == "-" else path.name, formats)
-        every = texts if texts.seekable() else io.StringIO("".join(sample.texts) + texts.read())
-        every.seek(0)
-        yield OpenedLog(sample.source, find_identity(sample.texts), sample.texts, every, sample.read)
+        texts.unread("".join(sample.texts))
+        yield OpenedLog(sample.source, find_identity(sample.texts), sample.texts, texts, sample.read)
 
 
 @lru_cache(maxsize=8)
@@ -366,49 +389,42 @@ def _sample_of(path: Path, unit: str, formats: Formats) -> tuple[_Sample, Identi
         return sample, find_identity(sample.texts)
 
 
-def _bytes_of(path: Path, part: Part) -> bytes:
-    with path.open("rb") as file:
-        if part.first:
-            file.seek(part.first - 1)
-            file.readline()
-        text = file.read(max(0, part.last - file.tell()))
-        return text if text.endswith(b"\n") else text + file.readline()
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raise WrongUse if a file cannot be read."""
+def _lines_of(path: Path, part: Part) -> Lines:
+    """Return the lines that begin in a part. The end of a line that began before is no line."""
     try:
-        yield
-    except (OSError, EOFError, zlib.error) as error:
-        raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-                       hint="Name a log that you may read, e.g. /var/log/nginx/access.log") from None  # fmt: skip
+        with path.open("rb") as file:
+            if part.first:
+                file.seek(part.first - 1)
+                while (left := part.last - file.tell()) > 0 and not file.readline(min(left, PART)).endswith(b"\n"):
+                    pass
+            content = file.read(max(0, part.last - file.tell()))
+            if content and not content.endswith(b"\n"):
+                content += file.readline(4 * LONGEST_LINE + 1)  # a character has four bytes at most
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return Lines(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", "replace"))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    if str(path) == "-":
-        yield sys.stdin
-        return
-    with _reading(path):
-        with path.open("rb") as file:
-            start = file.peek(2)[:2]
-        opened = gzip.open if start == b"\x1f\x8b" else open
-        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        with opened(path, "rt", encoding=encoding, errors="replace") as lines:
-            yield _objects(lines)
+def _opened(path: Path) -> Iterator[Lines]:
+    """Yield the lines of a log; if it is a list of objects, as gcloud logging read writes it, a line for each."""
+    with open_text(path) as texts:
+        yield _objects(texts, path)
 
 
-def _objects(texts: IO[str]) -> IO[str]:
-    """Return a line for each object of JSON if a file is a list of them, as gcloud logging read writes it."""
-    if not texts.seekable():
+def _objects(texts: Lines, path: Path) -> Lines:
+    head = texts.read_whole(_HEAD)
+    texts.unread(head)
+    if not _LIST_OF_OBJECTS.match(head):
         return texts
-    first = texts.readline()
-    if _LIST_OF_OBJECTS.match(first):
-        with suppress(ValueError):
-            return io.StringIO("\n".join(json.dumps(each) for each in json.loads(first + texts.read())))
-    texts.seek(0)
-    return texts
+    if len(whole := texts.read_whole(MOST_JSON_BYTES + 1)) > MOST_JSON_BYTES:
+        problem = f"{path} is one list of more than {MOST_JSON_BYTES >> 20} MiB, which must be read as a whole."
+        raise WrongUse(problem, hint="Write an object in each line: jq -c '.[]' < list.json > lines.json")
+    try:
+        return Lines(io.StringIO("\n".join(json.dumps(each) for each in parse_json(whole))))
+    except ValueError:
+        texts.unread(whole)
+        return texts
 
 
 def route_of(target: str) -> str:

@@ -6,11 +6,12 @@ A line that differs from the first lines is read alone.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
 
+from lab.foreign import Lines
 from lab.logs.durations import DurationSource
 from lab.logs.formats import (
     ISO_TIME,
@@ -82,7 +83,7 @@ class _Reader(NamedTuple):
 
 
 def requests_in(
-    texts: IO[str],
+    texts: Lines,
     source: DurationSource,
     read_alone: Callable[[str], LoggedRequest | str],
     identity: Identity = _UNIDENTIFIED,
@@ -94,7 +95,7 @@ def requests_in(
     """
     reader = None
     while chunk := texts.read(CHUNK):
-        lines = (chunk + texts.readline()).split("\n")
+        lines = chunk.split("\n")
         reader = reader or _reader_of(lines, source)
         for line, found in zip(lines, _requests(reader, lines, source), strict=True):
             if found or line:
@@ -172,7 +173,7 @@ def _logfmt_pattern(line: str, known: JsonFormat, duration: str) -> str:
         del parts[part]
     quote = r'(?:"(?=[^\s"\\]*")|(?!"))'
     text = {part: rf'{quote}(?P<{part}>[^\s"\\]*+)"?' for part in parts} | {
-        "status": rf'{quote}(?P<status>\d++)"?',
+        "status": rf'{quote}(?P<status>\d{{1,3}}+)"?',
         "time": r'"(?P<time>[^"\\\n]++)"' if f'{parts["time"]}="' in line else r'(?P<time>[^\s"\\]++)',
         "request": r'"(?P<method>[^\s"\\]++) (?P<target>[^\s"\\]++)(?: [^"\\\n]*+)?"',
     }
@@ -199,8 +200,8 @@ def _of_json(there: set[str], known: JsonFormat, duration: str) -> _Reader:
     query = f"""
         SELECT if({asked}, split_part(its_request, ' ', 1), its_method) AS method,
             if({asked}, split_part(its_request, ' ', 2), its_target) AS target,
-            if(regexp_full_match(method, '[A-Z]+') AND target[1] IN ('/', 'h', '*')
-               AND regexp_full_match(its_status, '[0-9]+') {needed}, its_time, ''),
+            if(regexp_full_match(method, '[A-Z]{{1,32}}') AND target[1] IN ('/', 'h', '*')
+               AND regexp_full_match(its_status, '[0-9]{{1,3}}') {needed}, its_time, ''),
             its_status, its_worker, its_{unit}
         FROM (SELECT {", ".join(columns)} FROM ({_VALUES}))"""  # noqa: S608  # no text of a log is in it
     place = {part: place for place, part in enumerate(("method", "target", "time", "status", "worker", unit))}

@@ -4,14 +4,16 @@ An entry of a log is what a line says of one request: the head that every format
 No pattern goes on in the next line, so that a pattern can be applied to many lines at once.
 """
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Literal, NamedTuple
+
+from lab.foreign import parse_json
 
 Clock = Literal["balancer", "server"]
 """Whose durations a log has. Those of a balancer begin when the balancer gets the request, so they include the time
@@ -19,7 +21,7 @@ that the request waits for a worker; those of a server begin when a worker takes
 
 TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 _REQUEST = r'"(?P<method>[A-Z]+) (?P<target>[^\s"]++)[^"\n]*+"'
-HEAD = rf"\[(?P<time>[^\]\n]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>(?:\d++|-)(?![\w.]))"
+HEAD = rf"\[(?P<time>[^\[\]\n]++)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>(?:\d++|-)(?![\w.]))"
 
 _NGINX = (
     """nginx.conf: log_format timed '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent """
@@ -79,8 +81,8 @@ FORMATS = (
     ),
     Format(
         "uWSGI's own format", "uwsgi-docs.readthedocs.io, LogFormat",
-        re.compile(r"(?:\[pid: (?P<worker>\d+)\|.*?)?\[(?P<time>[^\]|\n]+)\] (?P<method>[A-Z]+) (?P<target>\S+) => "
-                   r"generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
+        re.compile(r"(?:\[pid: (?P<worker>\d++)\|[^\[\n]*+)?+\[(?P<time>[^\[\]|\n]++)\] (?P<method>[A-Z]++) "
+                   r"(?P<target>\S++) => generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
                    r"\(\S+ (?P<status>\d{3})\)"),
         "generated … in …", "server", at_start=True,
     ),
@@ -91,7 +93,7 @@ FORMATS = (
     ),
     Format(
         "granian's format", "github.com/emmett-framework/granian, access log format",
-        re.compile(rf"\[(?P<time>[^\]\n]+)\] \S+ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
+        re.compile(rf"\[(?P<time>[^\[\]\n]++)\] \S++ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
         "%(dt_ms)s", "server", at_start=True,
     ),
     Format(
@@ -102,15 +104,16 @@ FORMATS = (
     ),
     Format(
         "HAProxy's HTTP format", "docs.haproxy.org, HTTP log format",
-        re.compile(r"\[(?P<time>\d+/\w+/\d{4}:[\d:.]+)\] \S+ \S+/(?P<worker>\S+) -?\d+/-?\d+/-?\d+/-?\d+/"
-                   rf"\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{{3}}) \+?(?P<size>\d+) .*{_REQUEST}"),
+        re.compile(r"\[(?P<time>\d{1,2}/\w{3}/\d{4}:[\d:.]++)\] \S++ [^\s/]++/(?P<worker>\S++) -?\d+/-?\d+/-?\d+/-?\d+/"
+                   rf"\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{{3}}) \+?(?P<size>\d+) "
+                   rf"(?:[^\"\[\n]++|\[(?!\d\d?/))*+{_REQUEST}"),
         "Ta", "balancer", at_start=True,
     ),
     Format(
         "Heroku's router", "devcenter.heroku.com, HTTP routing, Heroku router log format",
-        re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\S+) .*?\bat=\w+ .*?method=(?P<method>[A-Z]+) "
-                   r'path="?(?P<target>[^\s"]+)"? .*?dyno=(?P<worker>\S*) .*?service=(?:(?P<ms>\d+)ms)? '
-                   r"status=(?P<status>\d{3}) bytes=(?P<size>\S*)"),
+        re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT\S++) )(?>.*?\bat=\w++ )(?>.*?method=(?P<method>[A-Z]++) "
+                   r'path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )(?>.*?service=(?:(?P<ms>\d++)ms)? '
+                   r"status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
         "service=…", "balancer",
     ),
     Format("the common or the combined format", "nginx, Apache and gunicorn, log formats",
@@ -118,12 +121,12 @@ FORMATS = (
     Format(
         "uvicorn's format, with times", "www.uvicorn.org, settings, logging",
         re.compile(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b"
-                   rf"[^\"\[\n]* - {_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
+                   rf"[^\"\[\n]{{0,500}}+(?<= - ){_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
         "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}",
     ),
 )  # fmt: skip
 _TIME = (
-    r"(?P<time>\d+/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
+    r"(?P<time>\d{1,2}/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
     r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|"
     r"(?<![\d.])1\d{9}\.?\d{3}(?![\d.]))"
 )
@@ -138,8 +141,9 @@ FREE = Format(
     "", None, is_free=True,
 )  # fmt: skip
 """What is tried if a log has no format that is known, or one in which no duration is found."""
+_STATUS, _METHOD = re.compile(r"\d{1,3}"), re.compile(r"[A-Z][A-Z_-]{0,31}")
 _CODE = re.compile(r"10[0-3]|20[0-8]|226|30[0-8]|4[0-2]\d|431|444|451|49[4-9]|50\d|51[01]|52\d|530")
-TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|\bmethod=[A-Z]+ .*\bstatus=\d{3}\b')
+TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|^(?>.*?\bmethod=[A-Z]++ ).*\bstatus=\d{3}\b')
 """A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
 
 
@@ -239,6 +243,9 @@ DURATIONS = {
     "apptime": "s",
 }  # fmt: skip
 """Names of durations, those of whole requests first. nginx's own names say the unit of a decimal number: s."""
+LONGEST_S = 366 * 24 * 3600.0
+"""What seems to take longer is no duration."""
+_MOST_DIGITS = 300
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPELLINGS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "ms": "ms", "msec": "ms", "msecs": "ms", "millis": "ms",
@@ -247,13 +254,17 @@ _SPELLINGS = {
 }  # fmt: skip
 _UNIT = "|".join(sorted(_SPELLINGS, key=len, reverse=True))
 _NUMBER = re.compile(rf"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)\s*(?P<unit>{_UNIT})?", re.IGNORECASE)
-_FIELD = re.compile(rf"(?P<name>[A-Za-z_][\w.-]*)[=:](?P<value>{TEXT}|[^\s\"]+)|(?P<text>{TEXT}|\[[^\]]*\]|\S+)")
+_SHORT_TEXT = TEXT.replace(")*+", "){0,500}+")
+"""A quoted text that is given up soon if it has no end, because each quote may begin one."""
+_FIELD = re.compile(
+    rf"(?P<name>[A-Za-z_][\w.-]*)[=:](?P<value>{_SHORT_TEXT}|[^\s\"]+)|(?P<text>{_SHORT_TEXT}|\[[^\[\]]*+\]|\S++)"
+)
 _NAMED = rf'(?: [A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
 _OTHER = rf'(?: (?:{TEXT}|\[[^\]\n]*\]|[^\sA-Za-z_"\[:,][^\s",]*+|(?!(?:{_UNIT})(?:\s|$))[A-Za-z_][^\s"=:,]*+(?=\s|$)))'
 _VALUE = rf'(?P<quote>"?)(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)(?P=quote)(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
 _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
-_EPOCH = re.compile(r"\d{9,10}(\.\d+)?|(?P<ms>\d{13})|(?P<us>\d{16})")
+_EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})")
 _FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
 ISO_TIME = r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S++)"
@@ -261,6 +272,8 @@ _ISO_TIME = re.compile(ISO_TIME)
 OBJECT = r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*"
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
 _OBJECT = re.compile(rf"{OBJECT}$")
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half a character: JSON can escape one, and nothing can write it."""
 _BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")
 """A byte as nginx writes it without escape=json, which is no JSON."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -269,7 +282,7 @@ _TEXTS = ("message", "MESSAGE", "msg", "log", "textPayload", "event", "line")
 _LTSV = re.compile(r"(?:^|\t)(?P<key>[A-Za-z][\w.-]*):(?P<value>[^\t\n]*)")
 _COMMA = re.compile(r"(?<![\d.,:])(\d+),(\d{3})(?![\d.,])")
 """A decimal number as some places write it. nginx writes a space into a list."""
-_BOTH = re.compile(r"(?<!\S)\**(\d+)/(\d+)\**(?!\S)")
+_BOTH = re.compile(r"(?<!\S)\**(\d{1,15})/(\d{1,15})\**(?!\S)")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
 
 
@@ -338,16 +351,21 @@ def _of_ltsv(text: str) -> Entry | None:
 def seconds_of(text: str, unit: str) -> float | None:
     """Return a duration in seconds, whose unit is ``unit`` if none stands beside it; None: the text is no number."""
     if _DECIMAL.fullmatch(text):
-        return float(text) * UNITS[unit]
-    value = parse_value(text)
-    return value.number * UNITS[value.unit or unit] if value else None
+        took_s = float(text) * UNITS[unit]
+    elif value := parse_value(text):
+        took_s = value.number * UNITS[value.unit or unit]
+    else:
+        return None
+    return took_s if took_s <= LONGEST_S else None
 
 
-def parse_value(text: str) -> Value | None:
+def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to write a number returns
     """Return a number as it is written; of a list, as nginx writes it for several upstreams, the sum.
 
-    None: the text is no number.
+    None: the text is no number, or it has more digits than any number of a log.
     """
+    if len(text) > _MOST_DIGITS:
+        return None
     head, _, tail = text.partition(".")
     if head.isdecimal() and (tail.isdecimal() or head == text):
         return Value(float(text), "", len(tail))
@@ -362,7 +380,9 @@ def parse_value(text: str) -> Value | None:
     if not found:
         return None
     decimals = len(found["number"].partition(".")[2])
-    return Value(float(found["number"]), _SPELLINGS[found["unit"].lower()] if found["unit"] else "", decimals)
+    if not isfinite(number := float(found["number"])):
+        return None
+    return Value(number, _SPELLINGS[found["unit"].lower()] if found["unit"] else "", decimals)
 
 
 def duration_name(name: str) -> tuple[str, str] | None:
@@ -504,12 +524,12 @@ def json_keys(text: str) -> dict[str, str]:
     """Return the values of the object of JSON that a line is; those of a nested object have keys with a dot."""
     keys: dict[str, str] = {}
     try:
-        values = json.loads(_BYTE.sub(r"\\u00\1", found[1])) if (found := _OBJECT.match(text)) else None
+        values = parse_json(_BYTE.sub(r"\\u00\1", found[1])) if (found := _OBJECT.match(text)) else None
     except ValueError:
         return {}
     if isinstance(values, dict):
         _flatten(values, "", keys)
-    return keys
+    return {} if "\\u" in text and any(map(_HALF.search, (*keys, *keys.values()))) else keys
 
 
 def logfmt_keys(text: str) -> dict[str, str]:
@@ -551,9 +571,9 @@ def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
     if len(request := keys.get(known.request, "").split()) > 1:
         method, target = request[:2]
     at, status, took_s = epoch_seconds(first(known.time)), first(known.status), None
-    if at is None or not method or not target or not status.isdecimal():
-        return None
     method = method.upper()
+    if at is None or not target or not _STATUS.fullmatch(status) or not _METHOD.fullmatch(method):
+        return None
     if known.duration:
         key, unit = known.duration
         took_s = seconds_of(keys.get(key, ""), unit)

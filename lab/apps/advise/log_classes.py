@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.records.plural import plural
 from lab.logs.access_log import MOST_CLASSES, AccessLog, Route, class_name, representative_durations
 from lab.logs.durations import HOW
 
@@ -19,6 +20,8 @@ def describe_log(log: AccessLog, of: str, cores: int) -> str:
         *([f"# Left out: {_counted(log.left_out)}. --methods GET,HEAD,POST counts further methods."]
           if log.left_out else []),
         *([f"# Lines without a format that the lab knows: {log.unreadable:,}."] if log.unreadable else []),
+        *([f"# Left out, because they are more than a year from the others: {plural(log.astray, 'request')}."]
+          if log.astray else []),
         *_of_durations(log),
         f"cores: {cores}  # a guess: as many as this machine has",
         "memory_mib: 1024  # a guess: the memory for all workers together",

@@ -6,6 +6,8 @@ import tarfile
 import zlib
 from pathlib import Path
 
+from analysis.records.folder import MOST_BYTES as FILE_BYTES
+
 MOST_BYTES = 4 * 2**30
 """How much all files of an archive together may have at most."""
 
@@ -29,6 +31,9 @@ def unpack(path: Path, folder: Path) -> None:
                 name, left = _checked_name(member), left - member.size
                 if left < 0:
                     raise BadArchive(f"has more than {MOST_BYTES // 2**30} GiB of files")
+                if name.endswith(".json") and member.size > FILE_BYTES:
+                    raise BadArchive(f"has {name} of {member.size / 2**20:,.0f} MiB; at most "
+                                     f"{FILE_BYTES // 2**20} MiB are read")  # fmt: skip
                 file = archive.extractfile(member)
                 if file and not any(part.startswith(".") for part in name.split("/")):
                     (folder / name).parent.mkdir(parents=True, exist_ok=True)

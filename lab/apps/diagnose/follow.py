@@ -89,7 +89,7 @@ def prometheus_text(found: Diagnosis | None) -> str:
         return ""
     findings, lines = found.findings, ["# TYPE stampede_queueing_delay_seconds gauge"]
     for each in findings.classes:
-        route = each.name.replace("\\", "\\\\").replace('"', '\\"')
+        route = each.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines += [f'stampede_queueing_delay_seconds{{route="{route}",quantile="{quantile}"}} {getattr(each, name):.6f}'
                   for quantile, name in _QUANTILES]  # fmt: skip
     gauges = {

@@ -9,8 +9,9 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from lab.apps.diagnose.alike import Alike, Shape, hash_of, read_alike, shape_of
 from lab.errors import WrongUse
+from lab.foreign import Lines
 from lab.logs.access_log import PART, OpenedLog, Part, opened_log, parts_of, route_of
 from lab.logs.bulk import LoggedRequest
 from lab.logs.formats import Clock, Formats, worker_of
@@ -35,7 +37,13 @@ FEW_BYTES = 4 * PART
 """If logs are smaller in all, one process reads them."""
 _CHUNK = 1 << 24
 """So many characters of a log are read at once, and the rest of their last line."""
-_ROTATED = re.compile(r"([.-](\d{1,3}|\d{8}|\d{4}-\d\d-\d\d))?(\.gz)?$")
+_DATE = r"[.-](?:\d{8}(?:\d\d)?|\d{4}-\d\d-\d\d)(?:[.-]\d{1,10})?"
+_ROTATED = re.compile(rf"(?:(?<=log)\.\d{{1,4}}|{_DATE}|{_DATE}(?P<end>\.log))?(?:\.gz)?$")
+"""What the names of a log's files differ in: a number only after ``log``, since ``web-1`` and ``web-2`` are hosts."""
+NEAR_S = 45 * 24 * 3600
+"""Requests that are farther from half of all are left out: a diagnosis looks at each second of its time."""
+_OVERLAP = 0.1
+"""If files share more than this part of the shorter one's time, they are no parts of one log."""
 _UNKNOWN = -1
 
 
@@ -75,6 +83,8 @@ class Log:
     worker: Integers
     status: Integers
     unreadable: int = 0
+    astray_s: Floats = field(default_factory=lambda: np.empty(0))
+    """The times of the lines that are left out because they are more than NEAR_S from half of all."""
 
     def __len__(self) -> int:
         return len(self.ends_s)
@@ -99,19 +109,46 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     routes, workers = Names(), Names()
     streams: dict[str, list[Path]] = {}
     for path in paths:
-        streams.setdefault(_ROTATED.sub("", str(path)), []).append(path)
+        streams.setdefault(_ROTATED.sub(lambda found: found["end"] or "", str(path)), []).append(path)
     of_hosts = len({Path(stream).parent for stream in streams}) > 1
     logs = []
     found = _read_parts([path for files in streams.values() for path in files], formats, unit)
+    for stream in [stream for stream, files in streams.items() if _overlap([found[file] for file in files])]:
+        streams |= {str(file): [file] for file in streams.pop(stream)}
     known = [_clock_of(files, clocks, found) for files in streams.values()]
     other: Clock | None = "server" if {*known} == {"balancer", None} else None
+    every = [part.columns[0] for parts in found.values() for part in parts]
+    middle_s = float(np.median(np.concatenate(every))) if sum(map(len, every)) else 0.0
     for (stream, files), clock in zip(streams.items(), known, strict=True):
         name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
-        logs.append(
-            _log(name, files, clock or other, [part for file in files for part in found[file]], (routes, workers))
-        )
+        parts = [part for file in files for part in found[file]]
+        logs.append(_near(_log(name, files, clock or other, parts, (routes, workers)), middle_s))
     balancers, servers = ([log for log in logs if log.clock == clock] for clock in ("balancer", "server"))
     return Logs(balancers, servers, routes, workers)
+
+
+def _overlap(files: Sequence[Sequence["LogPart"]]) -> bool:
+    """Whether files were written at the same time, which the parts of one log never are."""
+    times = [np.concatenate([part.columns[0] for part in parts]) for parts in files]
+    spans = sorted((float(each.min()), float(each.max())) for each in times if len(each))
+    return any(
+        min(before[1], after[1]) - after[0] > _OVERLAP * min(before[1] - before[0], after[1] - after[0])
+        for before, after in pairwise(spans)
+    )
+
+
+def _near(log: Log, middle_s: float) -> Log:
+    """Return a log without the lines that are far from a moment. Raise WrongUse if none is near."""
+    near = np.abs(log.ends_s - middle_s) <= NEAR_S
+    if near.all():
+        return log
+    if not near.any():
+        raise WrongUse(f"All lines of {log.file} are more than 45 days from those of the other logs.",
+                       hint="Name logs of the same time.")  # fmt: skip
+    columns = {
+        name: getattr(log, name)[near] for name in ("ends_s", "took_s", "path", "id", "route", "worker", "status")
+    }
+    return replace(log, astray_s=log.ends_s[~near], **columns)
 
 
 Columns = tuple[Floats, Floats, Integers, Integers, Integers, Integers, Integers]
@@ -154,7 +191,7 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
         shape = shape_of(log.first, log.source, log.identity)
         while chunk := log.texts.read(_CHUNK):
-            columns, lost = _read_lines(f"{chunk}{log.texts.readline()}".removesuffix("\n"), log, shape, names)
+            columns, lost = _read_lines(chunk.removesuffix("\n"), log, shape, names)
             batches.append(columns)
             unreadable += lost
     return LogPart(_concatenated(batches), names[0].names, names[1].names, unreadable, log.source.clock)
@@ -166,7 +203,7 @@ def _read_lines(text: str, log: OpenedLog, shape: Shape | None, names: tuple[Nam
     alike = read_alike(f"{text}\n".encode(), shape) if shape else None
     places = np.flatnonzero(~alike.fits).tolist() if alike else range(len(lines))
     others = [place for place in places if lines[place]]
-    found = [*log.requests(io.StringIO("\n".join(lines[place] for place in others)))]
+    found = [*log.requests(Lines(io.StringIO("\n".join(lines[place] for place in others))))]
     read = [isinstance(request, LoggedRequest) for request in found]
     columns = _columns([request for request in found if isinstance(request, LoggedRequest)], *names)
     lost = sum(isinstance(request, str) and bool(request.strip()) for request in found)

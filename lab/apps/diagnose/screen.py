@@ -83,6 +83,11 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
                    "exchanged.")  # fmt: skip
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
+    for log in (*logs.balancers, *logs.servers):
+        if count := len(log.astray_s):
+            at = datetime.fromtimestamp(float(log.astray_s[-1]), UTC)
+            yield (f"{plural(count, 'line')} of {log.file} {'is' if count == 1 else 'are'} left out: more than 45 days "
+                   f"from most others, such as that of {at:%d %B %Y}.")  # fmt: skip
     if requests.joins and requests.in_both < 1 - NOTICED:
         yield (f"{percent(1 - requests.in_both)} of the balancer's lines are in no server's log; what these requests "
                "waited is unknown.")  # fmt: skip
