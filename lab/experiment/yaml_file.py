@@ -163,12 +163,16 @@ def refuse_bomb(root: yaml.Node | None) -> None:
 
 def foreign_yaml(text: str) -> list[Any]:
     """Return the documents of YAML that somebody wrote for another program. Raise YAMLError if it cannot be read."""
+    found = []
     try:
-        return [*yaml.load_all(text, _ForeignLoader)]  # a safe loader
+        loader = _ForeignLoader(text)
+        while loader.check_data():  # type: ignore[no-untyped-call]  # its stubs
+            found.append(loader.get_data())
     except RecursionError:
         raise yaml.MarkedYAMLError(problem="it is nested too deeply") from None
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise yaml.MarkedYAMLError(problem=str(error)) from None  # a value that is none of its type, such as a date
+    return found
 
 
 class _ForeignLoader(Composer, SafeConstructor, Resolver, CParser):

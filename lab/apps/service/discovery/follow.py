@@ -106,11 +106,11 @@ def _script_commands(
 def _commands_of(
     start: Start, text: str, arguments: list[str] | None, name: str, repository: Repository, depth: int
 ) -> Iterator[Start]:
-    often = Counter[str]()
+    included = Counter[str]()
 
     def read(name: str) -> str:
-        often[name] += 1
-        if often[name] > _MOST_INCLUDED:
+        included[name] += 1
+        if included[name] > _MOST_INCLUDED:
             repository.note_unread(repository.folder / name, "scripts include it again and again; the lab does not")
             return ":"
         return repository.program(name, start)
