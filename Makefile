@@ -37,15 +37,11 @@ down: .venv/core  ## remove the containers and networks of killed runs, and clos
 check: .venv/core .venv/tests  ## run the linter, the type checker, and the check of imports between floors
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy && PYTHONPATH=. .venv/bin/lint-imports --no-logo --no-cache
 
-SIDE_BY_SIDE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder  # compile each module once
 quick: .venv/core .venv/tests  ## run the short tests that need no container
-	@$(SIDE_BY_SIDE) -n 3 tests/quick
+	@PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder -n 3 tests/quick
 
 test: .venv/core .venv/tests  ## run the checks, the quick tests, and the container tests that guard behaviour
-	@$(MAKE) --no-print-directory -j2 setup check  # images are built while types are checked
-	@$(MAKE) --no-print-directory .venv/browser
-	@$(SIDE_BY_SIDE) -n 3 tests/engine tests/whole tests/quick  # one of the three waits for the engine most of the time
-	@.venv/bin/python -m pytest tests/containers
+	@PYTHONDONTWRITEBYTECODE= .venv/bin/python -m tools.tests
 
 soak: setup .venv/tests  ## run the long tests: the phenomenon of every experiment, long faults and heavy loads
 	@.venv/bin/python -m pytest tests/soak

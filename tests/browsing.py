@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Error, Page, Request, sync_playwright
+from playwright.sync_api import ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
+from tests.conftest import PATIENCE_S
 from tools.browser import chromium
 
 SCHEMES: dict[str, dict[str, Any]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
@@ -25,7 +26,10 @@ class Heard(NamedTuple):
 def tab() -> Iterator[Page]:
     """Start the browser once."""
     with sync_playwright() as playwright, chromium(playwright) as browser:
-        yield browser.new_page(accept_downloads=True)
+        page = browser.new_page(accept_downloads=True)
+        page.set_default_timeout(1000 * PATIENCE_S)
+        expect.set_options(timeout=1000 * PATIENCE_S)
+        yield page
 
 
 @contextmanager

@@ -22,6 +22,9 @@ from typing import Any
 PORTS = 8001, 8002
 THREADS = 4
 SLOW_S = 1.0
+PATIENCE_S = 60
+CLOSED = Path("closed")
+"""While this file is there, slow requests do not end."""
 SETTINGS = f"""
 bind = [{", ".join(f"'127.0.0.1:{port}'" for port in PORTS)}]
 worker_class = "idle_thread.IdleThreadWorker"
@@ -32,9 +35,11 @@ control_socket_disable = True
 
 
 def app(environ: dict[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]) -> Iterable[bytes]:
-    """Sleep if the path is /slow, and answer with the worker's process id."""
+    """Note that a request to /slow has begun and hold it while CLOSED is there; answer with the worker's process id."""
     if environ["PATH_INFO"] == "/slow":
-        time.sleep(SLOW_S)
+        Path(f"began-{time.monotonic_ns()}-{os.getpid()}").touch()
+        while CLOSED.exists():
+            time.sleep(0.01)
     body = str(os.getpid()).encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
@@ -42,21 +47,32 @@ def app(environ: dict[str, Any], start_response: Callable[[str, list[tuple[str, 
 
 def ask(path: str, port: int = PORTS[0]) -> str:
     """Return who answered a request on a connection of its own."""
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=4)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     client.request("GET", path, headers={"Connection": "close"})
     return client.getresponse().read().decode()
 
 
 def all_slow(pool: ThreadPoolExecutor) -> list[Any]:
-    """Give every thread of every worker a slow request, and return the answers to come."""
-    asked = [pool.submit(ask, "/slow", PORTS[place % len(PORTS)]) for place in range(THREADS)]
-    time.sleep(SLOW_S / 2)
+    """Give every thread of every worker a slow request, which ends without CLOSED, and return the answers to come."""
+    return hold(pool, [PORTS[place % len(PORTS)] for place in range(THREADS)])
+
+
+def hold(pool: ThreadPoolExecutor, ports: Iterable[int]) -> list[Any]:
+    """Send a slow request to each port, and wait until all of them have begun."""
+    for before in Path().glob("began-*"):
+        before.unlink()
+    CLOSED.touch()
+    asked = [pool.submit(ask, "/slow", port) for port in ports]
+    deadline = time.monotonic() + PATIENCE_S
+    while len([*Path().glob("began-*")]) < len(asked):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     return asked
 
 
 def silent() -> socket.socket:
     """Connect and say nothing."""
-    return socket.create_connection(("127.0.0.1", PORTS[0]), timeout=4)
+    return socket.create_connection(("127.0.0.1", PORTS[0]), timeout=PATIENCE_S)
 
 
 def is_open(client: socket.socket) -> bool:
@@ -68,7 +84,7 @@ def is_open(client: socket.socket) -> bool:
         return True
     finally:
         client.setblocking(True)
-        client.settimeout(4)
+        client.settimeout(PATIENCE_S)
 
 
 def main() -> None:
@@ -85,16 +101,18 @@ def main() -> None:
     here = Path(__file__).stem
     master = subprocess.Popen([sys.executable, "-m", "gunicorn", "--config", "settings.py", f"{here}:app"])
     seen: dict[str, Any] = {}
-    for _ in range(200):
+    for _ in range(10 * PATIENCE_S):
         try:
             ask("/")
             break
         except OSError:
             time.sleep(0.1)
     with ThreadPoolExecutor(2 * THREADS) as pool:
-        seen["shared"] = sorted(Counter(one.result() for one in all_slow(pool)).values())
+        slow = all_slow(pool)
+        CLOSED.unlink()
+        seen["shared"] = sorted(Counter(one.result() for one in slow).values())
 
-        kept = http.client.HTTPConnection("127.0.0.1", PORTS[1], timeout=4)
+        kept = http.client.HTTPConnection("127.0.0.1", PORTS[1], timeout=PATIENCE_S)
         answered = set()
         for _ in range(2):
             kept.request("GET", "/")
@@ -102,11 +120,13 @@ def main() -> None:
         assert kept.sock
         before = is_open(kept.sock)
         slow = all_slow(pool)
+        time.sleep(SLOW_S / 4)  # the worker closes it after the last thread has its work
         seen["kept"] = [len(answered), before, is_open(kept.sock)]
+        CLOSED.unlink()
         for one in slow:
             one.result()
 
-        idle = [http.client.HTTPConnection("127.0.0.1", PORTS[0], timeout=4) for _ in range(2)]
+        idle = [http.client.HTTPConnection("127.0.0.1", PORTS[0], timeout=PATIENCE_S) for _ in range(2)]
         for one in idle:
             one.request("GET", "/")
             one.getresponse().read()
@@ -122,14 +142,15 @@ def main() -> None:
         count = sum(one.exception() is None for one in served)
         still_open = sum(map(is_open, quiet))
         quiet[0].sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        quiet[0].settimeout(4)
+        quiet[0].settimeout(PATIENCE_S)
         spoken = b"".join(iter(lambda: quiet[0].recv(4096), b""))
         seen["beside_silent"] = [count, still_open, spoken.split(b"\r\n")[0].decode()]
 
-        last = pool.submit(ask, "/slow")
-        time.sleep(SLOW_S / 2)
+        [last] = hold(pool, PORTS[:1])
         master.send_signal(signal.SIGTERM)
-        seen["ended"] = [last.result() != "", master.wait(30)]
+        time.sleep(SLOW_S / 2)
+        CLOSED.unlink()
+        seen["ended"] = [last.result() != "", master.wait(PATIENCE_S)]
     print(json.dumps(seen))
 
 

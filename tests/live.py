@@ -12,7 +12,7 @@ FIELDS = ("trial", "number", "request", "sent", "began", "ended", "answered", "w
 
 def ask(port: int, path: str, host: str | None = None) -> tuple[HTTPResponse, bytes]:
     """Ask the lab for a path, perhaps by another name of its host; return the answer and its content."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{port}"})
     answer = connection.getresponse()
     content = answer.read()

@@ -96,6 +96,7 @@ class _Loader(Composer, SafeConstructor, Resolver):
     def parse(self) -> tuple[yaml.Node | None, Any]:
         """Return the root of the text, and its values."""
         root = self.get_single_node()
+        refuse_bomb(root)
         return root, None if root is None else self.construct_document(root)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401  # its stubs are wrong
@@ -140,6 +141,67 @@ class _ExplainingLoader(_Loader, Reader, Scanner, Parser):
         _Loader.__init__(self)
 
 
+MOST_NODES = 100_000
+"""How many values a YAML file may have, if each alias stands for all that it repeats."""
+
+
+def refuse_bomb(root: yaml.Node | None) -> None:
+    """Raise MarkedYAMLError if aliases make a document of more than MOST_NODES values, or one without an end."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = MOST_NODES + 1  # until it is known: an alias in its own value has no end
+            inner = node.value if isinstance(node, yaml.CollectionNode) else []
+            pairs = isinstance(node, yaml.MappingNode)
+            sizes[id(node)] = 1 + sum(size(each) for item in inner for each in (item if pairs else (item,)))
+        return sizes[id(node)]
+
+    if root is not None and size(root) > MOST_NODES:
+        raise _refused(f"with its aliases it has more than {MOST_NODES:,} values", root)
+
+
+def foreign_yaml(text: str) -> list[Any]:
+    """Return the documents of YAML that somebody wrote for another program. Raise YAMLError if it cannot be read."""
+    found = []
+    try:
+        loader = _ForeignLoader(text)
+        while loader.check_data():  # type: ignore[no-untyped-call]  # its stubs
+            found.append(loader.get_data())
+    except RecursionError:
+        raise yaml.MarkedYAMLError(problem="it is nested too deeply") from None
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
+        raise yaml.MarkedYAMLError(problem=str(error)) from None  # a value that is none of its type, such as a date
+    return found
+
+
+class _ForeignLoader(Composer, SafeConstructor, Resolver, CParser):
+    """A loader that takes tags, such as Compose's ``!reset``, for what they stand before.
+
+    PyYAML's own parser takes minutes for a thousand open brackets.
+    """
+
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        SafeConstructor.__init__(self)
+        Resolver.__init__(self)
+
+    def compose_document(self) -> yaml.Node | None:
+        root = super().compose_document()
+        refuse_bomb(root)
+        return root
+
+
+def _construct_tagged(loader: _ForeignLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything
+    if suffix == "reset":
+        return None
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    return loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else node.value
+
+
+_ForeignLoader.add_multi_constructor("!", _construct_tagged)
 BITS = 63
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 

@@ -2,14 +2,15 @@
 
 import os
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from lab.paths import ROOT
+from tests.conftest import PATIENCE_S, wait_until
 
 BY_HAND = (ROOT / "docs" / "how-to" / "by-hand.md").read_text(encoding="utf-8")
 
@@ -34,16 +35,14 @@ def test_the_commands_by_hand_work(by_hand: tuple[dict[str, str], list[str]], tm
 
     subprocess.run(["sh", "-c", up], cwd=ROOT, env=environment, check=True, capture_output=True)
     url = curl.split("'")[1].replace(":8080", ":18080")
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:  # loopback
-                assert answer.status == 200
-                assert b'"worker"' in answer.read()
-            break
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+
+    def answer() -> bytes:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=PATIENCE_S) as found:  # loopback
+            assert found.status == 200
+            return bytes(found.read())
+        return b""
+
+    assert b'"worker"' in wait_until(answer, every_s=0.2)
     short = load.replace(" k6", " -T -e DURATION=2s -e HEAVY_DELAY_S=0.1 k6")
     subprocess.run(["sh", "-c", short], cwd=ROOT, env=environment, check=True, capture_output=True)
     assert (tmp_path / "points.json.gz").stat().st_size > 0
@@ -58,7 +57,7 @@ def test_the_commands_by_hand_start_django_with_its_database(
     section = BY_HAND[BY_HAND.index("## Django") :]
     export, up, curl, load = (line.strip() for line in section.splitlines() if line.startswith("    "))
     short = load.replace(" k6", " -T -e DURATION=2s -e RATES_PER_S=5 -e STEP_LASTS_S=2 k6")
-    patient = curl.replace("curl", "curl --silent --fail --retry 20 --retry-all-errors --retry-delay 1")
+    patient = curl.replace("curl", "curl --silent --fail --retry 120 --retry-all-errors --retry-delay 1")
     script = f"set -e; {export}; {up}; {patient.replace(':8080', ':18080')}; {short}"
 
     done = subprocess.run(["sh", "-c", script], cwd=ROOT, env=environment, check=True, capture_output=True, text=True)

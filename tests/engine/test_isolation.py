@@ -25,7 +25,7 @@ import pytest
 
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.servers import KINDS
-from tests.conftest import lab_objects
+from tests.conftest import PATIENCE_S, lab_objects
 from tests.probes import Facts, ask_with_bash, fetch, inside, inspect, look, ready
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
@@ -398,9 +398,9 @@ def test_two_stacks_do_not_see_each_other(stack: Stack, neighbour: Stack) -> Non
     assert {service: ready(answer) for service, answer in answers.items()} == dict.fromkeys(ALL, 1), "their own server"
 
 
-def from_the_host(address: str, port: int) -> str:
+def from_the_host(address: str, port: int, patience_s: float = PATIENCE_S) -> str:
     """Ask for /-/ready from this process; the answer, or why there is none."""
-    connection = http.client.HTTPConnection(address, port, timeout=2)
+    connection = http.client.HTTPConnection(address, port, timeout=patience_s)
     try:
         connection.request("GET", "/-/ready")
         return connection.getresponse().read().decode(errors="replace")
@@ -413,8 +413,8 @@ def from_the_host(address: str, port: int) -> str:
 @on_linux
 def test_the_host_does_not_reach_the_containers_but_by_the_door(stack: Stack) -> None:
     for service in ("nginx", "door"):
-        assert "ready" not in from_the_host(stack.address(service, "lab"), 8080), service
-    assert "ready" not in from_the_host(stack.address("gunicorn", "lab"), 8000)
+        assert "ready" not in from_the_host(stack.address(service, "lab"), 8080, 2), service
+    assert "ready" not in from_the_host(stack.address("gunicorn", "lab"), 8000, 2)
     assert ready(from_the_host(stack.address("door", "outside"), 8080))
 
 

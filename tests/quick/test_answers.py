@@ -121,7 +121,7 @@ app = {}
 
 def told(tmp_path: Path, source: str, app: str = "own:app", settings: str = "", variables: str = "{}") -> Answers:
     """Load an application and ask it, as the container does."""
-    done = loaded(tmp_path, source, 60, build.program_text("ask.py"), settings, variables, app=app)
+    done = loaded(tmp_path, source, build.program_text("ask.py"), settings, variables, app=app)
     assert done.returncode == 0, done.stderr
     return Answers.model_validate_json(done.stdout)
 

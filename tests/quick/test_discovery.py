@@ -1,17 +1,24 @@
 """``lab init`` reads how a service starts: commands, scripts, variables and settings as people have them."""
 
+import os
+import re
+from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from lab.apps.service.description import UserService
+from lab.apps.service.description import UserService, read_env_file, variables_of_env_file
 from lab.apps.service.discovery import describe_folder
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.settings import Setting, settings_of
 from lab.apps.service.discovery.shell import Shell
 from lab.apps.service.discovery.uwsgi import ini_settings
 from lab.apps.service.packages import pinned_release, required_lines
+from lab.errors import LabError
 
 FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n\n@app.get('/healthz')\ndef health(): ...\n"
 FLASK = "from flask import Flask\napp = Flask(__name__)\n\n@app.route('/healthz')\ndef health(): ...\n"
@@ -568,7 +575,7 @@ def test_what_no_file_says_is_guessed(tmp_path: Path) -> None:
         }, "compose.yaml: the env_file a.env is not in the repository; a.env.example may show what is in it"),
         ({"shop.py": FLASK, "environment.yml": "dependencies: [flask]\n"}, "no file of requirements was found"),
         ({"shop.py": FLASK}, "no command that starts a server was found"),
-        ({"compose.yaml": "services: [\n"}, "compose.yaml: this Compose file cannot be read"),
+        ({"compose.yaml": "services: [\n"}, "compose.yaml: this file cannot be read: it is not valid YAML: "),
     ],
 )  # fmt: skip
 def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[str, str], says: str) -> None:
@@ -791,3 +798,132 @@ def test_a_file_of_another_form_is_said_and_the_description_stays_yaml(
 
     assert says in text
     UserService.model_validate(yaml.safe_load(text))
+
+
+LAUGHS = "".join(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}' if n else 'ha'])}]\n" for n in range(10))
+COMPOSE_WEB = "services:\n  web:\n    command: gunicorn app:app\n"
+APP_AND = {"app.py": "def app(environ, start_response): ...\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"Procfile": "web: sh a.sh\n", "a.sh": "#!/bin/sh\n. ./a.sh\nexec gunicorn app:app\n"},
+         "a.sh: scripts include it again"),
+        ({"Procfile": "web: sh a.sh\n", "a.sh": "#!/bin/sh\n" + 2 * ". ./b.sh\n", "b.sh": 2 * ". ./a.sh\n"},
+         ".sh: scripts include it again and again"),
+        ({"Procfile": "web: sh a.sh\n", "a.sh": "#!/bin/sh\n" + 20 * "sh a.sh\n"}, "more than 500 commands"),
+        ({"compose.yaml": LAUGHS + COMPOSE_WEB}, "compose.yaml: this file cannot be read: it is not valid YAML: with"),
+        ({"compose.yaml": "a: &a [*a]\n" + COMPOSE_WEB}, "compose.yaml: this file cannot be read: "),
+        ({"compose.yaml": 2000 * "[" + "\n"}, "nested too deeply"),
+        ({"compose.yaml": "services:\n  web: {build: ., extends: web}\n"}, "extends itself"),
+        ({"compose.yaml": "services:\n  web: {build: ., extends: {file: b.yaml, service: web}}\n",
+          "b.yaml": "services:\n  web: {extends: {file: compose.yaml, service: web}}\n"}, "extends itself"),
+        ({"compose.yaml": "services:\n  web: {build: ., env_file: ../outside.env, command: gunicorn app:app}\n"},
+         "compose.yaml: the env_file ../outside.env is outside the folder, so it is left out"),
+        ({"Procfile": "web: gunicorn app:app\n" + 2**21 * "#"}, "Procfile: it has more than 1 MiB"),
+    ],
+)  # fmt: skip
+def test_a_folder_without_an_end_is_read_as_far_as_its_limits(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    (tmp_path / "outside.env").write_text("SECRET=1\n")
+    text = describe_folder(written(tmp_path / "shop", APP_AND | files)).text
+
+    assert [line for line in text.splitlines() if line.startswith("# ") and says in line] != []
+    assert "SECRET" not in text
+    assert '"app:app"' in text
+
+
+@pytest.mark.parametrize("name", ["Procfile", "gunicorn.conf.py", "compose.yaml", "start.sh"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_named_and_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    files = {"Procfile": "web: sh start.sh\n", "start.sh": "#!/bin/sh\nexec gunicorn -c gunicorn.conf.py app:app\n"}
+    folder = written(tmp_path / "shop", APP_AND | {other: text for other, text in files.items() if other != name})
+    if kind == "pipe":
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).symlink_to("/dev/zero")
+
+    text = describe_folder(folder).text
+
+    assert [line for line in text.splitlines() if line.startswith("# ") and name in line] != []
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1 << (1 << 40)", "1e308*10", "9 ** 9 ** 9", "pow(9, 10 ** 9)", "-1e999", "float('nan')", "len('a' * 10 ** 10)",
+     "len([0] * 10 ** 10)", "int('%010000000000d' % 1)", "abs(-1e400)", "len(json.loads('[' * 10000))"],
+)  # fmt: skip
+def test_workers_that_are_too_many_to_compute_are_guessed(tmp_path: Path, value: str) -> None:
+    files = {"Procfile": "web: gunicorn app:app\n", "gunicorn.conf.py": f"import json\nworkers = {value}\n"}
+
+    text = describe_folder(written(tmp_path, APP_AND | files)).text
+
+    assert "# guessed: the lab cannot compute it from gunicorn.conf.py" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "variables"),
+    [
+        ("WEB_CONCURRENCY=4 # workers", {"WEB_CONCURRENCY": "4"}),
+        ('Q="5 # 6" # x', {"Q": "5 # 6"}),
+        ("export A = 1#2", {"A": "1#2"}),
+        ("A=# nothing", {"A": ""}),
+        ("A='it is' ", {"A": "it is"}),
+        ('A="open', {"A": '"open'}),
+        ("# A=1", {}),
+    ],
+)
+def test_an_env_file_is_read_in_one_way(tmp_path: Path, line: str, variables: dict[str, str]) -> None:
+    """By ``lab init``, and for the application."""
+    (tmp_path / ".env").write_text(f"{line}\n")
+
+    assert read_env_file(tmp_path / ".env") == variables_of_env_file(f"{line}\n") == variables
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"compose.yaml": "x-web: &web\n  command: gunicorn app:app\nservices:\n  web:\n    <<: *web\n    ports: [80]\n"
+          "  other:\n    command: celery worker\n"}, 'callable: "app:app"  # from compose.yaml:4'),
+        ({"Dockerfile": 'FROM python\nENV FLASK_APP=hello.py\nCMD ["flask", "run"]\n',
+          "hello.py": "from flask import Flask\nweb = Flask(__name__)\n"}, 'callable: "hello:web"'),
+        ({"wsgi.py": "import falcon\napi = falcon.App()\n"}, 'callable: "wsgi:api"'),
+        ({"site.py": "import falcon.asgi\napi = falcon.asgi.App()\n"}, "uvicorn: "),
+    ],
+)  # fmt: skip
+def test_an_application_is_found_where_it_is_named(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    assert says in describe_folder(written(tmp_path, files)).text
+
+
+PIECES = [
+    "web: ", "gunicorn ", "-c gunicorn.conf.py ", "app:app", "\n", "workers = ", "2 ** ", "((", "{", "[", "]",
+    "}", ": ", "&a ", "*a ", "- ", "services:\n", "  web:\n", "    command: ", "    extends: ", "env_file: ",
+    "${", "$(", "`", "if ", "; then ", "fi", "for x in y; do ", "done", ". ./start.sh", "sh start.sh",
+    "FROM x\n", "CMD ", "RUN ", "ENV ", "%(", "<<E\n", "'", '"', "\\", "\x1b[2J", "\x00", "\u202e", "\x9b",
+    "999999999999999999999999999999", "1e999", "!!timestamp x", "2024-99-99", "A=", "#", "def f(): ", "f()",
+    "exec ", "import ",
+]  # fmt: skip
+FOREIGN = (
+    "Procfile", "Dockerfile", "compose.yaml", "start.sh", "gunicorn.conf.py", ".env", "uwsgi.ini",
+    "pyproject.toml", "requirements.txt", "app.yaml", "supervisord.conf", "app.py", "render.yaml",
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.binary(max_size=60),
+    st.lists(st.sampled_from(PIECES), max_size=25).map(lambda pieces: "".join(pieces).encode()),
+    st.tuples(st.sampled_from(PIECES), st.integers(1, 3000)).map(lambda one: (one[0] * one[1]).encode()),
+    st.tuples(st.sampled_from([LAUGHS + COMPOSE_WEB, "FROM python\nCOPY . .\nCMD sh start.sh\n"]),
+              st.integers(0, 400)).map(lambda one: one[0][: one[1]].encode()),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.dictionaries(st.sampled_from(FOREIGN), TEXTS, min_size=1, max_size=4))
+def test_whatever_a_folder_has_it_is_described_or_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
+    """No control character of a stranger's file reaches the description but as an escape."""
+    folder = Path(mkdtemp(dir=tmp_path))
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+    with suppress(LabError):
+        text = describe_folder(folder).text
+        assert re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text) is None

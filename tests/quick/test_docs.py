@@ -310,11 +310,11 @@ def test_nothing_names_a_package_registry_or_an_absolute_path_of_somebody() -> N
 
 def test_every_test_is_in_a_folder_that_a_target_runs() -> None:
     """The folder is the marker: no test lies beside the folders, and none marks itself."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    called = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "tools/tests.py"))
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")}
     marks = "|".join(path.name for path in folders)
 
-    assert {str(path) for path in folders} == {*re.findall(r"\btests/\w+", makefile)}
+    assert {str(path) for path in folders} == {*re.findall(r"\btests/\w+", called)}
     for path in (ROOT / "tests").rglob("*.py"):
         assert not re.search(rf"pytest\.mark\.({marks})\b", path.read_text(encoding="utf-8")), path
 

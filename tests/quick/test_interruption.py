@@ -22,10 +22,11 @@ from lab.interruption import interrupt, uninterrupted
 from lab.paths import ROOT
 from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
-from lab.trial import batch
+from lab.trial import batch, containers
 from lab.trial.batch import BatchStep, _do, _load, _measure_batch
 from lab.trial.compose import Composed
 from lab.trial.containers import TrialContainers
+from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -351,6 +352,7 @@ def test_an_interrupt_that_is_noted_after_it_ended_the_engines_clients_is_no_fai
         _do(BatchStep(ended, "load", 0), trials, progress, stop_signals)
 
     monkeypatch.setattr(batch, "_load", load)
+    monkeypatch.setattr(containers, "SIGNAL_NOTED_WITHIN_S", PATIENCE_S)
 
     with pytest.raises(KeyboardInterrupt):
         measure(tmp_path)

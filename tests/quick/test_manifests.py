@@ -37,7 +37,7 @@ from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.paths import CLIENTS, K6, ROOT
 from lab.trial.compose import share_load
-from tests.conftest import Lab
+from tests.conftest import PATIENCE_S, Lab
 from tests.wrong import problem_of
 
 RELEASES = ("1.29", "1.37")
@@ -343,7 +343,7 @@ def test_waiting_ends_when_as_many_addresses_are_known_as_there_are_pods(tmp_pat
     command = [*wait["command"], "app", "2", "balancer", "1"]
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
 
-    assert subprocess.run(command, env=environment, timeout=20, check=False).returncode == 0
+    assert subprocess.run(command, env=environment, timeout=PATIENCE_S, check=False).returncode == 0
     assert (tmp_path / "asked").read_text().splitlines() == ["ahostsv4 app"] * 2 + ["ahostsv4 balancer"]
 
 

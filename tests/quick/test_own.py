@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import itertools
 import json
 import os
 import re
@@ -705,6 +706,12 @@ def ask(app: Any, path: str, ident: str) -> tuple[bytes, list[tuple[object, ...]
             body.close()
 
 
+def set_clock(own: Any, **clocks: Callable[[], float]) -> None:
+    """Give the wrapper clocks of the test's own, so that it can tell how long something took on any machine."""
+    still = dict.fromkeys(("monotonic", "thread_time", "process_time"), lambda: 0.0)
+    own.time = SimpleNamespace(**{"time": time.time, **still, **clocks})
+
+
 def notes(tmp_path: Path) -> list[list[str]]:
     """Return what the wrapper wrote."""
     return [line.split(",") for path in (tmp_path / "served").iterdir() for line in path.read_text().splitlines()]
@@ -746,18 +753,22 @@ def test_the_wrapper_watches_the_event_loop_of_a_server_without_a_lifespan(
     own = wrapped(ASGI_APPLICATION)
     assert len(list((tmp_path / "workers").iterdir())) == 1
 
+    now_s = [0.0]
+
     async def hold() -> None:
         await own.asgi({"type": "http", "path": "/-/ready", "headers": []}, lambda: None, sent)
-        await asyncio.sleep(0.05)
-        time.sleep(0.2)  # it blocks the loop
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
+        now_s[0] = 0.3  # something blocks the loop
+        while not (tmp_path / "served").exists():
+            await asyncio.sleep(0.01)
 
     async def sent(_: object) -> None:
         pass
 
+    set_clock(own, monotonic=lambda: now_s[0])
     asyncio.run(hold())
 
-    assert {line[0] for line in notes(tmp_path)} == {"held"}
+    assert [line[0] for line in notes(tmp_path)] == ["held"]
 
 
 def test_the_wrapper_tells_of_what_fails_and_passes_on_what_is_not_of_k6(wrapped: Any, tmp_path: Path) -> None:
@@ -1920,22 +1931,22 @@ def test_the_wrapper_tells_who_holds_up_an_event_loop(
     monkeypatch.setenv("LAB_APP", "own:asgi")
     own = wrapped(ASGI_APPLICATION)
 
+    passed = {"monotonic": 0.0, "process_time": 0.0, "thread_time": 0.0}
+
     async def watched() -> None:
         task = asyncio.create_task(own.watch())
         await asyncio.sleep(0)
-        monkeypatch.setattr(own.time, "process_time", lambda: all_s)
-        monkeypatch.setattr(own.time, "thread_time", lambda: mine_s)
-        time.sleep(0.3)
-        await asyncio.sleep(0.01)
+        passed.update(monotonic=0.3, process_time=all_s, thread_time=mine_s)
+        while not (tmp_path / "served").exists():
+            await asyncio.sleep(0.01)
         task.cancel()
 
-    monkeypatch.setattr("time.process_time", lambda: 0.0)
-    monkeypatch.setattr("time.thread_time", lambda: 0.0)
+    set_clock(own, **{name: lambda name=name: passed[name] for name in passed})
     asyncio.run(watched())
 
     [line] = notes(tmp_path)
     assert line[0] == what
-    assert 0.2 < float(line[4]) < 1
+    assert float(line[4]) == pytest.approx(0.3 - own.TICK_S)
 
 
 def test_the_wrapper_notes_when_the_pools_of_threads_are_full(
@@ -1945,20 +1956,31 @@ def test_the_wrapper_notes_when_the_pools_of_threads_are_full(
     monkeypatch.setenv("LAB_APP", "own:asgi")
     own = wrapped(ASGI_APPLICATION)
 
+    over, looks = threading.Event(), itertools.count()
+    set_clock(own, monotonic=lambda: next(looks) * own.TICK_S)
+
     async def served() -> None:
         task = asyncio.create_task(own.watch())
         anyio.to_thread.current_default_thread_limiter().total_tokens = 2
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        calls = [anyio.to_thread.run_sync(time.sleep, 0.3) for _ in range(3)]
-        await asyncio.gather(*calls, *(asyncio.to_thread(time.sleep, 0.3) for _ in range(2)))
-        await asyncio.sleep(0.1)
+        calls = [anyio.to_thread.run_sync(over.wait) for _ in range(3)]
+        called = asyncio.gather(*calls, *(asyncio.to_thread(over.wait) for _ in range(2)))
+        while not (own.threads_of_anyio() and own.threads_of_asyncio()):
+            await asyncio.sleep(0.01)
+        last = next(looks) + 30
+        while next(looks) < last:
+            await asyncio.sleep(0.01)
+        over.set()
+        await called
+        while len({line[0] for line in notes(tmp_path)}) < 2:
+            await asyncio.sleep(0.01)
         task.cancel()
 
+    (tmp_path / "served").mkdir()
     asyncio.run(served())
 
-    full = {line[0]: (line[3], float(line[4])) for line in notes(tmp_path) if line[0] in ("pool", "executor")}
-    assert {what: threads for what, (threads, _) in full.items()} == {"pool": "2", "executor": "1"}
-    assert all(0.1 < seconds < 0.6 for _, seconds in full.values())
+    assert {(line[0], line[3]) for line in notes(tmp_path)} == {("pool", "2"), ("executor", "1")}
+    assert all(float(line[4]) >= own.TICK_S for line in notes(tmp_path))
 
 
 def test_the_wrapper_notes_when_a_hub_stands_still(
@@ -1966,10 +1988,10 @@ def test_the_wrapper_notes_when_a_hub_stands_still(
 ) -> None:
     """A module stands for gevent: ``spawn`` starts a thread, and its first sleep takes longer than it should."""
     monkeypatch.setenv("LAB_WORKER_CLASS", "gevent")
-    late_s = iter([0.3])
+    late_s, now_s = iter([0.3]), [0.0]
 
     def sleep(seconds: float) -> None:
-        time.sleep(seconds + (late := next(late_s, 0)))
+        now_s[0] += seconds + (late := next(late_s, 0))
         if not late:
             raise StopIteration
 
@@ -1983,6 +2005,7 @@ def test_the_wrapper_notes_when_a_hub_stands_still(
     gevent.sleep = sleep  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "gevent", gevent)
     own = wrapped(APPLICATION)
+    set_clock(own, monotonic=lambda: now_s[0])
     ask(own.app, "/list", "1-1")
     ask(own.app, "/list", "1-2")
 
@@ -1991,7 +2014,7 @@ def test_the_wrapper_notes_when_a_hub_stands_still(
     thread.join()
 
     [line] = [line for line in notes(tmp_path) if line[0] == "held"]
-    assert 0.2 < float(line[4]) < 1
+    assert float(line[4]) == pytest.approx(0.3)
 
 
 SETTINGS_OF_SHOP = """\

@@ -35,6 +35,7 @@ from lab.trial.compose import Composed, compose, factors_of, share_load
 from lab.trial.containers import Phase, TrialContainers
 from lab.trial.rates import NoRate, rate_after
 from lab.trial.starting import start_services
+from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_trial, visit
 
 BEHIND = GunicornSync(server="gunicorn-sync", workers=2)
@@ -391,7 +392,7 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     over = threading.Event()
 
     def up(*_: object, **__: object) -> None:
-        assert over.wait(20)
+        assert over.wait(PATIENCE_S)
         raise DockerException(["docker"], 1, None, b"service beside-before didn't complete successfully: exit 137")
 
     container = SimpleNamespace(kill=lambda _: over.set())

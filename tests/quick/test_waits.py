@@ -1,11 +1,10 @@
 """Everything that the lab waits for has a limit and a line of progress: programs, the engine, another run."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,56 +24,85 @@ from lab.engine.commands import last_line, meaning_of, run_command
 from lab.errors import LabError
 from lab.paths import SERVERS
 from lab.servers.base import Variant
-
-WITHIN_S = 20
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds, or fail."""
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from tests.conftest import PATIENCE_S, wait_until
 
 
 def command(script: str) -> list[str]:
     return ["sh", "-c", script]
 
 
-def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds that has passed for the lab while it runs a program: it stands until a test sets it."""
+    now = [0.0]
+    monkeypatch.setattr(commands, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def stays(tmp_path: Path, trap: str = "") -> list[str]:
+    """Return a program that says two lines, notes that it has, and stays until there is a file ``go``."""
+    said = f"{trap}echo step 1; echo step 2; touch {tmp_path}/said"
+    return command(f"{said}; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
+
+
+def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(tmp_path: Path, clock: list[float]) -> None:
     said: list[str] = []
-    monkeypatch.setattr(commands, "FIRST_WORD_S", 0.3)
 
-    run_command(command("echo step 1; echo step 2; sleep 1; echo step 3"), "building a tower", "No tower.", said.append)
+    def half_a_minute() -> None:
+        wait_until((tmp_path / "said").exists)
+        clock[0] = 31
 
-    assert said == ["Still building a tower after 0 s; its last line: step 2"]
+    def say(text: str) -> None:
+        said.append(text)
+        (tmp_path / "go").touch()
+
+    run_command(stays(tmp_path), "building a tower", "No tower.", say, meanwhile=half_a_minute)
+
+    assert said == ["Still building a tower after 31 s; its last line: step 2"]
 
 
 def test_a_program_that_was_not_looked_at_for_long_says_once_that_it_still_runs(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     """While the call beside it took its time, nothing was said."""
     said: list[str] = []
-    monkeypatch.setattr(commands, "FIRST_WORD_S", 0.05)
-    monkeypatch.setattr(commands, "WORD_EVERY_S", 0.6)
+    waited: list[float] = []
 
-    run_command(command("sleep 2.2"), "building a tower", "No tower.", said.append, meanwhile=lambda: time.sleep(1.9))
+    class Program:
+        def wait(self, within_s: float) -> int:
+            waited.append(within_s)
+            if len(waited) < 3:
+                raise subprocess.TimeoutExpired("sh", within_s)
+            return 0
 
-    assert said == ["Still building a tower after 2 s"]
+    monkeypatch.setattr(commands, "program", lambda *_, **__: nullcontext(Program()))
+
+    def long() -> None:
+        clock[0] = 100
+
+    run_command(command(":"), "building a tower", "No tower.", said.append, meanwhile=long)
+
+    assert said == ["Still building a tower after 100 s"]
+    assert waited == [0.1, 60, 60]
 
 
-def test_a_program_that_does_not_end_is_ended_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ignores the first signal."""
+def test_a_program_that_does_not_end_is_ended_with_its_last_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: list[float]
+) -> None:
+    """It ignores the first signal. The test would not end if the program stayed."""
     monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.3)
-    staying = command("trap '' TERM; echo I stay; while :; do sleep 0.1; done")
-    began = time.monotonic()
+
+    def an_hour() -> None:
+        wait_until((tmp_path / "said").exists)
+        clock[0] = 3600
 
     with pytest.raises(LabError) as caught:
-        run_command(staying, "building a tower", "No tower.", lambda _: None, within_s=0.5)
+        run_command(
+            stays(tmp_path, "trap '' TERM; "), "building a tower", "No tower.", lambda _: None, meanwhile=an_hour
+        )
 
     assert caught.value.message == "No tower."
-    assert "did not end within 0 s:\nI stay" in caught.value.hint
-    assert time.monotonic() - began < WITHIN_S
+    assert "did not end within 60 min:\nstep 1\nstep 2" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -106,7 +134,7 @@ APP = "def app(environ, start_response): ...\n"
 
 
 def loaded(
-    tmp_path: Path, source: str, within_s: float = 60, *asks: str, app: str = "own:app"
+    tmp_path: Path, source: str, *asks: str, app: str = "own:app", before: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """Load an application as the container does that checks it, and ask it."""
     (tmp_path / "application").mkdir(exist_ok=True)
@@ -118,9 +146,9 @@ def loaded(
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": app,
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
-    words = [sys.executable, "-c", build.program_text("load.py"), f"{within_s:g}", NO_ADDRESS, *asks]
+    words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, *asks]
     return subprocess.run(
-        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False
+        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -147,23 +175,43 @@ def test_an_application_that_cannot_be_loaded_says_why_and_leaves(tmp_path: Path
     assert said in done.stderr.splitlines()[-1]
 
 
+TIME_PASSES = """\
+import faulthandler
+later, armed = faulthandler.dump_traceback_later, {}
+faulthandler.dump_traceback_later = lambda within_s, **how: armed.update(how)
+"""
+"""What an application calls as ``__main__.later(0.1, **__main__.armed)`` when its time is up."""
+
+
 def test_an_application_that_is_never_loaded_says_what_it_was_doing(tmp_path: Path) -> None:
-    done = loaded(tmp_path, "import time\nwhile True:\n    time.sleep(0.05)  # until the flags are there\n", 0.5)
+    """The application itself lets the rest of its minute pass: however slow a machine is, it has got that far."""
+    source = (
+        "import signal, time\n"
+        "assert 0 < signal.setitimer(signal.ITIMER_REAL, 0.1)[0] <= 60\n"
+        "while True:\n    time.sleep(0.05)  # until the flags are there\n"
+    )
+
+    done = loaded(tmp_path, source)
 
     assert done.returncode == 1
     assert "time.sleep(0.05)  # until the flags are there" in done.stderr
-    assert "not loaded within 0.5 s" in done.stderr.splitlines()[-1]
+    assert "not loaded within 60 s" in done.stderr.splitlines()[-1]
 
 
 def test_an_application_that_blocks_in_c_is_ended_too(tmp_path: Path) -> None:
     """It holds the interpreter lock, so no function of Python can say anything."""
-    source = "import ctypes, signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nctypes.PyDLL(None).sleep(1000)\n"
+    source = (
+        "import __main__, ctypes, signal\n"
+        "signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+        "__main__.later(0.1, **__main__.armed)\n"
+        "ctypes.PyDLL(None).sleep(1000)\n"
+    )
 
-    done = loaded(tmp_path, source, 2)
+    done = loaded(tmp_path, source, before=TIME_PASSES)
 
     assert done.returncode == 1
     assert cause(done.stderr).startswith("Timeout (")
-    assert 'shop.py", line 3 in <module>' in done.stderr
+    assert 'shop.py", line 4 in <module>' in done.stderr
 
 
 def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:
@@ -180,19 +228,31 @@ FROZEN = """\
 echo "$*" >> {folder}/calls
 [ -e {folder}/frozen ] || exit 0
 sleep 1000 &
-wait
+while [ -e {folder}/frozen ]; do sleep 0.1; done
+kill $!
 """
 
 
 @pytest.fixture
 def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a client of an engine on the PATH that hangs as long as a file is there, and return its folder."""
+    """Put a client of an engine on the PATH that hangs as long as a file is there, and return its folder.
+
+    While it hangs, six seconds pass between two looks at it; else the clock stands, so that nothing is late.
+    """
     (tmp_path / "docker").write_text(FROZEN.format(folder=tmp_path))
     (tmp_path / "docker").chmod(0o755)
     (tmp_path / "frozen").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    for name, value in {"ASK_EVERY_S": 0.1, "LATE_S": 0.3, "SILENT_S": 0.8, "ASK_AGAIN_S": 0.3}.items():
-        monkeypatch.setattr(heartbeat, name, value)
+    monkeypatch.setattr(heartbeat, "ASK_EVERY_S", 0.1)
+    passed_s = itertools.count(0, 6)
+    now = [0]
+
+    def monotonic() -> float:
+        if (tmp_path / "frozen").exists():
+            now[0] = next(passed_s)
+        return now[0]
+
+    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=monotonic))
     return tmp_path
 
 
@@ -212,9 +272,9 @@ def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(frozen: Path) ->
         waiting.start()
         ask()
         ask()
-        waiting.join(WITHIN_S)
+        waiting.join(PATIENCE_S)
         (frozen / "frozen").unlink()
-        until(lambda: said[-1:] == ["The container engine answers again."])
+        wait_until(lambda: said[-1:] == ["The container engine answers again."])
 
     assert reasons == 3 * ["it was silent for too long, so the lab ended Docker's client"]
     assert "has not answered" in said[0]
@@ -227,27 +287,28 @@ def test_an_engine_that_answers_is_asked_in_silence(frozen: Path) -> None:
     (frozen / "frozen").unlink()
 
     with heartbeat.heartbeat([default_machine()], said.append):
-        until(lambda: (frozen / "calls").exists() and len((frozen / "calls").read_text().splitlines()) > 2)
+        wait_until(lambda: (frozen / "calls").exists() and len((frozen / "calls").read_text().splitlines()) > 2)
 
     assert said == []
 
 
-def test_a_frozen_engine_does_not_hold_up_the_end_of_a_block(frozen: Path) -> None:
-    began = time.monotonic()
+def test_a_frozen_engine_does_not_hold_up_the_end_of_a_block(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine would never be silent for too long, so the test would not end."""
+    monkeypatch.setattr(heartbeat, "SILENT_S", 1e9)
     with suppress(KeyError), heartbeat.heartbeat([default_machine()], lambda _: None):
-        until((frozen / "calls").exists)
+        wait_until((frozen / "calls").exists)
         raise KeyError
-    assert time.monotonic() - began < WITHIN_S
 
 
 def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given_up(
     frozen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ending the client alone would leave the container running."""
-    (frozen / "docker").write_text(
-        FROZEN.format(folder=frozen).replace("sleep 1000", 'case "$1" in run) sleep 1000 ;; esac')
-    )
-    monkeypatch.setattr(build, "LOADED_WITHIN_S", -59.5)
+    """Ending the client alone would leave the container running. The time is up when the client has begun."""
+    script = f"#!/bin/sh\necho $* >> {frozen}/calls\ncase $1 in run) exec sleep 1000 ;; esac\n"
+    (frozen / "docker").write_text(script)
+    monkeypatch.setattr(commands, "FIRST_WORD_S", 0.1)
+    time_of_client = SimpleNamespace(monotonic=lambda: 1000 * (frozen / "calls").exists())
+    monkeypatch.setattr(commands, "time", time_of_client)
     monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.2)
     factors = {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"}
 
@@ -307,13 +368,12 @@ def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
         note("load")
         waiting = threading.Thread(target=second)
         waiting.start()
-        until(lambda: said)
+        wait_until(lambda: said)
         note("stopping the servers")
-        until(lambda: len(said) > 1)
-    waiting.join(WITHIN_S)
+        wait_until(lambda: "now: stopping the servers" in said[-1])
+    waiting.join(PATIENCE_S)
 
     for word in (f"process {os.getpid()}", "since ", "make try SERVICE=shop.yaml", f"kill {os.getpid()}"):
         assert word in said[0]
     assert "now: load" in said[0]
-    assert "now: stopping the servers" in said[1]
     assert said[-1] == "my turn"

@@ -20,7 +20,7 @@ from lab.engine import doctor
 from lab.engine import images as of_lab
 from lab.errors import LabError, WrongUse
 from lab.paths import ROOT, TOOLS
-from tests.conftest import Lab
+from tests.conftest import PATIENCE_S, Lab
 
 HERE = f"{platform.system()} {platform.machine()}"
 VENV = """\
@@ -433,7 +433,7 @@ def test_an_interrupt_leaves_no_program_that_packs(tmp_path: Path, at: int) -> N
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
 
     done = subprocess.run(
-        [sys.executable, "-c", pack], env=os.environ | {"PATH": path}, cwd=ROOT, timeout=30,
+        [sys.executable, "-c", pack], env=os.environ | {"PATH": path}, cwd=ROOT, timeout=PATIENCE_S,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
     )  # fmt: skip
 

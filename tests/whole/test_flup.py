@@ -6,27 +6,46 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lab.paths import SERVERS
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE_S, wait_until
 
 READY = runpy.run_path(str(SERVERS / "flup" / "ready.py"))
-PATIENCE_S = 20
+
+
+GATED = """\
+import time
+from pathlib import Path
+
+from wsgi import app as answers
+
+FOLDER = Path("{folder}")
+
+
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/":
+        (FOLDER / f"began-{{time.monotonic_ns()}}").touch()
+        while not (FOLDER / "open").exists():
+            time.sleep(0.01)
+    return answers(environ, start_response)
+"""
+"""An application whose requests end when a file is there, and tell when they begin."""
 
 
 class Flup:
     """The programs of the image, with a folder in place of /tmp and a port of this machine."""
 
     def __init__(self, folder: Path, server: str, app: str, most: int, **environment: str) -> None:
-        self.folder = folder
+        self.folder, self.server = folder, server
+        (folder / "gated.py").write_text(GATED.format(folder=folder))
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         (folder / "srv").mkdir()
@@ -114,21 +133,27 @@ def test_flup_is_ready_with_every_application_and_says_who_served(
 
 
 def three_at_once(flup: Flup) -> tuple[list[str], Counter[str]]:
-    """Send three requests of a second to two workers, one shortly after the other; return answers and counts."""
+    """Send three requests to two workers, each as soon as a worker has the one before; return answers and counts."""
     flup.wait_until_ready()
     before = flup.counted()
     answers: list[Future[str]] = []
     with ThreadPoolExecutor(3) as pool:
-        for _ in range(3):
-            answers.append(pool.submit(flup.ask, "/", "delay=1"))
-            time.sleep(0.25)  # so that a thread or process that is started has begun
+        try:
+            for number in (1, 2):
+                answers.append(pool.submit(flup.ask, "/"))
+                wait_until(partial(lambda begun: len([*flup.folder.glob("began-*")]) == begun, number))
+            answers.append(pool.submit(flup.ask, "/"))
+            if flup.server == "flup-threaded":  # which turns it away while the others last
+                answers[2].result()
+        finally:
+            (flup.folder / "open").touch()
     after = flup.counted()
     after.subtract(before)
     return [answer.result() for answer in answers], after
 
 
 def test_threads_that_are_all_busy_turn_a_connection_away_and_it_is_counted(start: Callable[..., Flup]) -> None:
-    answers, counted = three_at_once(start("flup-threaded"))
+    answers, counted = three_at_once(start("flup-threaded", "gated:app"))
 
     assert ["Status: 200 OK" in answer for answer in answers] == [True, True, False]
     assert answers[2] == ""
@@ -136,7 +161,7 @@ def test_threads_that_are_all_busy_turn_a_connection_away_and_it_is_counted(star
 
 
 def test_processes_that_are_all_busy_let_a_connection_wait(start: Callable[..., Flup]) -> None:
-    answers, counted = three_at_once(start("flup-prefork"))
+    answers, counted = three_at_once(start("flup-prefork", "gated:app"))
 
     assert ["Status: 200 OK" in answer for answer in answers] == [True, True, True]
     assert (counted["served"], counted["closed"]) == (3, 0)
@@ -147,7 +172,7 @@ def test_a_process_too_many_ends_with_its_interpreter_or_at_once(
     start: Callable[..., Flup], tmp_path: Path, *, quick: bool
 ) -> None:
     (tmp_path / "farewell.py").write_text(
-        "import atexit\nfrom pathlib import Path\nfrom wsgi import app\n"
+        "import atexit\nfrom pathlib import Path\nfrom gated import app\n"
         f"atexit.register(Path({str(tmp_path / 'said')!r}).write_text, 'farewell')\n"
     )
     flup = start("flup-prefork", "farewell:app", LAB_QUICK_EXIT=str(quick).lower())
@@ -200,10 +225,7 @@ def test_an_application_that_is_not_ready_says_so(start: Callable[..., Flup], tm
     )
     flup = start("flup-threaded", "unready:app")
 
-    deadline = time.monotonic() + PATIENCE_S
-    while "refused" in (said := flup.ready()).stderr:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    said = wait_until(lambda: None if "refused" in (found := flup.ready()).stderr else found)
 
     assert said.returncode == 1
     assert "migrations are not applied" in said.stderr

@@ -17,7 +17,7 @@ from lab.apps.lesson.teaching import Student
 from lab.errors import LabError
 from lab.loopback import MOST_POSTED, serving
 from tests.browsing import opened, tab
-from tests.conftest import Lab, finish, wait_for_line, wait_until
+from tests.conftest import PATIENCE_S, Lab, finish, wait_for_line, wait_until
 from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
 from tests.live import ask
 from tools.browser import free_port
@@ -183,7 +183,7 @@ def test_the_page_says_what_the_lab_is_doing_and_measures_one_thing_at_a_time(
 
     def wait() -> None:
         server.stage.follow(lambda *_: None)("load", 3, 20)
-        going_on.wait(30)
+        going_on.wait(PATIENCE_S)
 
     measuring.before = wait
     page.get_by_role("button", name="Measure, for about").click()
@@ -234,7 +234,7 @@ def test_a_mistake_of_the_lab_is_not_taken_for_its_end(
 
 def post(port: int, path: str, content: str, **headers: str) -> int:
     """Send something to the page's server, and return the status of the answer."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     own = {"Host": f"127.0.0.1:{port}", "Origin": f"http://127.0.0.1:{port}", "Content-Type": "application/json"}
     connection.request("POST", path, content, own | headers)
     status = connection.getresponse().status

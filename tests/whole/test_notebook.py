@@ -11,6 +11,7 @@ from jupyter_client.manager import start_new_kernel
 from analysis.pipeline import derive_summary
 from analysis.records.claims import Claim, Quantity
 from lab.paths import ROOT
+from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_run
 from tools.real_runs import NAMES, unpack
 
@@ -91,7 +92,7 @@ def test_the_notebook_runs_from_top_to_bottom(results: Path, monkeypatch: pytest
     kernel, client = start_new_kernel(cwd=str(NOTEBOOK.parent))
     try:
         for source in cells():
-            reply = client.execute_interactive(source, timeout=60, output_hook=shown.append)
+            reply = client.execute_interactive(source, timeout=PATIENCE_S, output_hook=shown.append)
             assert reply["content"]["status"] == "ok", reply["content"]
     finally:
         client.stop_channels()

@@ -24,6 +24,7 @@ from lab.apps.advise.what_if import lanes as replayed_lanes
 from lab.apps.advise.what_if import recorded
 from tests import browsing
 from tests.browsing import SCHEMES, tab
+from tests.conftest import wait_until
 from tests.synthetic import Request, make_run
 from tools.real_runs import unpack
 
@@ -373,7 +374,7 @@ def test_on_paper_the_lanes_are_a_picture(page: Page) -> None:
 def test_the_dark_page_is_dark_and_so_are_its_lanes(page: Page) -> None:
     def paper() -> int:
         """Return how bright the corner of the lanes is, from 0 to 765."""
-        page.wait_for_timeout(100)  # a frame is drawn when the browser next has time
+        page.wait_for_timeout(50)  # a frame is drawn when the browser next has time
         drawn: list[int] = (
             lanes(page)
             .locator("canvas")
@@ -387,12 +388,9 @@ def test_the_dark_page_is_dark_and_so_are_its_lanes(page: Page) -> None:
         )
         return sum(drawn)
 
-    light = paper()
+    wait_until(lambda: paper() > 720)
     page.emulate_media(color_scheme="dark")
-    dark = paper()
-
-    assert light > 720
-    assert dark < 180
+    wait_until(lambda: paper() < 180)
 
 
 def test_a_phone_scrolls_the_page_only_down(page: Page) -> None:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
@@ -21,6 +21,7 @@ from analysis.records.model import Model
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
 from lab.experiment.yaml_file import YamlFile
+from lab.foreign import read_text
 from lab.servers.base import RELEASE_PATTERN, Balance, Release
 from lab.servers.replaced import COUNT_REQUESTS
 
@@ -426,17 +427,31 @@ def read_env_files(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Read an env file: lines of NAME=value; blank lines and comments do not count. Raise WrongUse for another line."""
-    found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        text = line.strip().removeprefix("export ")
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name.strip()):
-            raise WrongUse(f"{path.name}:{number}: not NAME=value")  # the line itself may be a secret
-        found[name.strip()] = value.strip().strip("'\"")
-    return found
+    """Read an env file. Raise WrongUse if it cannot be read, or for a line that is not NAME=value."""
+    text = read_text(path)
+    if wrong := [number for number, stated in _lines_of_env_file(text) if not stated]:
+        raise WrongUse(f"{path.name}:{wrong[0]}: not NAME=value")  # the line itself may be a secret
+    return variables_of_env_file(text)
+
+
+def variables_of_env_file(text: str) -> dict[str, str]:
+    """Return the variables of an env file, as Compose reads it: a comment may follow a value and a space."""
+    return {
+        stated[1]: stated["quoted"] if stated["quoted"] is not None else re.sub(r"(^|\s+)#.*", "", stated["plain"])
+        for _, stated in _lines_of_env_file(text) if stated
+    }  # fmt: skip
+
+
+_IN_ENV_FILE = re.compile(
+    r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:(?P<quote>['\"])(?P<quoted>.*)(?P=quote)(?:\s*|\s+#.*)|(?P<plain>.*))"
+)
+
+
+def _lines_of_env_file(text: str) -> Iterator[tuple[int, re.Match[str] | None]]:
+    """Yield the number of each line that is neither blank nor a comment, and its name and value; None: it has none."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (stripped := line.strip()) and not stripped.startswith("#"):
+            yield number, _IN_ENV_FILE.fullmatch(stripped)
 
 
 WORDING = Wording(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import WrongUse
+from lab.foreign import MIB, read_text
 
 FILES = ("requirements.txt", "requirements/production.txt", "requirements/prod.txt", "requirements/base.txt",
          "requirements/common.txt", "requirements/main.txt", "requirements-prod.txt", "pyproject.toml", "Pipfile",
@@ -26,13 +27,13 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
     try:
         match path.name:
             case "pyproject.toml":
-                return [*_locked(_of_pyproject(tomllib.loads(path.read_text(encoding="utf-8")), extras), path.parent)]
+                return [*_locked(_of_pyproject(tomllib.loads(read_text(path)), extras), path.parent)]
             case "Pipfile":
-                said = tomllib.loads(path.read_text(encoding="utf-8")).get("packages", {})
+                said = tomllib.loads(read_text(path)).get("packages", {})
                 return [*_locked(_of_poetry(said), path.parent)]
             case "setup.cfg":
                 parser = configparser.ConfigParser(interpolation=None)
-                parser.read_string(path.read_text(encoding="utf-8"))
+                parser.read_string(read_text(path))
                 of_extras = [parser.get("options.extras_require", extra, fallback="") for extra in extras]
                 said = "\n".join([parser.get("options", "install_requires", fallback=""), *of_extras])
                 return [line for line in said.splitlines() if line.strip()]
@@ -44,8 +45,8 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
 
 def required_python(path: Path) -> str:
     """Return the releases of Python that a pyproject.toml requires, such as ``>=3.14``; empty: it says none."""
-    with suppress(OSError, tomllib.TOMLDecodeError, AttributeError):
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    with suppress(WrongUse, tomllib.TOMLDecodeError, AttributeError):
+        said = tomllib.loads(read_text(path))
         return str(said.get("project", {}).get("requires-python", ""))
     return ""
 
@@ -61,13 +62,15 @@ def locked_release(name: str, folders: Iterable[Path]) -> tuple[str, Path] | Non
     return next(((releases[name], folder) for folder in folders if name in (releases := dict(_of_lock(folder)))), None)
 
 
-def _of_pip(path: Path) -> Iterator[str]:
+def _of_pip(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
     """Yield the lines of a file of requirements, and of the files that it includes. Raise WrongUse if there is none."""
-    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+    if path in including:
+        raise WrongUse(f"{path.name} includes itself.")
+    for line in read_text(path).replace("\\\n", " ").splitlines():
         if further := re.match(r"\s*(?:-r|--requirement)[\s=]+(\S+)", line):
             if not (path.parent / further[1]).is_file():
                 raise WrongUse(f"{path.name} includes {further[1]}, but there is no such file.")
-            yield from _of_pip(path.parent / further[1])
+            yield from _of_pip((path.parent / further[1]).resolve(), (*including, path.resolve()))
         else:
             yield line
 
@@ -126,12 +129,13 @@ def _locked(lines: Iterable[str], folder: Path) -> Iterator[str]:
 
 def _of_lock(folder: Path) -> Iterator[tuple[str, str]]:
     for name in ("uv.lock", "poetry.lock", "pdm.lock"):
-        with suppress(OSError, tomllib.TOMLDecodeError, KeyError, AttributeError, TypeError):
-            for package in tomllib.loads((folder / name).read_text(encoding="utf-8")).get("package", []):
+        with suppress(WrongUse, tomllib.TOMLDecodeError, KeyError, AttributeError, TypeError):
+            for package in tomllib.loads(read_text(folder / name, most_bytes=16 * MIB)).get("package", []):
                 if "version" in package:
                     yield _plain(package["name"]), package["version"]
-    with suppress(OSError, ValueError):
-        for name, said in json.loads((folder / "Pipfile.lock").read_text(encoding="utf-8")).get("default", {}).items():
+    with suppress(WrongUse, ValueError):
+        locked = json.loads(read_text(folder / "Pipfile.lock", most_bytes=16 * MIB))
+        for name, said in locked.get("default", {}).items():
             yield _plain(name), str(said.get("version", "")).removeprefix("==")
 
 

@@ -41,8 +41,8 @@ from lab.logs.access_log import MOST_CLASSES, AccessLog
 MOST_FILES = 500
 MOST_ROUTES = 10
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
-_WSGI = "Flask|Bottle|Falcon|get_wsgi_application"
-_ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
+_WSGI = r"Flask|Bottle|Falcon|falcon\.App|get_wsgi_application"
+_ASGI = r"FastAPI|Starlette|Litestar|Quart|falcon\.asgi\.App|get_asgi_application"
 _APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
 _FACTORY = re.compile(r"^def (create_app|make_app)\(([^)]*)\)", re.MULTILINE)
 FROM_APPLICATION = "from the application: its URL map"
@@ -78,7 +78,11 @@ def describe_folder(
     """
     repository = Repository(folder, cores, settings=answers.settings if answers else {})
     found = Discovery(folder)
-    starts = starts_of(repository)
+    try:
+        starts = starts_of(repository)
+    except RecursionError:
+        starts = []
+        repository.problems.append("what says how the service starts is nested too deeply to be read")
     start = _with_compose(starts) if starts else None
     if start:
         read_start(found, start, repository)
@@ -114,6 +118,7 @@ def describe_folder(
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
     requests = classes_of_log(log) if log else _classes_of_routes(found, repository, answers)
+    found.problems += repository.problems  # what could not be read since then
     settings = found.values.get("settings of gunicorn", "") if server == "gunicorn" else ""
     return Description(
         _yaml(found, repository.folder, required.file, requests), found.remarks, settings, found.variables
@@ -196,7 +201,7 @@ def _note_settings_files(found: Discovery, repository: Repository) -> None:
     if "server" in found.values:
         return
     for name in ("gunicorn.conf.py", "gunicorn_conf.py", "gunicorn.py"):
-        if (path := repository.folder / name).is_file() and "server" not in found.values:
+        if (path := repository.folder / name).exists() and "server" not in found.values:
             found.note("server", "gunicorn", name)
             note_settings(found, path, {}, repository)
     for name in ("uwsgi.ini", "wsgi.ini"):
@@ -216,7 +221,7 @@ def _note_source(found: Discovery, repository: Repository) -> None:
         root = _root(path, repository.folder)
         module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         place = f"guessed from {path.relative_to(repository.folder)}"
-        is_asgi = bool(named and named[2] in _ASGI.split("|"))
+        is_asgi = bool(named and re.fullmatch(_ASGI, named[2]))
         if path.name == "asgi.py" and (path.parent / "wsgi.py").is_file() and not _has_channels(path, repository):
             continue  # Django's startproject writes both
         if (

@@ -16,7 +16,7 @@ def computed(text: str, values: Mapping[str, str]) -> str | None:
     plain = re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda name: values.get(name[1], "?"), text)
     try:
         return str(int(_number(ast.parse(plain.strip(), mode="eval").body)))
-    except (ValueError, SyntaxError, ZeroDivisionError):
+    except (ValueError, SyntaxError, ArithmeticError, RecursionError, MemoryError):
         return None
 
 

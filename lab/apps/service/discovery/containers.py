@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
 from dockerfile_parse import DockerfileParser
 
+from lab.apps.service.description import variables_of_env_file
 from lab.apps.service.discovery.follow import follow
 from lab.apps.service.discovery.installs import Installs, indexes_of, installs_of
 from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, OF_SERVER, Image, Repository, Start, preparing
@@ -23,21 +23,6 @@ FOR_DEVELOPMENT = re.compile(
 )
 _FOR_PRODUCTION = re.compile(r"(^|[._/-])(prod|production|deploy|release)([._/-]|$)")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
-
-
-class _Loader(yaml.SafeLoader):
-    """A loader that takes Compose's tags, such as ``!reset``, for what they stand before."""
-
-
-def _construct_tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything
-    if suffix == "reset":
-        return None
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node, deep=True)
-    return loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else node.value
-
-
-_Loader.add_multi_constructor("!", _construct_tagged)
 
 
 def docker_images(repository: Repository) -> list[Start]:
@@ -318,8 +303,8 @@ def compose_starts(repository: Repository) -> list[Start]:
 def _included(repository: Repository, paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the files of the repository that Compose files include."""
     for path in paths:
-        with suppress(yaml.YAMLError, AttributeError, TypeError):
-            for each in yaml.load(repository.text(path), _Loader).get("include") or []:  # noqa: S506  # a safe loader
+        with suppress(AttributeError, TypeError):
+            for each in [include for said in repository.documents(path)[:1] for include in said.get("include") or []]:
                 said = each.get("path") if isinstance(each, dict) else each
                 names = said if isinstance(said, list) else [said]
                 yield from (path.parent / str(name) for name in names if (path.parent / str(name)).is_file())
@@ -349,18 +334,26 @@ def _with_images(start: Start, base: Path, path: Path, said: Mapping[Path, dict[
 
 
 def _services(repository: Repository, path: Path) -> dict[str, dict[str, Any]]:
-    with suppress(yaml.YAMLError, AttributeError):
-        services = (yaml.load(repository.text(path), _Loader) or {}).get("services") or {}  # noqa: S506  # a safe loader
-        named = {str(name): said for name, said in services.items() if isinstance(said, dict)}
-        return {name: _extended(repository, path, said, named) for name, said in named.items()}
-    repository.problems.append(f"{path.relative_to(repository.folder)}: this Compose file cannot be read")
+    named = _stated_services(repository, path)
+    return {name: _extended(repository, path, said, named, ()) for name, said in named.items()}
+
+
+def _stated_services(repository: Repository, path: Path) -> dict[str, dict[str, Any]]:
+    with suppress(AttributeError):
+        services = (next(iter(repository.documents(path)), None) or {}).get("services") or {}
+        return {str(name): said for name, said in services.items() if isinstance(said, dict)}
+    repository.note_unread(path, "this Compose file cannot be read")
     return {}
 
 
 def _extended(
-    repository: Repository, path: Path, said: dict[str, Any], services: Mapping[str, dict[str, Any]]
-) -> dict[str, Any]:
+    repository: Repository, path: Path, said: dict[str, Any], services: Mapping[str, dict[str, Any]],
+    extending: tuple[int, ...],
+) -> dict[str, Any]:  # fmt: skip
     """Return a service with what it takes from the service that it extends, of its own file or of another."""
+    if id(said) in extending:
+        repository.note_unread(path, "a service of this Compose file extends itself")
+        return said
     extends = said.get("extends")
     of = {"service": extends} if isinstance(extends, str) else extends or {}
     file = path.parent / str(of.get("file", path.name))
@@ -369,22 +362,22 @@ def _extended(
     if not file.is_file():
         repository.problems.append(f"{path.relative_to(repository.folder)}: {of['file']} is not in the repository")
         return said
-    others = services if file.resolve() == path.resolve() else _services(repository, file)
+    others = services if file.resolve() == path.resolve() else _stated_services(repository, file)
     base = others.get(str(of.get("service")), {})
-    return _merged(_extended(repository, path, base, others) if base is not said else base, said)
+    return _merged(_extended(repository, file, base, others, (*extending, id(said))), said)
 
 
 def _service(repository: Repository, path: Path, name: str, services: Mapping[str, dict[str, Any]]) -> list[Start]:
     """Return what a service of a Compose file starts."""
     said, place = services[name], str(path.relative_to(repository.folder))
-    of_compose = env_file(repository.text(path.parent / ".env"))
+    of_compose = variables_of_env_file(repository.text(path.parent / ".env"))
     shell = Shell(of_compose, cores=repository.cores)
     start = _image_of_service(repository, path, said, shell)
     environment = {name: _interpolated(value, shell) for name, value in _variables(said.get("environment")).items()}
     # values of .env may be secrets, which stay there
     named = Shell({name: value and f"${{{name}}}" for name, value in of_compose.items()}, cores=repository.cores)
     written = {name: _interpolated(value, named) for name, value in _variables(said.get("environment")).items()}
-    files, problems = _files_of_variables(path, place, said)
+    files, problems = _files_of_variables(repository.folder, path, place, said)
     further = [path.parent.resolve() / ".env"] if written != environment else []
     unknown = [variable for variable, value in environment.items() if re.search(r"\$\{?\w", value)]
     passed = [name for name in _passed(said.get("environment")) if OF_SERVER.match(name) and name not in of_compose]
@@ -398,7 +391,7 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     if replicas and not replicas.isdecimal():
         problems.append(f"{place}: replicas {replicas}: the value is not in the repository")
     given = {key: written[key] for key in environment if not NOT_OF_THE_SERVICE.match(key)}
-    variables = {name: value for file in files for name, value in env_file(repository.text(file)).items()}
+    variables = {name: value for file in files for name, value in variables_of_env_file(repository.text(file)).items()}
     words = _words_of(said, start, shell)
     key = next((key for key in ("command", "entrypoint") if said.get(key) is not None), "")
     found = follow(replace(
@@ -460,15 +453,20 @@ def _jobs(said: Mapping[str, Any], services: Mapping[str, dict[str, Any]], place
             yield preparing(command) or command, f"{place}, {name}"
 
 
-def _files_of_variables(path: Path, place: str, said: Mapping[str, Any]) -> tuple[list[Path], list[str]]:
+def _files_of_variables(folder: Path, path: Path, place: str, said: Mapping[str, Any]) -> tuple[list[Path], list[str]]:
     """Return the env files of a service that the repository has, and what is to be said of the others."""
     listed = said.get("env_file") or []
     names = [str(each.get("path", "") if isinstance(each, dict) else each)
              for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
-    files = [(path.parent / name).resolve() for name in names if (path.parent / name).is_file()]
+    files = []
     problems = []
     for name in names:
-        if not (path.parent / name).is_file():
+        there = (path.parent / name).resolve()
+        if not there.is_relative_to(folder.resolve()):
+            problems.append(f"{place}: the env_file {name} is outside the folder, so it is left out")
+        elif there.is_file():
+            files.append(there)
+        else:
             examples = sorted(file.name for file in (path.parent / name).parent.glob(f"{PurePosixPath(name).name}*"))
             shown = f"; {examples[0]} may show what is in it" if examples else ""
             problems.append(f"{place}: the env_file {name} is not in the repository{shown}")
@@ -489,25 +487,17 @@ def _image_of_service(repository: Repository, path: Path, said: Mapping[str, Any
     return image_of(repository, file, context, str(build.get("target", "")), arguments)
 
 
-def env_file(text: str) -> dict[str, str]:
-    """Return the variables of an env file."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if equals and not name.startswith("#"):
-            found[name.strip()] = re.sub(r"\s+#.*", "", value).strip().strip("'\"")
-    return found
-
-
 def _line(text: str, service: str, key: str) -> int:
-    """Return the line of a key of a service in a Compose file."""
-    inside = False
+    """Return the line of a key of a service in a Compose file; of the service, if it inherits the key."""
+    at, indent = 1, 0
     for number, line in enumerate(text.splitlines(), start=1):
-        if re.match(rf"  ?(?:  )?{re.escape(service)}\s*:", line):
-            inside = True
-        elif inside and re.match(rf"\s+{key}\s*:", line):
+        if at == 1 and (begins := re.match(rf"(  ?(?:  )?){re.escape(service)}\s*:", line)):
+            at, indent = number, len(begins[1])
+        elif at > 1 and re.match(rf" {{0,{indent}}}[^\s#]", line):
+            return at
+        elif at > 1 and re.match(rf"\s+{key}\s*:", line):
             return number
-    return 1
+    return at
 
 
 def _listed(command: object, shell: Shell) -> list[str]:

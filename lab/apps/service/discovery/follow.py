@@ -3,6 +3,7 @@
 import configparser
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,10 @@ _A_COMMAND = re.compile(rf"(?:.*[\s/])?(?:{'|'.join(SERVERS)}) \S", re.DOTALL)
 """A word that is a whole command."""
 _DEEPEST = 6
 """How many scripts may call each other."""
+_MOST_INCLUDED = 10
+"""How often a script may include the same other script."""
+_MOST_FOLLOWED = 500
+"""How many commands of a repository are followed to what they start."""
 _FURTHEST = 12
 """How many words may stand before a command, such as those of ``tini -- poetry run``."""
 
@@ -26,7 +31,12 @@ def follow(start: Start, repository: Repository, depth: int = 0) -> list[Start]:
     """Return the commands that a command starts in the end: those of its script, or the command itself."""
     if not start.words:
         return []
-    found = _further_commands(start, repository, depth) if depth < _DEEPEST else []
+    repository.followed += 1
+    if repository.followed > _MOST_FOLLOWED:
+        too_many = f"its scripts have more than {_MOST_FOLLOWED} commands; not all are read"
+        repository.note_unread(repository.folder, too_many)
+    may_go_on = depth < _DEEPEST and repository.followed <= _MOST_FOLLOWED
+    found = _further_commands(start, repository, depth) if may_go_on else []
     servers = [each for each in found if each.server]
     return servers or ([start] if start.server else found[-1:] or [start])
 
@@ -96,7 +106,13 @@ def _script_commands(
 def _commands_of(
     start: Start, text: str, arguments: list[str] | None, name: str, repository: Repository, depth: int
 ) -> Iterator[Start]:
+    included = Counter[str]()
+
     def read(name: str) -> str:
+        included[name] += 1
+        if included[name] > _MOST_INCLUDED:
+            repository.note_unread(repository.folder / name, "scripts include it again and again; the lab does not")
+            return ":"
         return repository.program(name, start)
 
     def has(name: str) -> bool | None:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from lab.apps.service.discovery.containers import FOR_DEVELOPMENT, docker_images
 from lab.apps.service.discovery.follow import follow, supervisor_starts
 from lab.apps.service.discovery.programs import scripts_of
@@ -100,10 +98,7 @@ def _variables(said: object) -> dict[str, str]:
 
 
 def _yaml(repository: Repository, name: Path | str) -> Mapping[str, Any]:
-    with suppress(yaml.YAMLError):
-        said = yaml.safe_load(repository.text(name))
-        return said if isinstance(said, dict) else {}
-    return {}
+    return next((said for said in repository.documents(repository.folder / name)[:1] if isinstance(said, dict)), {})
 
 
 def _toml(repository: Repository, name: str) -> Mapping[str, Any]:
@@ -254,8 +249,7 @@ def _documents(repository: Repository) -> Iterator[tuple[str, Mapping[str, Any]]
         if "{{" in text and kind[1] in ("Deployment", "StatefulSet"):
             repository.problems.append(f"{name}: a template of Helm, which the lab does not read")
             continue
-        with suppress(yaml.YAMLError, AttributeError):
-            yield from ((name, said) for said in yaml.safe_load_all(text) if isinstance(said, dict))
+        yield from ((name, said) for said in repository.documents(path) if isinstance(said, dict))
 
 
 def _containers(

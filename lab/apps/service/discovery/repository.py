@@ -11,8 +11,13 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml
+
 from lab.apps.service.discovery.installs import Installs
 from lab.apps.service.image import LEFT_OUT
+from lab.errors import WrongUse
+from lab.experiment.yaml_file import foreign_yaml
+from lab.foreign import read_text
 
 SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "fastapi", "flask", "litestar",
            "waitress-serve", "django-admin")  # fmt: skip
@@ -141,13 +146,37 @@ class Repository:
     cores: int = 1
     problems: list[str] = field(default_factory=list)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    followed: int = 0
+    """How many commands have been followed to what they start."""
+    _documents: dict[Path, list[Any]] = field(default_factory=dict)
 
     def text(self, path: Path | str) -> str:
-        """Return the text of a file of the repository; empty: it cannot be read."""
-        try:
-            return (self.folder / path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            return ""
+        """Return the text of a file of the repository; empty: there is none, or it cannot be read, which is noted."""
+        there = self.folder / path
+        with suppress(OSError, ValueError):
+            if there.exists() and not there.is_dir():
+                try:
+                    return read_text(there)
+                except WrongUse as error:
+                    self.note_unread(there, f"it {error.message.removeprefix(f'{there} ').rstrip('.')}")
+        return ""
+
+    def note_unread(self, path: Path, why: str) -> None:
+        """Note once why a file cannot be read."""
+        problem = f"{os.path.relpath(path, self.folder)}: {why}"
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def documents(self, path: Path) -> list[Any]:
+        """Return the documents of a YAML file; none: there is none, or it cannot be read, which is noted."""
+        if path not in self._documents:
+            self._documents[path] = []
+            try:
+                self._documents[path] = foreign_yaml(self.text(path))
+            except yaml.YAMLError as error:
+                problem = getattr(error, "problem", None) or "it has a character that YAML does not allow"
+                self.note_unread(path, f"this file cannot be read: it is not valid YAML: {problem}")
+        return self._documents[path]
 
     def modules(self, beside: Path) -> Callable[[str], str]:
         """Return what finds the text of a module that a file imports: empty if the repository has none."""
@@ -173,7 +202,7 @@ class Repository:
             here = Path(folder)
             depth = len(here.relative_to(self.folder).parts)
             inner[:] = [name for name in inner if name not in LEFT_OUT and depth + 1 < _DEEPEST]
-            found += [path for name in names if (path := here / name).is_file()]
+            found += [path for name in names if (path := here / name).exists()]
         return found
 
     def folder_of(self, folder: str, image: Image | None = None) -> Path:

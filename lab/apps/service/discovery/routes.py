@@ -11,6 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.errors import WrongUse
+from lab.foreign import read_text
+
 _METHODS = ("get", "post", "put", "patch", "delete")
 _OWN = {"APIRouter": "prefix", "Blueprint": "url_prefix", "Router": "path", "Litestar": "path", "Namespace": "path",
         "Api": "prefix", "namespace": "path", "NinjaAPI": "", "FastAPI": ""}  # fmt: skip
@@ -44,8 +47,8 @@ def routes_of(sources: Sequence[Path], folder: Path) -> list[tuple[str, str]]:
     """
     modules = []
     for path in sources:
-        with suppress(OSError, SyntaxError, ValueError, RecursionError):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+        with suppress(WrongUse, SyntaxError, ValueError, RecursionError, MemoryError):
+            tree = ast.parse(read_text(path))
             name = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
             modules.append(_module(name, tree, is_package=path.name == "__init__.py"))
     found = _Routes(modules)

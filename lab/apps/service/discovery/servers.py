@@ -543,11 +543,12 @@ def _flask(found: Discovery, arguments: Sequence[str], start: Start, repository:
     options, _ = options_of(arguments)
     found.problems.append(f"{start.place}: flask run is for development, so its speed says nothing; name your server")
     app = options.get("--app") or start.environment.get("FLASK_APP") or ""
+    app = re.sub(r"\.py(?=:|$)", "", app)
     path = start.folder / f"{app}.py"
     if app and ":" not in app:
         text = repository.text(path) or repository.text(start.folder / app / "__init__.py")
         factory = re.search(r"^def (create_app|make_app)\(", text, re.MULTILINE)
-        app = f"{app.removesuffix('.py')}:{_variable(text, 'Flask') or (f'{factory[1]}()' if factory else 'app')}"
+        app = f"{app}:{_variable(text, 'Flask') or (f'{factory[1]}()' if factory else 'app')}"
     found.note_callable(app or None, start.place)
 
 
@@ -585,8 +586,8 @@ def _file(repository: Repository, at: Path, said: str) -> Path | None:
     elsewhere = [
         path for path in repository.files(name) if str(path).endswith(f"/{said.removeprefix('./').lstrip('/')}")
     ]
-    found = next((path for path in (*candidates, *elsewhere) if path.is_file()), None)
-    return found.resolve() if found else None
+    found = next((path for path in (*candidates, *elsewhere) if path.exists() and not path.is_dir()), None)
+    return found.resolve() if found and found.is_file() else found
 
 
 def importable_from(repository: Repository, folder: Path, module: str) -> Path | None:
@@ -611,5 +612,7 @@ def json_text(value: object) -> str:
 
 
 def lines_of(problems: Iterable[str]) -> Iterator[str]:
-    """Yield each problem once, as a comment."""
-    yield from (f"# {' '.join(problem.split())}" for problem in dict.fromkeys(problems))
+    """Yield each problem once, as a comment; what a terminal may obey is written as an escape."""
+    for problem in dict.fromkeys(problems):
+        line = " ".join(problem.split())
+        yield "# " + "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)

@@ -1,7 +1,6 @@
 """The settings of a Python settings file, computed without running it."""
 
 import ast
-import json
 import math
 import operator
 import re
@@ -10,13 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from lab.foreign import parse_json
+
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.LShift: operator.lshift,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "int": int, "str": str, "float": float, "min": min, "max": max, "round": round, "bool": bool, "len": len,
-    "math.ceil": math.ceil, "math.floor": math.floor, "json.loads": json.loads, "pow": pow, "abs": abs,
+    "math.ceil": math.ceil, "math.floor": math.floor, "json.loads": parse_json, "abs": abs,
+    "pow": lambda base, power: _bounded(base) ** power if abs(power) < _LARGEST_POWER else _bounded(math.inf),
 }  # fmt: skip
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -38,6 +40,8 @@ _VARIABLES = re.compile(
 )
 """What returns a variable of the environment: of Python itself, environs, django-environ, decouple and Starlette."""
 _LARGEST_POWER = 64
+_MOST, _LONGEST = 1 << 63, 1 << 14
+"""How large a number and how long a text or a list may be that a settings file computes."""
 _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
 
@@ -250,9 +254,29 @@ def setting_of(
     """
     expression = _Expression(known, environment, cores, called)
     try:
-        return Setting(expression.value(node), expression.of_cores)
+        return Setting(_bounded(expression.value(node)), expression.of_cores)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError):
         return None
+
+
+def _bounded(value: Any) -> Any:  # noqa: ANN401  # of any type
+    """Return a value. Raise ValueError if it is larger than a setting is: no file shall take all memory."""
+    if isinstance(value, int | float) and not -_MOST < value < _MOST:
+        raise ValueError("too large a number")
+    if hasattr(value, "__len__") and len(value) > _LONGEST:
+        raise ValueError("too long")
+    return value
+
+
+def _operated(operation: ast.operator, left: Any, right: Any) -> Any:  # noqa: ANN401  # of any type
+    """Return the result of an operation. Raise ValueError if it may be larger than a setting is."""
+    of_numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    if isinstance(operation, ast.LShift) and right > _LARGEST_POWER:
+        raise ValueError("too large a number")
+    is_formatted = isinstance(operation, ast.Mod) and isinstance(left, str) and not re.search(r"%\W*(\d{4}|\*)", left)
+    if isinstance(operation, ast.Mult | ast.Mod) and not of_numbers and not is_formatted:
+        raise ValueError("a text or a list that is repeated")
+    return _bounded(_OPERATORS[type(operation)](left, right))
 
 
 @dataclass
@@ -317,9 +341,9 @@ class _Expression:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int(power))) if power < _LARGEST_POWER:
-                return value(node.left) ** power
+                return _bounded(_bounded(value(node.left)) ** power)
             case ast.BinOp() if type(node.op) in _OPERATORS:
-                return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+                return _operated(node.op, value(node.left), value(node.right))
             case ast.BoolOp():
                 is_or, last = isinstance(node.op, ast.Or), None
                 for part in node.values:

@@ -23,8 +23,8 @@ _PARSER = Parser(Language(tree_sitter_bash.language()))
 _EXPANSION = re.compile(r"\$(?:(\w+|[@*#?])|\{(\w+)(?:(:?[-=+?]|##?|%%?|:(?=\d)|,,|\^\^)(.*))?\})", re.DOTALL)
 _FOR_PRODUCTION = re.compile(r"prod|live|web|serve", re.IGNORECASE)
 """What a condition asks for that is true only where the service runs."""
-MOST_CALLS = 50
-"""How many calls of functions of a script are followed."""
+DEEPEST, MOST_CALLS = 20, 200
+"""How many functions and included scripts are followed within each other, and in all."""
 _UNKNOWN = re.compile(r"\$\(|`")
 """What only a running shell knows, although it has spaces in it."""
 _ARRAY = re.compile(r'"?\$\{(\w+)\[[@*]\]\}"?')
@@ -76,7 +76,7 @@ class Shell:
         self._functions: dict[str, Node] = {}
         self._exported: set[str] = set()
         self._has_ended = False
-        self._calls = 0
+        self._calls = self._depth = self._called = 0
         self._unset_is_empty = False
 
     def run(self, text: str) -> Iterator[Started]:
@@ -291,11 +291,11 @@ class Shell:
             case ["cd", folder]:
                 self._folder = os.path.normpath(os.path.join(self._folder, folder))  # noqa: PTH118  # of another machine
             case ["source" | ".", name, *_] if text := self._read(name):
-                return [*self.run(text)]
-            case [name, *arguments] if name in self._functions and self._calls < MOST_CALLS:
+                return self._run(text)
+            case [name, *arguments] if name in self._functions and self._depth < DEEPEST and self._calls < MOST_CALLS:
                 return self._call(name, arguments)
             case ["eval", *texts]:
-                return [*self.run(" ".join(texts))]
+                return self._run(" ".join(texts))
             case ["exit" | "return" | "break" | "continue" | ":" | "true" | "false", *_]:
                 return []
             case [_, *_]:
@@ -305,10 +305,24 @@ class Shell:
 
     def _call(self, name: str, arguments: list[str]) -> list[Started]:
         before, self._arguments = self._arguments, arguments
-        self._calls += 1
-        begun = self._statement(self._functions[name])
+        self._called += 1
+        begun = self._within(lambda: self._statement(self._functions[name]))
+        self._called -= 1
         self._arguments = before
-        self._calls -= 1
+        return begun
+
+    def _run(self, text: str) -> list[Started]:
+        """Return what another text starts as part of this script."""
+        return self._within(lambda: [*self.run(text)])
+
+    def _within(self, begin: Callable[[], list[Started]]) -> list[Started]:
+        """Return what a function or an included text starts; nothing if there are too many."""
+        self._calls += 1
+        if self._depth >= DEEPEST or self._calls > MOST_CALLS:
+            return []
+        self._depth += 1
+        begun = begin()
+        self._depth -= 1
         return begun
 
     def _expanded(self, node: Node) -> list[str]:  # noqa: PLR0911  # a case for each kind of node
@@ -352,7 +366,7 @@ class Shell:
         if not found:
             return text
         name, operator_, otherwise = found[1] or found[2], found[3] or "", found[4] or ""
-        if (name in "@*#" or name.isdecimal()) and not self._has_arguments and not self._calls:
+        if (name in "@*#" or name.isdecimal()) and not self._has_arguments and not self._called:
             return text
         if name in "@*":
             return " ".join(self._arguments)

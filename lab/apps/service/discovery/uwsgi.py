@@ -7,6 +7,7 @@ from contextlib import suppress
 import yaml
 
 from lab.apps.service.discovery.arithmetic import computed
+from lab.experiment.yaml_file import foreign_yaml
 
 _INCLUDES = ("ini", "include", "inherit")
 _SETS = ("env", "set-placeholder", "set-ph", "set")
@@ -28,8 +29,8 @@ def uwsgi_settings(
     if suffix == ".ini":
         yield from ini_settings(text, cores, environment, section, read)
         return
-    with suppress(yaml.YAMLError, AttributeError):  # JSON is YAML
-        said = (yaml.safe_load(text) or {}).get(section or "uwsgi", {})
+    with suppress(yaml.YAMLError, AttributeError, IndexError):  # JSON is YAML
+        said = (foreign_yaml(text)[0] or {}).get(section or "uwsgi", {})
         for each in said if isinstance(said, list) else [said]:
             for name, value in each.items():
                 yield str(name), str(value).lower() if isinstance(value, bool) else str(value)
