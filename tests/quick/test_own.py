@@ -706,8 +706,9 @@ def ask(app: Any, path: str, ident: str) -> tuple[bytes, list[tuple[object, ...]
 
 
 def notes(tmp_path: Path) -> list[list[str]]:
-    """Return what the wrapper wrote."""
-    return [line.split(",") for path in (tmp_path / "served").iterdir() for line in path.read_text().splitlines()]
+    """Return what the wrapper wrote after it had loaded the application."""
+    lines = [line for path in (tmp_path / "served").iterdir() for line in path.read_text().splitlines()]
+    return [line.split(",") for line in lines if not line.startswith("loaded,")]
 
 
 @pytest.mark.parametrize("path", ["/list", "/file", "/parts"])

@@ -1,7 +1,7 @@
 """What limits a service as it is served today, and what helps: a rule for each limit."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 import duckdb
 
@@ -11,12 +11,14 @@ from analysis.records.summary import Summary
 from analysis.report.spread import value_and_spread
 from analysis.report.wording import number, percent
 from analysis.statistics.losses import Figures
+from lab.apps.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks
 from lab.apps.service.diagnosis.held import Loops
 from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit
 from lab.apps.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
 from lab.apps.service.diagnosis.symptoms import ProcessorUse, Symptoms
 
 _NO_OMISSIONS = Omissions()
+_NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
 _ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
 
@@ -29,20 +31,24 @@ def diagnose(
     alone_ms: Mapping[str, float],
     omissions: Omissions = _NO_OMISSIONS,
     busy: float | None = None,
+    deaths: DeathsByLimit = _NO_DEATHS,
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
     of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
-    machine that was busy meanwhile. Nothing is said of trials that are invalid.
+    machine that was busy meanwhile; ``deaths`` are workers that ended. Nothing is said of trials that are invalid.
     """
     found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy)
     if not found.classes:
         return Diagnosis(alarm=False, sentences=[_NOTHING.format("")])
     bottlenecks = [bottleneck for rule in RULES if (bottleneck := rule(found))]
+    bottlenecks = [*death_bottlenecks(deaths, found.variant), *bottlenecks]
     left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
     sentences = [
-        *_failures(summary, found),
+        *_failures(
+            summary, found, {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
+        ),
         *(text for bottleneck in bottlenecks for text in bottleneck.sentences),
         *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
         *left_out,
@@ -57,8 +63,8 @@ def diagnose(
     return Diagnosis(alarm=bool(bottlenecks), sentences=sentences, bottlenecks=bottlenecks)
 
 
-def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
-    """Say which requests the application answered with an error, with the most frequent errors."""
+def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterator[str]:
+    """Say which requests failed, with the most frequent errors. ``lost`` are the classes that workers took along."""
     for name in found.classes:
         share = found.value(name, "failures", "share") or 0.0
         if not share:
@@ -70,7 +76,7 @@ def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
         errors = [error for error, _ in counts.most_common(2)]
         status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
         question = _WHY_FAILED.get(status, "")
-        if status.startswith("5"):
+        if status.startswith("5") and name not in lost:
             question = "the application failed; its log in the folder of the trial says why."
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
