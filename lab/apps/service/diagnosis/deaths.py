@@ -214,8 +214,9 @@ def _deaths(
     logged = {process for process, said in lines.items() if any(line.what in _ENDED for line in said)}
     at_s: dict[int, float] = {}
     for process in (gone | logged) - after.workers:
-        times = [line.at_s for line in lines.get(process, []) if line.what in _ENDED and line.at_s is not None]
-        when_s = min(times) if times else notes.last_s.get(process, began_s)
+        timed = [(line.what not in _ENDED, line.at_s) for line in lines.get(process, [])
+                 if line.at_s is not None and line.what != "booted"]  # fmt: skip
+        when_s = min(timed)[1] if timed else notes.last_s.get(process, began_s)
         if began_s - NEAR_S <= when_s <= ended_s + NEAR_S:
             at_s[process] = when_s
     killed = max(0, (after.out_of_memory or 0) - (before.out_of_memory or 0))
