@@ -383,7 +383,8 @@ def _paid(deaths: Deaths, empty_s: Sequence[float]) -> Iterator[str]:
     """Say how long places were empty, and which requests were lost or waited meanwhile."""
     if empty_s:
         most = f" (up to {number(max(empty_s))} s)" if len(empty_s) > 1 else ""
-        loading = f"; to load the application takes {number(deaths.loads_s)} s" if (deaths.loads_s or 0) >= SLOW_START_S else ""
+        loads_s = deaths.loads_s or 0.0
+        loading = f"; to load the application takes {number(loads_s)} s" if loads_s >= SLOW_START_S else ""
         yield f"The place of such a worker was empty for {number(median(empty_s))} s{most}{loading}."
     if still := sum(death.back_s is None for death in deaths.found):
         yield f"{plural(still, 'place')} {'was' if still == 1 else 'were'} still empty when the load ended."
