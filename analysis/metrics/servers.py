@@ -148,13 +148,14 @@ def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
     If no request failed, the counts must be equal. The load generators cannot know how far a failed request got; so if
     some requests failed, the other counts must lie between the number of requests sent and the number answered. If the
     variant has no balancer, only the counts of the load generators and of the workers are compared. If the load kills
-    workers, a difference is suspect and not invalid, because a worker may die before it counts its last answer.
+    workers, or workers of somebody's own service ended, a difference is suspect and not invalid, because a worker may
+    die before it counts its last answer.
     """
     requests = trial.requests
     asked_directly = trial.variant.settings.get("balancer") == "none"
     passed = requests.sent - requests.direct_sent if asked_directly else balanced(trial.containers)
     by_worker = counted_by_worker(trial.containers, "served")
-    wrong: Severity = "suspect" if trial.load.crashes else "invalid"
+    wrong: Severity = "suspect" if trial.load.crashes or own_workers_ended(trial) else "invalid"
     if passed is None or not by_worker:
         yield "suspect", "the servers were not observed before and after the load: nothing confirms the counts"
         return
@@ -180,18 +181,28 @@ def _unobserved(trial: TrialData) -> Iterator[ValidityIssue]:
             yield "suspect", f"{container.name} was not observed {when} the load"
 
 
+def own_workers_ended(trial: TrialData) -> bool:
+    """Whether workers of somebody's own service came or went during the load, which is a finding about the service."""
+    return trial.load.is_of_user_service and any(
+        before.workers != after.workers or (after.counts.keys() - before.counts.keys() - after.workers)
+        for _, before, after in _observed(trial)
+    )
+
+
 def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that no worker came or went, unless a request kills its worker or the server is elastic.
 
-    An elastic server remembers workers that died, so their counts are there.
+    An elastic server remembers workers that died, so their counts are there. Workers of somebody's own service may end
+    as they do at home, so that is a note.
     """
-    severity: Severity = "note" if trial.load.crashes else "invalid"
+    is_own = trial.load.is_of_user_service
+    severity: Severity = "note" if trial.load.crashes or is_own else "invalid"
     for name, before, after in _observed(trial):
         memory = " (out of memory)" if (after.out_of_memory or 0) > (before.out_of_memory or 0) else ""
-        if trial.variant.elastic:
+        if trial.variant.elastic or is_own:
             started = (after.workers | after.counts.keys()) - before.workers - before.counts.keys()
             ended = (before.workers | started) - after.workers
-            for problem in _unintended(trial, before, after, ended):
+            for problem in [] if is_own else _unintended(trial, before, after, ended):
                 yield "invalid", f"{name}: {problem}"
             if started or ended:
                 counts = f"started {len(started)} and ended {len(ended)}"
@@ -223,7 +234,7 @@ def _full_queues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that no listen queue overflowed; a finding if the load asks for too much, or while workers are replaced."""
     for name, before, after in _observed(trial):
         if full := after.listen_overflows - before.listen_overflows:
-            expected = trial.load.overloads or trial.variant.is_replaced
+            expected = trial.load.overloads or trial.variant.is_replaced or own_workers_ended(trial)
             severity: Severity = "note" if expected else "suspect"
             yield severity, f"the listen queue of {name} was full for {full} connections"
 
@@ -258,13 +269,15 @@ def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _workers(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that as many workers served as were asked for; of an own service, some may have ended before the load."""
     before = sum(len(before.workers) for _, before, _ in _observed(trial))
     after = sum(len(after.workers) for *_, after in _observed(trial))
     asked, most = trial.variant.workers, max(before, after)
     if trial.variant.elastic and most > asked:
         yield "invalid", f"{most} workers served where at most {asked} were asked for"
     if not trial.variant.elastic and before and before != asked:
-        yield "invalid", f"{before} workers served where {asked} were asked for"
+        had_all = trial.load.is_of_user_service and sum(len(each.counts) for _, each, _ in _observed(trial)) >= asked
+        yield "note" if had_all else "invalid", f"{before} workers served where {asked} were asked for"
 
 
 def _logs(trial: TrialData) -> Iterator[ValidityIssue]:

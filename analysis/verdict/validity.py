@@ -6,6 +6,7 @@ from statistics import median
 from analysis.metrics import FAMILIES, METRICS
 from analysis.metrics.metric import Severity, ValidityIssue
 from analysis.metrics.rates import climb_of
+from analysis.metrics.servers import own_workers_ended
 from analysis.read.observation import Reading
 from analysis.read.trial_data import ClassTotals, RequestTotals, TrialData
 from analysis.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
@@ -145,13 +146,13 @@ def _is_expected(trial: TrialData, totals: ClassTotals) -> bool:
     """Whether failures of a class of request are a finding, so that they are only a note.
 
     They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
-    its worker, if workers are replaced, if the load asks for more than the servers can answer, or if somebody's own
-    application answers with an error.
+    its worker, if workers are replaced, if the load asks for more than the servers can answer, if somebody's own
+    application answers with an error, or if its workers end.
     """
     variant, load, _ = trial.key
     claimed = any(claim.expects_failures_of(variant, load, totals.request_class) for claim in trial.run.claims)
     refused = trial.load.is_of_user_service and totals.refused == totals.failed
-    meant = trial.load.crashes or trial.load.overloads or trial.variant.is_replaced
+    meant = trial.load.crashes or trial.load.overloads or trial.variant.is_replaced or own_workers_ended(trial)
     return totals.of_client or claimed or meant or refused
 
 
@@ -205,6 +206,8 @@ def _load(trial: TrialData) -> Iterator[ValidityIssue]:
         severity: Severity = "invalid" if share > DROPPED_ALLOWED else "suspect"
         if climb_of(load):  # it has so many users that all of them wait only if requests are late already
             severity = "note"
+        elif own_workers_ended(trial):  # while places were empty, requests waited until the load had no free user
+            severity = "suspect"
         yield severity, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
     waited_s = max((_generator_wait(requests, readings) for readings in trial.raw.generators), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:

@@ -107,9 +107,10 @@ def is_generator(service: str) -> bool:
     return service.partition("-")[0] in GENERATORS
 
 
-def output_of(container: ContainerInfo) -> bytes:
-    """Return what a container wrote to standard output and standard error."""
-    command = [*container.machine.docker, "container", "logs", container.id]
+def output_of(container: ContainerInfo, *, with_times: bool = False) -> bytes:
+    """Return what a container wrote to standard output and standard error; the engine can put a time to each line."""
+    options = ["--timestamps"] if with_times else []
+    command = [*container.machine.docker, "container", "logs", *options, container.id]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise DockerException(command, done.returncode, stderr=done.stdout)

@@ -131,10 +131,16 @@ class TrialContainers:
         """React to an event of an engine, given the machine, the container's id and the labels of the event."""
         service = labels[SERVICE]
         if event == "oom":
-            self.fail_out_of_memory(machine, container, service)
+            if not self._is_own_server(service):  # the kernel ends a worker, and the server starts another one
+                self.fail_out_of_memory(machine, container, service)
         elif self.phase is Phase.LOADING and not is_generator(service):
             self.fail(reasons.end_reason(service, int(labels["exitCode"])))
             self.end_load()
+
+    def _is_own_server(self, service: str) -> bool:
+        """Whether a service has somebody's own application under its load, whose workers may die by themselves."""
+        of_own = service == self.planned.variant.service and self.planned.variant.workload is not None
+        return of_own and self.phase in (Phase.LOADING, Phase.LOADED)
 
     def fail_out_of_memory(self, machine: Machine, container: str, service: str) -> None:
         """Fail because a container has reached its memory limit, and at once end the load or the container.
@@ -343,10 +349,11 @@ class TrialContainers:
             for container in self.containers:
                 service = container.service
                 self._keep_log(container)
-                if container.state.oom_killed:
+                ended = container.state.status == "exited"
+                if container.state.oom_killed and (ended or not self._is_own_server(service)):
                     self.fail(self._limit_reached(service))
                 exit_code = container.state.exit_code
-                if container.state.status != "exited" or (service, exit_code) == (BEFORE, 0):
+                if not ended or (service, exit_code) == (BEFORE, 0):
                     continue
                 if not is_generator(service):
                     self.fail(reasons.end_reason(service, exit_code or 0))
@@ -366,8 +373,10 @@ class TrialContainers:
         self.took_s["collect"] = time.monotonic() - began
 
     def _keep_log(self, container: ContainerInfo) -> None:
+        """Keep the log of a container. That of somebody's own server has times: its lines say when workers ended."""
         said = output_of(container)
-        (self.part / f"{container.name}.log").write_bytes(self.masked(said))
+        shown = output_of(container, with_times=True) if self._is_own_server(container.service) else said
+        (self.part / f"{container.name}.log").write_bytes(self.masked(shown))
         if before := self.log_starts.get(container.id):
             self.logs[container.name] = log_record(said, first_line_of(container), before)
 

@@ -51,6 +51,10 @@ control_socket_disable = True  # from 25.1 on, all instances would use the same 
 max_requests = int(os.environ.get("LAB_MAX_REQUESTS", "0"))
 max_requests_jitter = int(os.environ.get("LAB_MAX_REQUESTS_JITTER", "0"))
 _is_replaced = max_requests or any(float(os.environ.get(f"LAB_{signal}_AFTER_S", "0")) for signal in ("HUP", "TERM"))
+if os.environ.get("LAB_TIMEOUT_S", "0") != "0":
+    timeout = int(os.environ["LAB_TIMEOUT_S"])
+if os.environ.get("LAB_PRELOAD") == "true":
+    preload_app = True
 graceful_timeout = 10 if _is_replaced else 1  # after the load, no client waits for an answer
 
 

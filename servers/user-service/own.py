@@ -6,8 +6,8 @@ sees it, and leaves the answer as it is. It writes a line when work on a request
 an ASGI application, or the hub of gevent or eventlet, does not go on for some time, it writes
 ``held,,HOST:PID,THREAD,SECONDS,TIME``, ``computed,…`` or ``locked,…`` at the end of this time (see ``Stall``). If all
 threads of a pool are busy and calls wait for them, it writes ``pool,,HOST:PID,THREADS,SECONDS,TIME`` for AnyIO's pool,
-``executor,…`` for asyncio's (see ``Pool``). The lines are in ``/tmp/served/PID``, so they outlive a worker that is
-killed.
+``executor,…`` for asyncio's (see ``Pool``). When a process has loaded the application, it writes
+``loaded,,HOST:PID,THREAD,SECONDS,TIME``. The lines are in ``/tmp/served/PID``, so they outlive a worker that is killed.
 """
 
 import ast
@@ -322,7 +322,9 @@ sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file_
 os.chdir(APPLICATION)
 os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
 READY = os.environ.pop("LAB_READY", "")
+_began_s = time.monotonic()
 application: Callable[..., Any] = load(os.environ["LAB_CALLABLE"])
+_took_s = time.monotonic() - _began_s
 _called, _is = os.environ["LAB_APP"].partition(":")[2], interface_of(application)
 if _is == "factory":
     _name = os.environ["LAB_CALLABLE"]
@@ -332,3 +334,4 @@ if _is and _is != _called:
     sys.exit(f"{os.environ['LAB_CALLABLE']} is {names[_is]}, but the server that is named serves {names[_called]}.")
 if COUNTED or os.environ.get("LAB_SERVER") == "daphne":  # no lifespan tells that a worker is ready
     counters()
+note_span("loaded", threading.get_native_id(), _took_s)

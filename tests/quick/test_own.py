@@ -347,7 +347,8 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         return candidates(served_as(service, **served), LAYER)
 
     def ways(**served: object) -> tuple[list[str], list[str]]:
-        return [one.name for one in found_with(**served)], list(untried_reasons(served_as(service, **served)))
+        names = [one.name for one in found_with(**served) if not one.name.startswith(("preload", "longer-timeout"))]
+        return names, list(untried_reasons(served_as(service, **served)))
 
     lifting_of_threads = ["more-workers-8x2", "more-threads-4x4"]
     every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
@@ -418,6 +419,29 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ({"workers": 1, "worker_class": "asgi"}, "thread-pool", 2, ["more-workers-2x1"]),
         ({"workers": 2, "replicas": 2, "uvicorn": "0.38.0"}, "inside", 2, ["more-workers-8x1"]),
         ({"workers": 2, "threads": 4}, "avoidable-wait", 2, []),
+        (
+            {"workers": 2, "threads": 4, "max_requests": 100},
+            "max-requests",
+            2,
+            ["jitter-2x4", "never-replaced-2x4", "preload-2x4"],
+        ),
+        (
+            {"workers": 2, "uvicorn": "0.54.0", "max_requests": 100},
+            "max-requests",
+            2,
+            ["jitter-2x1", "never-replaced-2x1"],
+        ),
+        ({"workers": 2, "uvicorn": "0.38.0", "max_requests": 100}, "max-requests", 2, ["never-replaced-2x1"]),
+        (
+            {"workers": 2, "threads": 4, "uwsgi": "2.0.31", "max_requests": 100},
+            "max-requests",
+            2,
+            ["never-replaced-2x4"],
+        ),
+        ({"workers": 2, "uvicorn": "0.54.0"}, "worker-timeout", 2, ["longer-timeout-2x1"]),
+        ({"workers": 2, "uvicorn": "0.36.0"}, "worker-timeout", 2, []),
+        ({"workers": 2, "worker_class": "sync"}, "worker-timeout", 2, ["longer-timeout-2x1"]),
+        ({"workers": 2, "threads": 4}, "worker-deaths", 2, []),
     ],
 )
 def test_a_limit_is_met_with_ways_that_lift_it(
@@ -435,6 +459,29 @@ def test_a_limit_is_met_with_ways_that_lift_it(
     assert not [way for way in default if way.name.startswith(LIFTING)]
     for way in tried[len(default) :]:
         assert f"{way.variant.workers}" in way.variant.deployment()
+
+
+@pytest.mark.parametrize(
+    ("served", "way", "pasted"),
+    [
+        ({"workers": 2, "max_requests": 100}, "jitter", ["max_requests = 100", "max_requests_jitter = 100"]),
+        ({"workers": 2, "max_requests": 100}, "preload", ["preload_app = True"]),
+        ({"workers": 2, "timeout_s": 20}, "longer-timeout", ["timeout = 200"]),
+        (
+            {"workers": 2, "uvicorn": "0.54.0"},
+            "longer-timeout",
+            ["uvicorn --workers 2 --timeout-worker-healthcheck 50"],
+        ),
+        ({"workers": 2, "timeout_s": 20}, "today", ["timeout = 20"]),
+    ],
+)
+def test_how_workers_end_is_pasted_and_reaches_the_container(
+    service: Path, served: dict[str, object], way: str, pasted: list[str]
+) -> None:
+    [found] = [one for one in candidates(served_as(service, **served), LAYER) if one.name.startswith(way)]
+
+    assert [line for line in pasted if line not in found.variant.deployment().splitlines()] == []
+    assert {"LAB_TIMEOUT_S", "LAB_MAX_REQUESTS_JITTER"} <= found.variant.factors().keys()
 
 
 @pytest.mark.parametrize(
@@ -713,8 +760,9 @@ def set_clock(own: Any, **clocks: Callable[[], float]) -> None:
 
 
 def notes(tmp_path: Path) -> list[list[str]]:
-    """Return what the wrapper wrote."""
-    return [line.split(",") for path in (tmp_path / "served").iterdir() for line in path.read_text().splitlines()]
+    """Return what the wrapper wrote after it had loaded the application."""
+    lines = [line for path in (tmp_path / "served").iterdir() for line in path.read_text().splitlines()]
+    return [line.split(",") for line in lines if not line.startswith("loaded,")]
 
 
 @pytest.mark.parametrize("path", ["/list", "/file", "/parts"])

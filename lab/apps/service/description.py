@@ -197,6 +197,11 @@ class Served(Model):
     max_requests_jitter: int = Field(
         0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
     )
+    timeout_s: int = Field(
+        0, ge=0, le=100_000, description="How many seconds a worker may give no sign of life before its server kills "
+        "it: gunicorn's `timeout`, uvicorn's `--timeout-worker-healthcheck`; 0: the server's default, or that of "
+        "`settings`.",
+    )  # fmt: skip
     settings: Path | None = Field(
         None, description="Your own settings file of gunicorn or uWSGI, seen from the application's folder."
     )
@@ -234,6 +239,8 @@ class Served(Model):
             raise ValueError(f"max_requests: {self.server} replaces no worker here; leave max_requests out")
         if self.max_requests_jitter and (self.server == "uwsgi" or not self.max_requests):
             raise ValueError("max_requests_jitter needs max_requests, and gunicorn or uvicorn; leave it out")
+        if self.timeout_s and self.server not in ("gunicorn", "uvicorn"):
+            raise ValueError(f"timeout_s: {self.server} has no such limit here; leave timeout_s out")
         if self.settings and self.server not in ("gunicorn", "uwsgi"):
             raise ValueError(f"{self.server} has no settings file that the lab reads; leave settings out")
         return self

@@ -30,9 +30,22 @@ OWN_KINDS = (
          "blocks or computes holds up one thread, and not all requests of its worker. The application must be safe for "
          "threads.",
          gthread),
+    OptionKind("jitter", "a jitter",
+         "Up to twice max_requests, by chance for each worker, so that workers are not replaced together. Cost: some "
+         "workers live for twice as long, and leak for as long.", gthread),
+    OptionKind("never-replaced", "no max_requests",
+         "No worker is replaced. Cost: memory that leaks is never given back.", gthread),
+    OptionKind("preload", "preload_app",
+         "gunicorn loads the application once and forks its workers, so that a new worker is ready at once. Cost: HUP "
+         "loads no new code, and connections that are opened while it is loaded are shared.", gthread),
+    OptionKind("longer-timeout", "a longer timeout",
+         "The server waits ten times as long for a sign of life before it kills a worker. Cost: a worker that really "
+         "hangs stays for as long.", gthread),
 )  # fmt: skip
-"""Further ways, which only somebody's own application is served in. The last three lift a limit that was found."""
+"""Further ways, which only somebody's own application is served in. The last seven lift a limit that was found."""
 
+SILENT_S = {"uvicorn": 5, "gunicorn": 30}
+"""After how long without a sign of life a server's supervisor ends a worker by default, in seconds."""
 KINDS = (*OPTION_KINDS, *OWN_KINDS)
 
 

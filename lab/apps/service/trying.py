@@ -17,6 +17,7 @@ from analysis.records.run import REPLAY, TODAY, USER_SERVICE
 from analysis.records.summary import Summary
 from lab.apps.service.build import ask_application
 from lab.apps.service.description import UserService, read_user_service
+from lab.apps.service.diagnosis.deaths import preload_helps
 from lab.apps.service.diagnosis.model import read_diagnosis
 from lab.apps.service.discovery import FROM_APPLICATION, Description
 from lab.apps.service.discovery.answers import Answers
@@ -148,6 +149,8 @@ def try_service(
         if not reached_load(folder, summary):
             return folder, summary, tried
         kinds = kinds_that_lift(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
+        if not (diagnosis and preload_helps(diagnosis.bottlenecks)):
+            kinds = [kind for kind in kinds if kind != "preload"]
         tried = choose_ways(possible, ways, kinds)
         if len(tried) == 1 and options.trials == 1:
             return folder, summary, tried

@@ -1,5 +1,6 @@
 """Variants that serve somebody's own application instead of the lab's workload."""
 
+import re
 from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from lab.apps.service.description import (
     UserService,
     read_env_files,
 )
-from lab.apps.service.kinds import KINDS
+from lab.apps.service.kinds import KINDS, SILENT_S
 from lab.apps.service.layer import Layer
 from lab.apps.service.packages import pinned_release, required_lines
 from lab.errors import WrongUse
@@ -58,7 +59,9 @@ NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
 """Other servers that are ways, each with the release that is taken if the application's requirements pin none."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that are tried only if ``--ways`` names them."""
-LIFTING = ("more-workers", "more-threads", "gthread")
+LIFTING = (
+    "more-workers", "more-threads", "gthread", "jitter", "never-replaced", "preload", "longer-timeout",
+)  # fmt: skip
 """The kinds of ways that are tried if ``--ways`` names them, or if they lift a limit that was found of today's way."""
 _WORKERS = (("more-workers",),)
 LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
@@ -68,8 +71,14 @@ LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
     "event-loop": (("gthread",), ("more-workers",)),
     "thread-pool": _WORKERS,
     "inside": _WORKERS,
+    "max-requests": (("jitter", "never-replaced", "preload"), ("jitter", "never-replaced"), ("never-replaced",)),
+    "worker-timeout": (("longer-timeout",),),
 }
 """Which kinds of ways may lift a limit: the first that the server allows. All other ways lift the avoidable wait."""
+UVICORN_WITH = {"jitter": (0, 41), "longer-timeout": (0, 37)}
+"""The first releases of uvicorn that have an option."""
+LONGER = 10
+"""How many times as long the way with a longer timeout waits."""
 MOST_WORKERS, LEAST_THREADS = 64, 4
 FOR_SINGLE = (*LIFTING, "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that may be better for a single worker, too; all others are for several."""
@@ -106,19 +115,54 @@ class _UserApplication(Variant, ABC):
         return super().factors() | image | {"LAB_RELEASE": ""}  # the layer has its own release of the server
 
 
-class UserGthread(_UserApplication, GunicornGthread):
+class _Supervised(_UserApplication, ABC):
+    """Workers whose supervisor ends them if they give no sign of life."""
+
+    timeout_s: int = Field(0, ge=0, description="How long a worker may be silent, in seconds; 0: the server's default.")
+
+    passed_on: ClassVar[tuple[str, ...]] = ("timeout_s",)
+
+    def configuration(self) -> list[str]:
+        """Return the configuration with what ends workers."""
+        lines = super().configuration()
+        names = _OPTIONS[self.program]
+        found = {option: getattr(self, name) for name, option in names.items() if getattr(self, name, 0)}
+        if self.program == "gunicorn":
+            return [*lines, *(f"{option} = {value}" for option, value in found.items())]
+        return [" ".join([line, *(f"{option} {value}" for option, value in found.items())]) for line in lines]
+
+
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "gunicorn": {"max_requests": "max_requests", "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout",
+                 "preload": "preload_app"},
+    "uvicorn": {"max_requests": "--limit-max-requests", "max_requests_jitter": "--limit-max-requests-jitter",
+                "timeout_s": "--timeout-worker-healthcheck"},
+    "hypercorn": {},
+}  # fmt: skip
+"""What ends workers, or starts them, by the names of its settings here and by those of each server."""
+
+
+class _Gunicorn(_Supervised, ABC):
+    """Workers of gunicorn."""
+
+    preload: bool = Field(False, description="true: the application is loaded before the workers are forked.")
+
+    passed_on: ClassVar[tuple[str, ...]] = ("preload",)
+
+
+class UserGthread(_Gunicorn, GunicornGthread):
     """A WSGI application on gunicorn's threads."""
 
     threads: int = Field(ge=1)  # here and below: pydantic takes the fields of _Own before those of the server's class
 
 
-class UserSync(_UserApplication, GunicornSync):
+class UserSync(_Gunicorn, GunicornSync):
     """A WSGI application on gunicorn's workers without threads."""
 
     threads: Literal[1] = 1
 
 
-class UserGreen(_UserApplication, GunicornGreen):
+class UserGreen(_Gunicorn, GunicornGreen):
     """A WSGI application on gunicorn's greenlets."""
 
     worker_connections: int = 1000
@@ -135,7 +179,7 @@ class UserUwsgi(_UserApplication, Uwsgi):
     upstream_keepalive: Literal[0] = 0
 
 
-class UserAsgiWorker(_UserApplication, GunicornAsgi):
+class UserAsgiWorker(_Gunicorn, GunicornAsgi):
     """An ASGI application on gunicorn, with gunicorn's worker or with uvicorn's."""
 
     loop: Literal["auto"] = "auto"  # type: ignore[assignment]  # what the server finds, as at home
@@ -148,7 +192,7 @@ class UserAsgiWorker(_UserApplication, GunicornAsgi):
         return super().factors() | own
 
 
-class UserUvicorn(_UserApplication, AsgiServer):
+class UserUvicorn(_Supervised, AsgiServer):
     """An ASGI application on uvicorn."""
 
     loop: Literal["auto"] = "auto"  # type: ignore[assignment]
@@ -301,11 +345,19 @@ def lifting_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
     match served.kind:
         case "gthread" | "uwsgi" | "granian-wsgi":
-            return LIFTING[:2]
+            kinds: tuple[str, ...] = LIFTING[:2]
         case "sync" | "gevent" | "eventlet":
-            return ("more-workers", "gthread")
+            kinds = ("more-workers", "gthread")
         case _:
-            return ("more-workers",)
+            kinds = ("more-workers",)
+    of_server = {
+        "gunicorn": ("jitter", "never-replaced", "preload", "longer-timeout"),
+        "uvicorn": ("jitter", "never-replaced", "longer-timeout"),
+        "uwsgi": ("never-replaced",),
+    }.get(served.server, ())
+    first = UVICORN_WITH if served.server == "uvicorn" else {}
+    numbers = tuple(map(int, re.findall(r"\d+", served.release)[:2]))
+    return kinds + tuple(kind for kind in of_server if numbers >= first.get(kind, (0, 0)))
 
 
 class NotPossible(ValueError):
@@ -326,8 +378,8 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
         "cpus": 0,
         "left_out": settings_not_in_force(service, layer),
     }
-    shared |= _replaced(served, str(settings["server"]))
-    model, values = _CLASSES[str(settings["server"])], dict(settings) | shared
+    shared |= _how_workers_end(served, str(settings["server"]))
+    model, values = _CLASSES[str(settings["server"])], shared | dict(settings)
     try:
         variant = model.model_validate(values)
     except ValidationError as error:
@@ -338,11 +390,13 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
     return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
-def _replaced(served: Served, server: str) -> dict[str, int]:
-    """Return after how many requests a worker of a way is replaced, as today, if its server counts requests."""
+def _how_workers_end(served: Served, server: str) -> dict[str, int]:
+    """Return after how many requests, and after which silence, workers of a way end: as today, if its server can."""
     program = server.partition("-")[0]
+    timeout = {"timeout_s": served.timeout_s} if served.timeout_s and program == served.server else {}
     limit = {"max_requests": served.max_requests} if served.max_requests and program in COUNT_REQUESTS else {}
-    return limit | ({"max_requests_jitter": served.max_requests_jitter} if limit and program != "uwsgi" else {})
+    jitter = {"max_requests_jitter": served.max_requests_jitter} if limit and program != "uwsgi" else {}
+    return timeout | limit | jitter
 
 
 def _settings(kind: OptionKind, service: UserService) -> dict[str, Any]:
@@ -385,6 +439,14 @@ def _lifting_settings(kind: OptionKind, service: UserService, cores: int) -> dic
     served, today = service.served, _today(service.served)
     most = max(cores, 2 * served.processes)
     match kind.name:
+        case "jitter":
+            settings = today | {"max_requests_jitter": served.max_requests}
+        case "never-replaced":
+            settings = today | {"max_requests": 0, "max_requests_jitter": 0}
+        case "preload":
+            settings = today | {"preload": True}
+        case "longer-timeout":
+            settings = today | {"timeout_s": LONGER * (served.timeout_s or SILENT_S[served.server])}
         case "more-workers" if served.server == "daphne":  # its only process is a container
             settings = today | {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
         case "more-workers":

@@ -8,6 +8,7 @@ from analysis.records.folder import read_run, read_trial, trial_folder
 from analysis.records.run import TODAY, Run
 from analysis.records.summary import Summary
 from analysis.report.extensions import Section
+from lab.apps.service.diagnosis.deaths import read_deaths
 from lab.apps.service.diagnosis.held import read_alone, read_held
 from lab.apps.service.diagnosis.model import read_diagnosis, write_diagnosis
 from lab.apps.service.diagnosis.omissions import read_omissions
@@ -28,8 +29,9 @@ def write_files(run_folder: Path, summary: Summary) -> None:
         alone_ms = read_alone(run_folder, summary, TODAY)
         loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
         omissions = read_omissions(run_folder, run, summary)
+        deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
         busy = median(shares) if shares else None
-        write_diagnosis(run_folder, diagnose(summary, run, rows, loops, alone_ms, omissions, busy))
+        write_diagnosis(run_folder, diagnose(summary, run, rows, loops, alone_ms, omissions, busy, deaths))
 
 
 def read_section(run_folder: Path, summary: Summary) -> Section | None:

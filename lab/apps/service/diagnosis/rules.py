@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Sized
 
 import duckdb
 
@@ -12,12 +12,14 @@ from analysis.records.summary import Summary
 from analysis.report.spread import value_and_spread
 from analysis.report.wording import number, percent
 from analysis.statistics.losses import Figures
+from lab.apps.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks
 from lab.apps.service.diagnosis.held import Loops
 from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit
 from lab.apps.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
 from lab.apps.service.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Stall, Symptoms
 
 _NO_OMISSIONS = Omissions()
+_NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
 MINOR = 1 / 20
 """A limit is minor if it explains less than this part of what the first limit explains."""
@@ -38,23 +40,27 @@ def diagnose(
     alone_ms: Mapping[str, float],
     omissions: Omissions = _NO_OMISSIONS,
     busy: float | None = None,
+    deaths: DeathsByLimit = _NO_DEATHS,
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
     of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
-    machine that was busy meanwhile. Nothing is said of trials that are invalid.
+    machine that was busy meanwhile; ``deaths`` are workers that ended. Nothing is said of trials that are invalid.
     """
     found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy)
     if not found.classes:
         return Diagnosis(alarm=False, sentences=[_NOTHING.format("")])
-    bottlenecks = _ranked([bottleneck for rule in RULES if (bottleneck := rule(found))])
+    limits = [bottleneck for rule in RULES if (bottleneck := rule(found))]
+    bottlenecks = _ranked([*death_bottlenecks(deaths, found.variant), *limits])
     most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
     main = [each for each in bottlenecks if each.explains is None or each.explains >= MINOR * most]
     left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
     doubt = _doubt(found)
     sentences = [
-        *_failures(summary, found),
+        *_failures(
+            summary, found, {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
+        ),
         *(" ".join(bottleneck.sentences) for bottleneck in main),
         *_unexplained(found, main),
         *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
@@ -86,8 +92,8 @@ def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
         yield f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."
 
 
-def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
-    """Say which requests the application answered with an error, with the most frequent errors."""
+def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterator[str]:
+    """Say which requests failed, with the most frequent errors. ``lost`` are the classes that workers took along."""
     for name in found.classes:
         share = found.value(name, "failures", "share") or 0.0
         if not share:
@@ -99,7 +105,7 @@ def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
         errors = [error for error, _ in counts.most_common(2)]
         status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
         question = _WHY_FAILED.get(status, "")
-        if status.startswith("5"):
+        if status.startswith("5") and name not in lost:
             question = "the application failed; its log in the folder of the trial says why."
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."

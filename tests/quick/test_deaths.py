@@ -1,0 +1,176 @@
+"""lab.apps.service.diagnosis.deaths: who ended a worker, when, and which requests paid for it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.pipeline import derive_summary
+from analysis.records.run import TODAY, USER_SERVICE, LoadRecord, VariantRecord
+from analysis.records.summary import TrialValidity
+from lab.apps.service.diagnosis import extension
+from lab.apps.service.diagnosis.deaths import preload_helps
+from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
+from tests.synthetic import BEGAN, Request, make_run, observation
+
+DIED_S, BACK_S = 5.0, 8.0
+LOST = "status 502"
+
+
+def at(seconds: float) -> float:
+    """Return the time so many seconds after the load began, in epoch seconds."""
+    return BEGAN.timestamp() + seconds
+
+
+def logged(seconds: float, text: str) -> str:
+    """Return a line of a log as the engine keeps it."""
+    return f"{(BEGAN + timedelta(seconds=seconds)).isoformat().replace('+00:00', '.123456789Z')} {text}\n"
+
+
+def service(
+    folder: Path,
+    log: Sequence[str] = (),
+    *,
+    notes: Sequence[str] = (),
+    out_of_memory: int = 0,
+    died: bool = True,
+    own: bool = True,
+    **settings: Any,
+) -> tuple[TrialValidity, list[Bottleneck], str]:
+    """Return what is said of a service of two workers, of which worker 7 died after 5 s, and worker 9 came after 8 s.
+
+    A request is lost with worker 7, and two requests wait until worker 9 is there. Return the judgement of the trial,
+    the bottlenecks, and the diagnosis as text.
+    """
+    requests = [
+        *(Request(sent_s=n / 10, worker="box:7", service_time_ms=10) for n in range(48)),
+        Request(sent_s=4.9, worker="box:7", service_time_ms=100, error=LOST),
+        *(Request(sent_s=6.0, worker="box:9", service_time_ms=2500, waits_ms=2000) for _ in range(2)),
+        *(Request(sent_s=8 + n / 10, worker="box:8", service_time_ms=10) for n in range(50)),
+    ]
+    run = make_run(
+        folder, {TODAY: requests},
+        variants=[VariantRecord(name=TODAY, workers=2, settings={"workers": 2, "memory_mib": 512, **settings})],
+        loads=[LoadRecord(name="mix", script=USER_SERVICE if own else "mix.js", duration="20s",
+                          settings={"CLASSES": "{}"})],
+    )  # fmt: skip
+    trial = folder / TODAY / "mix" / "1"
+    alive = {8: [100], 9: [100]} if died else {7: [100], 8: [100], 9: [100]}
+    for path in trial.glob("server-*"):
+        path.unlink()
+    (trial / "server-1.before.txt").write_text(observation("box", {7: 0, 8: 0}))
+    served = {7: 48, 8: 50, 9: 2}
+    said = observation("box", served, sockets=alive, out_of_memory=out_of_memory)
+    (trial / "server-1.after.txt").write_text(said)
+    (trial / "server-1.log").write_text("".join(log))
+    loaded = [f"loaded,,box:{pid},1,2.000000,{at(time):.6f}" for pid, time in ((7, -9), (8, -9), (9, BACK_S))]
+    (trial / "served-server-1.csv").write_text("".join(f"{line}\n" for line in [*loaded, *notes]))
+    summary = derive_summary(run)
+    extension.write_files(run, summary)
+    diagnosis = read_diagnosis(run)
+    assert (diagnosis is not None) == own
+    found = diagnosis or Diagnosis(alarm=False, sentences=[])
+    return summary.trials[0], found.bottlenecks, " ".join(found.sentences)
+
+
+BUSY = [f"began,1-1,box:7,7,,{at(DIED_S - 5.2):.6f}"]
+"""Worker 7 began a request, and noted nothing more until it died."""
+RECENT = [f"began,1-1,box:7,7,,{at(DIED_S - 0.2):.6f}"]
+CASES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
+    "gunicorn's timeout": (
+        {"server": "gunicorn-sync", "timeout_s": 3, "log": [
+            logged(5, "[2026] [1] [CRITICAL] WORKER TIMEOUT (pid:7)"),
+            logged(5, "[2026] [1] [ERROR] Worker (pid:7) exited with code 1.")]},
+        "worker-timeout", ("gunicorn's arbiter killed 1 worker", "timeout of 3 s", "5.1 s after the load"),
+    ),
+    "uvicorn's supervisor": (
+        {"server": "uvicorn", "log": [logged(5, "INFO:     Child process [7] died")], "notes": BUSY},
+        "worker-timeout", ("uvicorn's supervisor killed 1 worker", "5 s", "--timeout-worker-healthcheck", "lock"),
+    ),
+    "nobody knows, with uvicorn": (
+        {"server": "uvicorn", "log": [logged(5, "INFO:     Child process [7] died")], "notes": RECENT},
+        "worker-deaths", ("1 worker died", "the server does not say"),
+    ),
+    "a limit of requests": (
+        {"server": "gunicorn-uvicorn", "max_requests": 100, "log": [
+            logged(5, "[2026] [7] [INFO] Maximum request limit of 100 exceeded. Terminating process."),
+            logged(5, "[2026] [7] [INFO] Worker exiting (pid: 7)")]},
+        "max-requests", ("max_requests = 100 ended 1 worker", "jitter", "preload_app"),
+    ),
+    "a limit of requests that only the counts tell": (
+        {"server": "gunicorn-gthread", "max_requests": 50, "notes": RECENT}, "max-requests", ("max_requests = 50",),
+    ),
+    "uWSGI's limit": (
+        {"server": "uwsgi", "max_requests": 50, "log": [
+            logged(5, "...The work of process 7 is done (max requests reached (50 >= 50)). Seeya!")]},
+        "max-requests", ("max_requests = 50",),
+    ),
+    "the application itself": (
+        {"server": "gunicorn-gthread", "log": [logged(5, "[2026] [1] [ERROR] Worker (pid:7) exited with code 3.")]},
+        "worker-deaths", ("The application itself ended 1 worker", "exit code 3"),
+    ),
+    "a signal": (
+        {"server": "gunicorn-gthread", "log": [logged(5, "[2026] [1] [WARNING] Worker (pid:7) was sent SIGSEGV!")]},
+        "worker-deaths", ("The signal SIGSEGV ended 1 worker", "no lack of memory"),
+    ),
+    "a signal, with uWSGI": (
+        {"server": "uwsgi", "log": [
+            logged(5, "DAMN ! worker 1 (pid: 7) died, killed by signal 11 :( trying respawn ...")]},
+        "worker-deaths", ("The signal SIGSEGV",),
+    ),
+    "a lack of memory": (
+        {"server": "gunicorn-gthread", "out_of_memory": 1, "log": [
+            logged(5, "[2026] [1] [ERROR] Worker (pid:7) was sent SIGKILL! Perhaps out of memory?")]},
+        "worker-deaths", ("The kernel killed 1 worker", "512 MiB", "memory_mib"),
+    ),
+    "a lack of memory, with uvicorn": (
+        {"server": "uvicorn", "out_of_memory": 1, "notes": RECENT,
+         "log": [logged(5, "INFO:     Child process [7] died")]},
+        "worker-deaths", ("The kernel killed 1 worker",),
+    ),
+    "SIGKILL without a lack of memory": (
+        {"server": "gunicorn-gthread", "log": [
+            logged(5, "[2026] [1] [ERROR] Worker (pid:7) was sent SIGKILL! Perhaps out of memory?")]},
+        "worker-deaths", ("The signal SIGKILL",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_ended_a_worker_is_said_with_what_it_cost(tmp_path: Path, case: str) -> None:
+    """A worker that ends is a finding about the service, so the trial stands."""
+    given, limit, parts = CASES[case]
+
+    trial, bottlenecks, said = service(tmp_path, **given)
+
+    assert trial.verdict != "invalid"
+    [found] = [each for each in bottlenecks if each.limit in ("max-requests", "worker-timeout", "worker-deaths")]
+    assert found.limit == limit
+    assert [part for part in parts if part not in said] == []
+    assert "1 of 101 light requests" in said  # lost
+    assert "2 of 101 light requests for up to 2.0 s" in said  # waited
+    assert found.numbers["loads_s"] == 2
+    assert (found.numbers["deaths"], found.numbers["lost"], found.numbers["waited"]) == (1, 1, 2)
+    if given.get("log"):
+        assert found.numbers["empty_s"] == pytest.approx(BACK_S - DIED_S, abs=0.2)
+
+
+def test_a_worker_of_the_labs_own_workload_that_dies_still_spoils_its_trial(tmp_path: Path) -> None:
+    trial, _, _ = service(tmp_path, own=False, server="gunicorn-gthread")
+
+    assert trial.verdict == "invalid"
+
+
+def test_a_server_that_lost_no_worker_has_none_to_tell_of(tmp_path: Path) -> None:
+    _, bottlenecks, _ = service(tmp_path, died=False, server="gunicorn-gthread")
+
+    assert [each for each in bottlenecks if each.limit.startswith("worker-")] == []
+
+
+def test_to_preload_is_tried_only_if_starts_are_long() -> None:
+    slow, quick = (Bottleneck(limit="max-requests", numbers={"loads_s": loads_s}) for loads_s in (3.0, 0.1))
+
+    assert preload_helps([slow])
+    assert not preload_helps([quick])
