@@ -55,7 +55,7 @@ OPTION_KINDS = (
          "gunicorn with the package gunicorn-idle-thread: a worker without a free thread accepts nothing, as with the "
          "limit, but connections can be kept alive.",
          lambda workers, threads: gthread(workers, threads, worker_class="gunicorn_idle_thread.IdleThreadWorker"),
-         queues_inside=False, cost="a package to install; idle connections are closed while the worker is busy"),
+         queues_inside=False, cost="busy workers close idle connections"),
     OptionKind("uwsgi", "uWSGI",
          "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
          lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}, queues_inside=False,
