@@ -44,6 +44,7 @@ PARTS = (
     "k6",
     "clients",
     "servers",
+    "idle-thread",
     "nginx",
     "haproxy",
     "mariadb",

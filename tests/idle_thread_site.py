@@ -27,7 +27,7 @@ CLOSED = Path("closed")
 """While this file is there, slow requests do not end."""
 SETTINGS = f"""
 bind = [{", ".join(f"'127.0.0.1:{port}'" for port in PORTS)}]
-worker_class = "idle_thread.IdleThreadWorker"
+worker_class = "gunicorn_idle_thread.IdleThreadWorker"
 workers, threads, keepalive, graceful_timeout = 2, 2, 60, 10
 worker_tmp_dir = "/dev/shm"
 control_socket_disable = True

@@ -273,7 +273,7 @@ def watched(folder: Path) -> None:
 WORKER_CLASSES = {
     "gthread": {},
     "gthread, worker_connections = threads": {"LAB_WORKER_CONNECTIONS": "2"},
-    "IdleThreadWorker": {"LAB_WORKER_CLASS": "idle_thread.IdleThreadWorker"},
+    "IdleThreadWorker": {"LAB_WORKER_CLASS": "gunicorn_idle_thread.IdleThreadWorker"},
     "sync, as many workers as the others have threads": {
         "LAB_WORKER_CLASS": "sync", "LAB_WORKERS": "8", "LAB_THREADS": "1",
     },

@@ -52,10 +52,10 @@ OPTION_KINDS = (
          lambda workers, threads: gthread(workers, threads, worker_connections=threads), queues_inside=False,
          cost="no keep-alive; silent clients keep others out"),
     OptionKind("idle-thread", "IdleThreadWorker",
-         "gunicorn with servers/gunicorn/idle_thread.py: a worker without a free thread accepts nothing, as with the "
+         "gunicorn with the package gunicorn-idle-thread: a worker without a free thread accepts nothing, as with the "
          "limit, but connections can be kept alive.",
-         lambda workers, threads: gthread(workers, threads, worker_class="idle_thread.IdleThreadWorker"),
-         queues_inside=False, cost="a file to copy; idle connections are closed while the worker is busy"),
+         lambda workers, threads: gthread(workers, threads, worker_class="gunicorn_idle_thread.IdleThreadWorker"),
+         queues_inside=False, cost="busy workers close idle connections"),
     OptionKind("uwsgi", "uWSGI",
          "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
          lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}, queues_inside=False,

@@ -53,7 +53,7 @@ def queueing_of_schema_1(settings: dict[str, Any]) -> Queueing | None:
     match server:
         case "gunicorn-gthread" | "python314-gunicorn":
             of = settings.get("worker_class", "gthread")
-            closes = of == "idle_thread.IdleThreadWorker"
+            closes = of.endswith("idle_thread.IdleThreadWorker")  # gunicorn_idle_thread since it is a package
             found = {
                 "threads": threads,
                 "max_connections": threads if closes else settings.get("worker_connections", GTHREAD_CONNECTIONS),

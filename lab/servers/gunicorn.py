@@ -13,7 +13,8 @@ from lab.servers.unreleased import Unreleased
 
 FIRST_WITH_REUSE_PORT = 24
 FIRST_THAT_STOPS_ACCEPTING = 24
-IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "idle_thread.IdleThreadWorker", 24
+IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker", 24
+IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
 KEEPALIVE_S: int = Field(
     0,
     ge=0,
@@ -26,7 +27,7 @@ class UnreleasedGunicorn(Unreleased):
     """A build of gunicorn that is not released."""
 
     of: Release = Field("27.0.1", description="The release whose locked packages it has, and that a patch changes.")
-    like: Literal["gthread", "idle_thread.IdleThreadWorker"] | None = Field(
+    like: Literal["gthread", "gunicorn_idle_thread.IdleThreadWorker"] | None = Field(
         None,
         description="The worker_class that queues as the build should, of gunicorn-gthread; theory then predicts it.",
     )
@@ -117,7 +118,7 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.BusyAccept",
         "acceptors.CountedThreads",
         "acceptors.CountedRandomAccept",
-        "idle_thread.IdleThreadWorker",
+        "gunicorn_idle_thread.IdleThreadWorker",
     ] = "gthread"
     worker_connections: int = Field(
         GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
@@ -163,7 +164,7 @@ class GunicornGthread(GunicornWsgi):
         """Return gunicorn.conf.py."""
         lines = super().configuration()
         if self.worker_class == IDLE_THREAD:
-            lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
+            lines += [f"# {IDLE_THREAD_INSTALL}, which needs gunicorn {FIRST_WITH_IDLE_THREAD} or later"]
         if self.worker_connections == self.threads and self.worker_class != IDLE_THREAD:
             lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.worker_connections}"]
         return lines

@@ -263,8 +263,8 @@ worker can take them from it), 49.0% of requests wait, p99 5.44 s (measured:
 38.8%, 3.75 s; 5 replays: 42.4% to 52.4%). Cures, smallest change first:
 - worker_connections = 2 (gunicorn 24 or later): 0.0% wait. Cost: no keep-alive;
   silent clients keep others out.
-- worker_class = idle_thread.IdleThreadWorker: 0.0% wait. Cost: a file to copy;
-  idle connections are closed while the worker is busy.
+- worker_class = gunicorn_idle_thread.IdleThreadWorker (pip install
+  gunicorn-idle-thread): 0.0% wait. Cost: busy workers close idle connections.
 - nginx least_conn (a master or a container for each worker), HAProxy maxconn 2
   (another balancer), uWSGI -p 4 --threads 2 (another server): 0.0% wait.
 - threads = 4: 1.3% wait. Cost: memory, and more connections to a database.

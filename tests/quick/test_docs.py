@@ -289,7 +289,7 @@ def test_the_tree_in_the_readme_is_the_tree() -> None:
     there = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in ignored]
     section = README[README.index("## The tree") :]
 
-    assert sorted(re.findall(r"^    (\w+)/ ", section, flags=re.MULTILINE)) == sorted(there)
+    assert sorted(re.findall(r"^    ([\w-]+)/ ", section, flags=re.MULTILINE)) == sorted(there)
 
 
 def test_make_alone_prints_help() -> None:

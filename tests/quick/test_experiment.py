@@ -105,7 +105,7 @@ OTHER_MISTAKES = [
      PUBLISHED + "divided_by times"),
     (FIGURES, "metric: burst, stats: {largest_share: 0.5}, divided_by: 10", PUBLISHED + "divided_by times"),
     ("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n", VARIANT + "23.0.0 reuse_port 24"),
-    ("threads: 2\n", "threads: 2\n    release: 23.0.0\n    worker_class: idle_thread.IdleThreadWorker\n",
+    ("threads: 2\n", "threads: 2\n    release: 23.0.0\n    worker_class: gunicorn_idle_thread.IdleThreadWorker\n",
      VARIANT + "IdleThreadWorker 24 23.0.0"),
     ("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n", VARIANT + "cpus 0.005 0.01"),
     ("server: gunicorn-gthread\n", "server: uwsgi\n    release: 2.0.0\n", VARIANT + "2.0.0 2.0.31"),

@@ -2154,7 +2154,7 @@ def test_a_build_that_fails_names_the_package_that_debian_lacks_or_what_compilin
     ("server", "programs", "modules"),
     [
         ("uvicorn: 0.38.0", {"workers-ready"}, set()),
-        ("gunicorn: 20.1.0", {"workers-ready"}, {"gunicorn.conf.py", "idle_thread.py"}),
+        ("gunicorn: 20.1.0", {"workers-ready"}, {"gunicorn.conf.py", "gunicorn_idle_thread.py"}),
         ("uwsgi: 2.0.21", set(), {"stats.py", "uwsgi.ini"}),
     ],
 )

@@ -65,7 +65,7 @@ def test_theory_does_not_know_what_a_build_does(wheel: Path) -> None:
 
 
 def test_theory_predicts_a_build_like_the_class_that_it_should_queue_like(wheel: Path) -> None:
-    of_class = "idle_thread.IdleThreadWorker"
+    of_class = "gunicorn_idle_thread.IdleThreadWorker"
     gthread: dict[str, Any] = {"server": "gunicorn-gthread", "threads": 2}
     like = served({"wheel": str(wheel), "like": of_class}, **gthread).record("one").queueing
 

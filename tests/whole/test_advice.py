@@ -103,7 +103,7 @@ def test_each_kind_is_named_once() -> None:
 CONFIGURATIONS = {
     "one-process": ['worker_class = "gthread"', "workers = 1", "threads = 8"],
     "limit": ["workers = 4", "threads = 2", "worker_connections = 2", "keepalive = 0"],
-    "idle-thread": ['worker_class = "idle_thread.IdleThreadWorker"', "workers = 4", "threads = 2"],
+    "idle-thread": ['worker_class = "gunicorn_idle_thread.IdleThreadWorker"', "workers = 4", "threads = 2"],
     "uwsgi": ["[uwsgi]", "processes = 4", "threads = 2"],
     "least-conn": ["workers = 1", "least_conn;", "server 127.0.0.1:8004;", "zone app 64k;"],
     "queue": ["balance leastconn", "option http-server-close", "server w4 127.0.0.1:8004 maxconn 2"],

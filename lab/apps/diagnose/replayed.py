@@ -14,6 +14,7 @@ from lab.apps.diagnose.capacity import Capacity
 from lab.apps.diagnose.findings import Findings
 from lab.apps.diagnose.logs import Flags, Floats
 from lab.apps.diagnose.requests import Requests
+from lab.servers.gunicorn import IDLE_THREAD, IDLE_THREAD_INSTALL
 
 MOST = 200_000
 """So many requests are replayed at most: those around the longest wait."""
@@ -33,7 +34,7 @@ SAVES = 0.9
 CHANGES = {
     "limit": "worker_connections = {threads} (gunicorn 24 or later)",
     "more-threads": "threads = {twice}",
-    "idle-thread": "worker_class = idle_thread.IdleThreadWorker",
+    "idle-thread": f"worker_class = {IDLE_THREAD} ({IDLE_THREAD_INSTALL})",
     "one-process": "workers = 1, threads = {total}",
     "shared": "gunicorn's defaults",
     "reuse-port": "reuse_port = True",

@@ -116,7 +116,7 @@ _COUNTED = {"observe-counted": "programs/observe-own", "user-service/image/worke
 _OF_SERVERS: Mapping[str, Mapping[str, str]] = {
     "gunicorn": _COUNTED | {
         "user-service/image/gunicorn": "programs/serve", "gunicorn/gunicorn.conf.py": "srv/gunicorn.conf.py",
-        "gunicorn/idle_thread.py": "srv/idle_thread.py",
+        "../idle-thread/gunicorn_idle_thread.py": "srv/gunicorn_idle_thread.py",
     },
     "uwsgi": {
         "uwsgi/observe-own": "programs/observe-own", "uwsgi/start": "programs/serve", "uwsgi/stats.py": "srv/stats.py",

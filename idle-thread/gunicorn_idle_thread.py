@@ -1,6 +1,6 @@
 """A gunicorn worker that accepts a connection only while one of its threads is idle.
 
-    gunicorn --worker-class idle_thread.IdleThreadWorker --workers 4 --threads 2 app:app
+    gunicorn --worker-class gunicorn_idle_thread.IdleThreadWorker --workers 4 --threads 2 app:app
 
 gunicorn's gthread worker accepts connections although all of its threads are busy. Each request on such a connection
 waits, while other workers may have idle threads. This worker leaves the connection to them. ``worker_connections =
@@ -12,8 +12,7 @@ busy threads instead of connections:
 - A connection that is kept alive needs no thread while it is idle. But only this worker can serve its next request. So
   when the last idle thread gets work, the worker closes its idle connections, and their clients connect again.
 
-Copy this file next to your application, and leave ``worker_connections`` at its default. It needs gunicorn 24 or later,
-and was tried with 24.1.1, 25.3.0, 26.2.0 and 27.0.1. docs/how-to/idle-thread-worker.md names its limits. MIT licence.
+Leave ``worker_connections`` at its default. The README of gunicorn-idle-thread names the limits.
 """
 
 import selectors
@@ -40,7 +39,7 @@ class IdleThreadWorker(ThreadWorker):
     @property
     def all_busy(self) -> bool:
         """Whether no thread is idle."""
-        return self.busy >= self.cfg.threads
+        return bool(self.busy >= self.cfg.threads)
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Accept connections only while a thread is idle. gthread's main loop asks again in every turn."""
