@@ -1189,7 +1189,12 @@ def test_no_sentence_of_a_diagnosis_is_cut_on_the_screen(diagnosed: Diagnose, tm
         summary = summary_of(*of_today(*rows), trials=[DOUBTED], validity=doubted)
         found = diagnosed(*rows, **of)
 
-        lines = [line.plain for line in screen_lines(run, summary, "report.html", [section_of(run, summary, found)])]
+        lines = [
+            line.plain
+            for line in screen_lines(
+                run, summary, "report.html", "make report TABLES=1", [section_of(run, summary, found)]
+            )
+        ]
 
         text = " ".join(line.strip() for line in lines)
         assert len(lines) <= 24
@@ -1220,7 +1225,9 @@ def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_
     summary = summary_of(trials=[VALID])
     for diagnosis, shown in ((pool_first, True), (little, False)):
         section = section_of(run, summary, diagnosis)
-        text = " ".join(line.plain.strip() for line in screen_lines(run, summary, "report.html", [section]))
+        text = " ".join(
+            line.plain.strip() for line in screen_lines(run, summary, "report.html", "make report TABLES=1", [section])
+        )
         assert ("event loops of the workers were held up" in text) == shown
         assert minor in [*section.answers, *section.minor]
 
