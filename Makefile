@@ -1,6 +1,6 @@
-# `make help` prints one sentence for each target. The targets call `lab`, which does the work and is tested.
+# `make help` prints one sentence for each target. The targets call `stampede`, which does the work and is tested.
 .DEFAULT_GOAL := help
-LAB := .venv/bin/lab
+STAMPEDE := .venv/bin/stampede
 option = $(if $($(1)),--$(2) "$($(1))")
 flag = $(if $($(1)),--$(2))
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
@@ -10,29 +10,29 @@ ANSWERS = $(call option,PREDICT,predict) $(call option,SET,set) $(call flag,SOLU
 .PHONY: help lesson experiment try report notebook setup down check quick test soak bench lock
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Everything else is a command of $(LAB):'
-	@[ ! -x $(LAB) ] || $(LAB) --help
+	@echo 'Everything else is a command of $(STAMPEDE):'
+	@[ ! -x $(STAMPEDE) ] || $(STAMPEDE) --help
 
 lesson: .venv/core  ## take the lesson in six steps, or go on with it (STEP=3 PREDICT=300 SET=threads=5 PAGE=1 SOLUTION=1 RESTART=1)
-	@$(LAB) lesson $(STEP) $(ANSWERS)
+	@$(STAMPEDE) lesson $(STEP) $(ANSWERS)
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml)
-	@$(LAB) run $(NAME) $(MEASURED)
+	@$(STAMPEDE) run $(NAME) $(MEASURED)
 
-try: .venv/core  ## measure your own service, which lab init describes (SERVICE=my-service.yaml WAYS=limit,least-conn TRIALS=5)
-	@$(LAB) try $(SERVICE) $(call option,WAYS,ways) $(call flag,FULL,full) $(call option,DURATION,duration) $(call option,TRIALS,trials)
+try: .venv/core  ## measure your own service, which stampede init describes (SERVICE=my-service.yaml WAYS=limit,least-conn TRIALS=5)
+	@$(STAMPEDE) try $(SERVICE) $(call option,WAYS,ways) $(call flag,FULL,full) $(call option,DURATION,duration) $(call option,TRIALS,trials)
 
 report: .venv/core  ## compute the results of RUN again from its raw points (default: the latest run; TABLES=1, TABLE=claims)
-	@$(LAB) report $(RUN) $(call flag,TABLES,tables) $(call option,TABLE,table)
+	@$(STAMPEDE) report $(RUN) $(call flag,TABLES,tables) $(call option,TABLE,table)
 
 notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
-	@.venv/bin/jupyter lab lab/apps/notebook/explore.ipynb
+	@.venv/bin/jupyter lab analysis/explore.ipynb
 
 setup: .venv/core  ## make this machine ready without measuring anything
-	@$(LAB) setup
+	@$(STAMPEDE) setup
 
 down: .venv/core  ## remove the containers and networks of killed runs, and close the records of these runs
-	@$(LAB) down
+	@$(STAMPEDE) down
 
 check: .venv/core .venv/tests  ## run the linter, the type checker, and the check of imports between floors
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy && PYTHONPATH=. .venv/bin/lint-imports --no-logo --no-cache

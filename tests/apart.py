@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from analysis.records.files import OBSERVATIONS, POINTS
-from analysis.records.folder import read_trial, write_record
-from analysis.records.run import Exchange, MachineRecord
+from stampede.records.files import OBSERVATIONS, POINTS
+from stampede.records.folder import read_trial, write_record
+from stampede.records.run import Exchange, MachineRecord
 
 
 class Machine(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lab.paths import CLIENTS, K6
+from stampede.paths import CLIENTS, K6
 
 PATIENCE_S = 120
 END = "-- end of a run --"

@@ -24,21 +24,19 @@ from rich.console import Console
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from analysis.pipeline import derive
-from analysis.records.checksums import seal
-from lab import cli
-from lab.apps.advise import commands
-from lab.apps.diagnose import commands as diagnose_commands
-from lab.engine.containers import OWNER_LABEL
-from lab.machine_lock import LOCK
-from lab.paths import ROOT
+from stampede import cli
+from stampede.advise import commands
+from stampede.docker.containers import OWNER_LABEL
+from stampede.logs.diagnose import commands as diagnose_commands
+from stampede.paths import ROOT
+from stampede.pipeline import derive
+from stampede.records.checksums import seal
+from stampede.run.machine_lock import LOCK
 from tests.boxes import BoxOf, boxes
 from tests.synthetic import Request, make_run
 
 PARTS = (
-    "lab",
-    "analysis",
-    "theory",
+    "stampede",
     "experiments",
     "lessons",
     "k6",
@@ -129,7 +127,7 @@ class Lab:
         """Start a command, and return the process, from which a test can read the output."""
         environment = {"PYTHONPATH": str(self.root)} | NARROW | self.environment
         process = subprocess.Popen(
-            [*self.before, sys.executable, "-m", "lab", *self._with_results(*arguments)],
+            [*self.before, sys.executable, "-m", "stampede", *self._with_results(*arguments)],
             cwd=self.root, env=os.environ | environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
@@ -144,7 +142,7 @@ class Lab:
         narrow = Console(width=80, highlight=False)
         with (
             patch.dict(os.environ, NARROW | self.environment),
-            patch.object(sys, "argv", ["lab", *self._with_results(*arguments)]),
+            patch.object(sys, "argv", ["stampede", *self._with_results(*arguments)]),
             patch.object(cli, "app", APP),  # Typer would build all commands again
             patch.object(cli, "heed_signals"),
             patch.object(cli, "out", narrow),
@@ -193,18 +191,18 @@ class Lab:
 
     def start_loads_at_once(self) -> None:
         """Make this copy start loads on a busy machine, too, and not wait to find out whether it stays busy."""
-        self.edit("lab/engine/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
-        self.edit("lab/engine/machine_usage.py", "SOON_S = 2", "SOON_S = 0")
+        self.edit("stampede/docker/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
+        self.edit("stampede/docker/machine_usage.py", "SOON_S = 2", "SOON_S = 0")
 
     def draw_nothing(self) -> None:
         """Make this copy write reports whose pictures are empty."""
-        self.edit("analysis/report/figures/drawing.py", "vl_convert.vegalite_to_svg(drawn)", '"<svg></svg>"')
+        self.edit("stampede/report/figures/drawing.py", "vl_convert.vegalite_to_svg(drawn)", '"<svg></svg>"')
 
     def start_loads_apart(self) -> None:
         """Make this copy start each load when its load generator is ready, and not all loads at the same time."""
         self.start_loads_at_once()
         self.edit(
-            "lab/plan/timing.py",
+            "stampede/plan/timing.py",
             "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5",
             "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.1",
         )
@@ -212,7 +210,7 @@ class Lab:
     def predict_roughly(self) -> None:
         """Make this copy simulate each variant twice, because sixty times take long and no test reads the figures."""
         edit = "SIMULATED, LEAST_SIMULATED = {}, {}"
-        self.edit("analysis/predict/prediction.py", edit.format(60, 10), edit.format(2, 1))
+        self.edit("stampede/predict/prediction.py", edit.format(60, 10), edit.format(2, 1))
 
     def hurry(self) -> None:
         """Make this copy start loads at once, predict roughly and draw nothing."""
@@ -274,14 +272,14 @@ def measured(lab: Lab, derived: Path) -> Path:
 @pytest.fixture(scope="module")
 def without_pictures() -> Iterator[None]:
     """Leave the figures out of reports, because drawing them takes longer than all other parts."""
-    with patch("analysis.report.html.pictures", lambda *_: []):
+    with patch("stampede.report.html.pictures", lambda *_: []):
         yield
 
 
 @pytest.fixture
 def undrawn() -> Iterator[None]:
     """Make the charts of reports, but do not draw them."""
-    with patch("analysis.report.figures.svg", lambda _: "<svg></svg>"):
+    with patch("stampede.report.figures.svg", lambda _: "<svg></svg>"):
         yield
 
 
@@ -313,7 +311,7 @@ def on_host(name: str) -> list[str]:
 @pytest.fixture(scope="module")
 def own_images() -> None:
     """Build the images from the lab's own files, as a broken copy may have built other images of the same names."""
-    subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "stampede", "setup"], cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from unittest.mock import patch
 import altair as alt
 import duckdb
 
-from analysis.pipeline import derive_summary
-from analysis.predict.stored import predictions_of
-from analysis.report.html import write_report
+from stampede.pipeline import derive_summary
+from stampede.predict.stored import predictions_of
+from stampede.report.html import write_report
 
 
 def derive_again(run: Path, threads: int) -> None:
@@ -30,8 +30,8 @@ def derive_again(run: Path, threads: int) -> None:
 
     with (
         patch("duckdb.connect", connect_with_threads),
-        patch("analysis.read.rows.THREADS", threads),
-        patch("analysis.report.figures.svg", _drawn_from),
+        patch("stampede.evaluate.read.rows.THREADS", threads),
+        patch("stampede.report.figures.svg", _drawn_from),
     ):
         summary = derive_summary(run, predictions_of(run))
         with _rows_in_another_order(run, order=threads):

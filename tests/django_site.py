@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from lab.paths import ROOT, SERVERS
+from stampede.paths import ROOT, SERVERS
 
 APP = SERVERS / "app"
 

@@ -12,22 +12,22 @@ from unittest.mock import patch
 import duckdb
 from rich.console import Console
 
-from analysis.metrics.metric import Family
-from analysis.metrics.simulated import NOTHING, Cell
-from analysis.metrics.unknown import known_claim, known_entries
-from analysis.read.observation import Container, Observation, parse
-from analysis.read.trial_data import TrialData, read_trials
-from analysis.records.folder import read_run, trial_folder, trial_folders, write_record
-from analysis.records.run import LoadRecord, Run, VariantRecord
-from analysis.records.summary import Summary, TrialValidity
-from analysis.report.html import write_report
-from analysis.report.terminal import print_tables
-from analysis.statistics.intervals import Draw
-from analysis.statistics.results import CompletionTimes, TrialValues, measure_cells, results_of, too_few
-from analysis.statistics.rows import completion_times_rows, difference_rows, figure_rows
-from analysis.verdict.article import circumstances
-from analysis.verdict.claims import claim_row, published_rows
-from analysis.verdict.validity import judge_run, judge_trial
+from stampede.evaluate.metrics.metric import Family
+from stampede.evaluate.metrics.simulated import NOTHING, Cell
+from stampede.evaluate.metrics.unknown import known_claim, known_entries
+from stampede.evaluate.read.observation import Container, Observation, parse
+from stampede.evaluate.read.trial_data import TrialData, read_trials
+from stampede.evaluate.statistics.intervals import Draw
+from stampede.evaluate.statistics.results import CompletionTimes, TrialValues, measure_cells, results_of, too_few
+from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
+from stampede.evaluate.verdict.article import circumstances
+from stampede.evaluate.verdict.claims import claim_row, published_rows
+from stampede.evaluate.verdict.validity import judge_run, judge_trial
+from stampede.records.folder import read_run, trial_folder, trial_folders, write_record
+from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.summary import Summary, TrialValidity
+from stampede.report.html import write_report
+from stampede.report.terminal import print_tables
 from tests.synthetic import Request, make_run, run_record, write_points
 
 MIX = LoadRecord(name="mix", script="mix.js", duration="60s", settings={"VUS": "1"})
@@ -180,8 +180,8 @@ def page_of(folder: Path, run: Run, summary: Summary) -> str:
     """Return the report of results, without pictures and lanes."""
     write_record(folder / "run.json", run)
     with (
-        patch("analysis.report.html.pictures", lambda *_: []),
-        patch("analysis.report.html.load_timelines", lambda *_: []),
+        patch("stampede.report.html.pictures", lambda *_: []),
+        patch("stampede.report.html.load_timelines", lambda *_: []),
     ):
         write_report(folder, summary)
     return (folder / "report.html").read_text(encoding="utf-8")

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.pipeline import derive_summary
-from analysis.predict.stored import predictions_of
-from analysis.records.folder import read_run, read_summary
-from analysis.records.run import LoadRecord
-from analysis.records.summary import Summary, Validity
-from lab.apps.lesson import notes, teaching
-from lab.apps.lesson.model import read_lesson
-from lab.apps.lesson.teaching import Student
-from lab.experiment.model import Experiment
-from lab.options import RunRequest
-from lab.servers.base import Variant
+from stampede.experiment.model import Experiment
+from stampede.pipeline import derive_summary
+from stampede.predict.stored import predictions_of
+from stampede.records.folder import read_run, read_summary
+from stampede.records.run import LoadRecord
+from stampede.records.summary import Summary, Validity
+from stampede.run.options import RunRequest
+from stampede.servers.base import Variant
+from stampede.teach.lesson import notes, teaching
+from stampede.teach.lesson.model import read_lesson
+from stampede.teach.lesson.teaching import Student
 from tests.synthetic import Request, make_run
 
 lesson = cache(read_lesson)

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import yaml
 
-from analysis.records.folder import trial_folder
+from stampede.records.folder import trial_folder
 from tests.conftest import PATIENCE_S, Lab, lab_objects
 
 

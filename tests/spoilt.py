@@ -14,7 +14,7 @@ import pytest
 from python_on_whales import Container, DockerClient
 from python_on_whales.exceptions import DockerException
 
-from lab.engine.containers import OWNER_LABEL
+from stampede.docker.containers import OWNER_LABEL
 from tests.conftest import PATIENCE_S, Lab, wait_until
 
 EXPERIMENT = """\
@@ -52,8 +52,8 @@ def tell_which(lab: Lab, **factors: str) -> None:
     ``factors`` are further variables for the Compose file, as expressions of the variant's ``name``.
     """
     settings = "env_file(_variables(load.at(visits_per_s), trial.duration)"
-    lab.edit("lab/trial/compose.py", settings, f'{settings} | {{"WHICH": trial.variant_name}}')
-    lab.edit("lab/trial/compose.py", "    if load.api:\n", "    name = trial.variant_name\n" + "".join(
+    lab.edit("stampede/run/trial/compose.py", settings, f'{settings} | {{"WHICH": trial.variant_name}}')
+    lab.edit("stampede/run/trial/compose.py", "    if load.api:\n", "    name = trial.variant_name\n" + "".join(
         f"    factors |= {{{factor!r}: {value}}}\n" for factor, value in factors.items()
     ) + "    if load.api:\n")  # fmt: skip
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.records.folder import trial_folder, write_record
-from analysis.records.run import Host, Image, LoadRecord, Run, TrialRecord, VariantRecord
+from stampede.records.folder import trial_folder, write_record
+from stampede.records.run import Host, Image, LoadRecord, Run, TrialRecord, VariantRecord
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TRIAL = TrialRecord(

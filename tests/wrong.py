@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from analysis.records.mistakes import TYPES, Kind, schema_of
-from lab.errors import LabError, WrongUse
+from stampede.errors import LabError, WrongUse
+from stampede.records.mistakes import TYPES, Kind, schema_of
 
 Place = tuple[Any, ...]
 Schema = dict[str, Any]

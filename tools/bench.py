@@ -29,14 +29,14 @@ from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
 
-from analysis.records.folder import read_trial, trial_folders
-from lab.engine.images import K6
-from lab.limits import REQUEST_MIB, USER_MIB
-from lab.logs.formats import HEAD
-from lab.paths import K6 as SCRIPTS
-from lab.paths import ROOT, SERVERS
-from theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
-from theory.simulate import simulate_in_chunks
+from stampede.docker.images import K6
+from stampede.logs.formats import HEAD
+from stampede.paths import K6 as SCRIPTS
+from stampede.paths import ROOT, SERVERS
+from stampede.records.folder import read_trial, trial_folders
+from stampede.servers.limits import REQUEST_MIB, USER_MIB
+from stampede.theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
+from stampede.theory.simulate import simulate_in_chunks
 from tools.browser import chromium, free_port
 from tools.classes import make_class, with_results
 from tools.production_logs import Served, Writing, write_logs
@@ -95,32 +95,32 @@ def nothing_to_do(_folder: Path) -> None:
 def page_of_a_class(folder: Path) -> None:
     """Measure how long it takes to make one page from the exports of twelve laptops."""
     archives = [str(one) for one in make_class(folder / "class", with_results(folder / "measured"))]
-    command = [sys.executable, "-m", "lab", "class", *archives, "--to", str(folder / "class.html")]
+    command = [sys.executable, "-m", "stampede", "class", *archives, "--to", str(folder / "class.html")]
     times = [timed(command)[0] for _ in range(REPEATS)]
-    show("The page of a class of twelve", [("lab class", f"{spread(times)} (at most 30)")])
+    show("The page of a class of twelve", [("stampede class", f"{spread(times)} (at most 30)")])
 
 
 def logs_to_answer(folder: Path) -> None:
-    """Measure ``lab diagnose`` of the logs of many requests against a loop that only finds the requests in them."""
+    """Measure ``stampede diagnose`` of the logs of many requests against a loop that only finds the requests."""
     (folder / "logs").mkdir()
     logs = [str(path) for path in write_logs(many_served(), folder / "logs", Writing())]
     loop = "import re, sys; found = re.compile(sys.argv[1]).search; " \
            "print(sum(bool(found(line)) for path in sys.argv[2:] for line in open(path)))"  # fmt: skip
     commands = {
-        "lab diagnose": [sys.executable, "-m", "lab", "diagnose", *logs],
+        "stampede diagnose": [sys.executable, "-m", "stampede", "diagnose", *logs],
         "loop": [sys.executable, "-c", loop, HEAD, *logs],
     }
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(REPEATS):
         for name, command in commands.items():
             seconds[name].append(timed(command)[0])
-    ratio = median(seconds["lab diagnose"]) / median(seconds["loop"])
+    ratio = median(seconds["stampede diagnose"]) / median(seconds["loop"])
     show(
         f"The answer from two logs of {LOGGED:,} lines each",
         [
-            ("lab diagnose", spread(seconds["lab diagnose"])),
+            ("stampede diagnose", spread(seconds["stampede diagnose"])),
             ("a loop with the pattern of a request", spread(seconds["loop"])),
-            ("lab diagnose / the loop", f"{ratio:.1f} (at most 15)"),
+            ("stampede diagnose / the loop", f"{ratio:.1f} (at most 15)"),
         ],
     )
 
@@ -149,7 +149,7 @@ def points_to_requests(folder: Path) -> None:
             left -= len(line)
             if left <= 0:
                 break
-    program = "from pathlib import Path; import sys; from analysis.read.rows import write_requests; " \
+    program = "from pathlib import Path; import sys; from stampede.evaluate.read.rows import write_requests; " \
               "write_requests(Path(sys.argv[1]), 'v', 'l', 1)"  # fmt: skip
     ours = [sys.executable, "-c", program]
     points = whole / "points.json.gz"
@@ -463,12 +463,12 @@ def collect(figures: Figures, summary: dict[str, Any], variant: str, where: str)
 def lab_run(results: Path, *arguments: str, watched: bool = False) -> tuple[float, float, dict[str, Any]]:
     """Measure heavy-mix in a separate process. Return wall time and longest load in seconds, and the summary.
 
-    ``watched``: a browser shows the page of ``lab watch`` meanwhile.
+    ``watched``: a browser shows the page of ``stampede watch`` meanwhile.
     """
     began = time.monotonic()
     port = free_port()
     which = ["watch", "heavy-mix", "--port", str(port)] if watched else ["run", "heavy-mix"]
-    command = [sys.executable, "-m", "lab", *which, "--trials", "1", "--results", str(results), *arguments]
+    command = [sys.executable, "-m", "stampede", *which, "--trials", "1", "--results", str(results), *arguments]
     if watched:
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as lab:
             look(port, lab)
@@ -482,7 +482,7 @@ def lab_run(results: Path, *arguments: str, watched: bool = False) -> tuple[floa
 
 
 def look(port: int, lab: "subprocess.Popen[bytes]") -> None:
-    """Show the page of ``lab watch`` in a browser until the lab has ended."""
+    """Show the page of ``stampede watch`` in a browser until the lab has ended."""
     with sync_playwright() as playwright, chromium(playwright) as browser:
         page = browser.new_page(viewport={"width": 1300, "height": 900})
         while lab.poll() is None:
@@ -527,7 +527,7 @@ WAYS: dict[str, tuple[tuple[str, ...], dict[str, str], dict[str, str]]] = {
     "fewer system tags": ((*FEW_TAGS, *PLAIN[2:]), {}, AS_IT_WAS),
     "also a script that reads exec.vu once": ((*FEW_TAGS, *PLAIN[2:]), {}, {}),
     "also less garbage collection: as the lab runs k6": (AS_THE_LAB, {}, {}),
-    "as the lab, points not compressed, for lab watch": (AS_THE_LAB, {"LAB_POINTS": "json"}, {}),
+    "as the lab, points not compressed, for stampede watch": (AS_THE_LAB, {"LAB_POINTS": "json"}, {}),
     "as the lab, but CSV": (
         (*FEW_TAGS, "--out", "csv=/results/points.csv.gz"),
         {"GOGC": "400", "K6_CSV_TIME_FORMAT": "unix_nano"},
@@ -609,7 +609,7 @@ def write_points_with_k6(folder: Path) -> int:
 
 
 def memory_of_k6(folder: Path) -> None:
-    """Measure k6's memory for each virtual user and for each request, which lab.limits has as constants."""
+    """Measure k6's memory for each virtual user and for each request, which ``servers.limits`` has as constants."""
     paused = {"START_AT_MS": "0", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "2", "DURATION": "10s"}
     with static_nginx(folder) as network:
         few, many = (
@@ -627,8 +627,8 @@ def memory_of_k6(folder: Path) -> None:
         "Memory of k6",
         [
             ("k6 with 10 virtual users", spread(few, "MiB")),
-            ("each further virtual user", f"{each_user:.2f} MiB (constant in lab.limits: {USER_MIB})"),
-            ("each request", f"{each_request:.2f} KiB (constant in lab.limits: {1024 * REQUEST_MIB:.2f})"),
+            ("each further virtual user", f"{each_user:.2f} MiB (constant in stampede.servers.limits: {USER_MIB})"),
+            ("each request", f"{each_request:.2f} KiB (constant in stampede.servers.limits: {1024 * REQUEST_MIB:.2f})"),
         ],
     )
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.pipeline import derive_summary
-from analysis.predict.stored import predictions_of
-from analysis.records.checksums import MANIFEST, seal
-from lab.export import pack
+from stampede.export import pack
+from stampede.pipeline import derive_summary
+from stampede.predict.stored import predictions_of
+from stampede.records.checksums import MANIFEST, seal
 from tools.real_runs import unpack
 
 PEOPLE = ("ana", "boris", "chloe", "dolores", "emil", "fatima", "goran", "hana", "igor", "jana", "karl", "lucia")

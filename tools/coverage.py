@@ -16,10 +16,10 @@ from statistics import median
 
 import numpy as np
 
-from analysis.metrics import likely
-from analysis.metrics.likely import Times
-from analysis.statistics import intervals
-from analysis.statistics.intervals import Draw
+from stampede.evaluate.metrics import likely
+from stampede.evaluate.metrics.likely import Times
+from stampede.evaluate.statistics import intervals
+from stampede.evaluate.statistics.intervals import Draw
 from tools.study import drawn_pools, read, simulated_waits
 
 SIMULATED = 300

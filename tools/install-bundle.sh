@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install the lab from an unpacked bundle, without a network: ./install.sh [FOLDER], by default ~/stampede.
-# `lab bundle` puts this file into the bundle as install.sh.
+# `stampede bundle` puts this file into the bundle as install.sh.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=${1:-$HOME/stampede}
@@ -17,7 +17,7 @@ told() { sed -n "s/^$1=//p" "$here/about"; }
 
 machine="$(uname -s) $(uname -m)"
 [ "$machine" = "$(told machine)" ] ||
-    fail "This bundle is for $(told machine); this machine is $machine." "Make a bundle on a machine like this: lab bundle"
+    fail "This bundle is for $(told machine); this machine is $machine." "Make a bundle on a machine like this: stampede bundle"
 
 say "Checking the files of the bundle …"
 if command -v sha256sum >/dev/null; then check="sha256sum --check --quiet"; else check="shasum --algorithm 256 --check --quiet"; fi
@@ -44,7 +44,7 @@ say "Loading the images …"
     docker load --quiet >&2
 
 cd "$target"
-.venv/bin/lab doctor
+.venv/bin/stampede doctor
 say ""
 say "The lab is in $target. The unpacked bundle is no longer needed."
 say "To take the lesson: cd $target && make lesson"

@@ -2,7 +2,7 @@
 
     python -m tools.production_logs results/heavy-mix/latest results/pid-skew/latest
 
-prints for each way to write logs how far the findings of ``lab diagnose`` are from what the lab knows of the trials.
+prints for each way to write logs how far the findings of ``stampede diagnose`` are from what the lab knows.
 """
 
 import gzip
@@ -18,11 +18,11 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from analysis.metrics.waiting import FROM_S, Answered, avoidable_waits
-from analysis.records.folder import read_run, trial_folder
-from lab.apps.diagnose.diagnosis import Asked, diagnose_logs
-from lab.apps.diagnose.findings import NOTICED
-from lab.apps.diagnose.ranges import WAITS
+from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
+from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
+from stampede.logs.diagnose.findings import NOTICED
+from stampede.logs.diagnose.ranges import WAITS
+from stampede.records.folder import read_run, trial_folder
 
 POINTS = 2.0
 """A share is close to the truth if it differs at most by so many percentage points."""
@@ -176,7 +176,7 @@ def main() -> None:
     """Print a table in Markdown: for each way to write logs, how many trials are told well, and the errors."""
     trials = [trial for folder in sys.argv[1:] for trial in trials_of(Path(folder))]
     if not trials:
-        sys.exit("No trial has requests.parquet and workers with threads. Run `lab report RUN` first.")
+        sys.exit("No trial has requests.parquet and workers with threads. Run `stampede report RUN` first.")
     quick = [trial for trial in trials if answers_are_quick(trial[0])]
     head = (
         "logs",

@@ -7,7 +7,7 @@ Each has the summary.json that followed from it when it was added.
 import tarfile
 from pathlib import Path
 
-from lab.paths import ROOT
+from stampede.paths import ROOT
 
 PACKED = ROOT / "tests" / "runs"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in PACKED.glob("*.tar.xz"))

@@ -14,25 +14,25 @@ from typing import Any
 
 import typer
 
-from analysis.metrics import METRICS
-from lab import cli
-from lab.apps.reproduce.all import REFERENCE, page_block
-from lab.apps.reproduce.reproduction import Reproduced, read_reproduction
-from lab.apps.reproduce.shown import with_block
-from lab.apps.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
-from lab.apps.service.kinds import KINDS
-from lab.apps.service.variants import WITH_NEWER, default_kinds, kinds_if_named, lifting_kinds
-from lab.cli.help import GROUPS
-from lab.engine.facts import combinations
-from lab.experiment.file import editor_schema, load_experiment, names
-from lab.experiment.loads.clients import CLIENT_SCRIPTS
-from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.loads.script import LoadScript, as_variables, request_environment
-from lab.logs.format_strings import DIALECTS
-from lab.logs.formats import FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
-from lab.paths import CLIENTS, EXPERIMENTS, K6, ROOT
-from lab.plan import lay_out
-from lab.plan.timing import expected_s
+from stampede import cli
+from stampede.cli.help import GROUPS
+from stampede.docker.facts import combinations
+from stampede.evaluate.metrics import METRICS
+from stampede.experiment.file import editor_schema, load_experiment, names
+from stampede.experiment.loads.clients import CLIENT_SCRIPTS
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.script import LoadScript, as_variables, request_environment
+from stampede.logs.format_strings import DIALECTS
+from stampede.logs.formats import FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
+from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT
+from stampede.plan import lay_out
+from stampede.plan.timing import expected_s
+from stampede.reproduce.all import REFERENCE, page_block
+from stampede.reproduce.reproduction import Reproduced, read_reproduction
+from stampede.reproduce.shown import with_block
+from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
+from stampede.service.kinds import KINDS
+from stampede.service.variants import WITH_NEWER, default_kinds, kinds_if_named, lifting_kinds
 
 DOCS = ROOT / "docs"
 JOBS_ON_TWO_CORES = 8
@@ -42,12 +42,12 @@ MOST_NAMED = 12
 
 
 def commands() -> Iterator[str]:
-    """Yield the lines of the reference of all commands of ``lab``, in the groups of ``lab --help``."""
+    """Yield the lines of the reference of all commands of ``stampede``, in the groups of ``stampede --help``."""
     known: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]  # it is a group
     for group, lines in GROUPS.items():
         yield f"\n## {group}"
         for name in (name for line in lines for name in line.split(", ")):
-            yield from _command(f"lab {name}", known[name])
+            yield from _command(f"stampede {name}", known[name])
 
 
 def _command(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401  # typer has its own classes

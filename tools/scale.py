@@ -16,10 +16,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from analysis.records.folder import write_whole
-from analysis.report.figures.drawing import svg
-from theory.model import Class, Closed, Exponential, Open, QueueingSystem, Servers, WorkStep
-from theory.simulate import simulate_in_chunks
+from stampede.records.folder import write_whole
+from stampede.report.figures.drawing import svg
+from stampede.theory.model import Class, Closed, Exponential, Open, QueueingSystem, Servers, WorkStep
+from stampede.theory.simulate import simulate_in_chunks
 
 REQUESTS = 1_000_000
 """At least so many requests are simulated for each point; and 1000 for each worker, so that the queues settle."""

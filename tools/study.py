@@ -27,24 +27,24 @@ from zlib import crc32
 import duckdb
 import numpy as np
 
-from analysis.metrics.likely import Times
-from analysis.metrics.metric import rows_needed
-from analysis.metrics.simulated import SimulatedTrial
-from analysis.metrics.unknown import known_claim
-from analysis.predict.system import system_of
-from analysis.read.rows import opened
-from analysis.read.trial_data import RawTrial, read_raw_trial, read_trial_data
-from analysis.records.checksums import sealed
-from analysis.records.claims import Claim
-from analysis.records.folder import read_run, trial_folders
-from analysis.records.run import Run
-from analysis.records.summary import ClaimRow
-from analysis.statistics.intervals import Draw
-from analysis.statistics.pooling import Pooled, pooled_percentile
-from analysis.statistics.results import Cells, Results, TrialValues, figures_of, measure_cells
-from analysis.verdict.claims import claim_row
-from lab.experiment.file import load_experiment
-from theory.simulate import simulate_trials
+from stampede.evaluate.metrics.likely import Times
+from stampede.evaluate.metrics.metric import rows_needed
+from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.metrics.unknown import known_claim
+from stampede.evaluate.read.rows import opened
+from stampede.evaluate.read.trial_data import RawTrial, read_raw_trial, read_trial_data
+from stampede.evaluate.statistics.intervals import Draw
+from stampede.evaluate.statistics.pooling import Pooled, pooled_percentile
+from stampede.evaluate.statistics.results import Cells, Results, TrialValues, figures_of, measure_cells
+from stampede.evaluate.verdict.claims import claim_row
+from stampede.experiment.file import load_experiment
+from stampede.predict.system import system_of
+from stampede.records.checksums import sealed
+from stampede.records.claims import Claim
+from stampede.records.folder import read_run, trial_folders
+from stampede.records.run import Run
+from stampede.records.summary import ClaimRow
+from stampede.theory.simulate import simulate_trials
 
 KEPT = (
     ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("avoidable_wait", "share"),

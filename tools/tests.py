@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from lab.paths import ROOT
+from stampede.paths import ROOT
 
 CHECKS = (["make", "--no-print-directory", "--keep-going", "-j2", "setup", "check", ".venv/browser"],)
 """The commands before the tests: images are built while types are checked."""

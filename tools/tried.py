@@ -18,10 +18,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.engine.commands import output
-from lab.engine.facts import TRIED, EngineFacts, ask_engine, combinations
-from lab.engine.processor import cpuinfo, model_name
-from lab.paths import ROOT
+from stampede.docker.commands import output
+from stampede.docker.facts import TRIED, EngineFacts, ask_engine, combinations
+from stampede.docker.processor import cpuinfo, model_name
+from stampede.paths import ROOT
 
 _SERVICE = {
     "app.py": "import time\nfrom flask import Flask\n\napp = Flask(__name__)\n\n\n@app.route('/')\ndef home():\n"
@@ -36,7 +36,7 @@ def main() -> int:
     """Run the steps, write the row, and return 0 if an engine answers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--wrong", default="")
-    parser.add_argument("--measured", default="", help="options of lab run, with which heavy-mix is measured")
+    parser.add_argument("--measured", default="", help="options of stampede run, with which heavy-mix is measured")
     parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
     given = parser.parse_args()
     if unknown := set(given.steps) - STEPS.keys():
@@ -124,7 +124,7 @@ STEPS: dict[str, Callable[[Path, str], str]] = {
 
 def _lab(*command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "lab", *command],
+        [sys.executable, "-m", "stampede", *command],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         check=False,
     )  # fmt: skip

@@ -42,13 +42,13 @@ if [ ! -x .venv/bin/pip ]; then
     fi
 fi
 
-cat > .venv/bin/lab <<'END'
+cat > .venv/bin/stampede <<'END'
 #!/bin/sh
 # The lab's command line, from any folder.
 here=$(cd "$(dirname "$0")/../.." && pwd)
-PYTHONPATH="$here" exec "$here/.venv/bin/python" -m lab "$@"
+PYTHONPATH="$here" exec "$here/.venv/bin/python" -m stampede "$@"
 END
-chmod +x .venv/bin/lab
+chmod +x .venv/bin/stampede
 
 say "Installing the Python packages of requirements/$wanted.txt …"
 .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"
@@ -65,13 +65,13 @@ if [ "$wanted" = core ]; then
         fi
     done
     say "Compiling the simulator …"
-    PYTHONPATH=. .venv/bin/python -c 'from theory.simulate import warm_up; warm_up()'
+    PYTHONPATH=. .venv/bin/python -c 'from stampede.theory.simulate import warm_up; warm_up()'
     say "Compiling the reader of logs …"
     head='- - - [03/Nov/2026:09:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"'
     logs=$(mktemp -d)
     echo "$head rt=0.1" > "$logs/balancer.log"
     echo "$head rt=0.05" > "$logs/server.log"
-    PYTHONPATH=. .venv/bin/python -m lab diagnose --balancer "$logs/balancer.log" --server "$logs/server.log" > /dev/null
+    PYTHONPATH=. .venv/bin/python -m stampede diagnose --balancer "$logs/balancer.log" --server "$logs/server.log" > /dev/null
     rm -r "$logs"
 fi
 touch ".venv/$wanted"

@@ -22,7 +22,7 @@ class Points:
     """A points file of requests of one class.
 
     The file has its final name from the start, and is complete at the end of the ``with`` block, also after a signal.
-    If a client is killed, its file is cut short, and analysis.read.rows refuses the file. So a killed client is never
+    If a client is killed, its file is cut short, and the lab refuses the file. So a killed client is never
     mistaken for a client that sent nothing.
     """
 

@@ -13,8 +13,8 @@ import pytest
 from python_on_whales import Container
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.folder import read_trial, trial_folder
-from analysis.records.run import TrialRecord
+from stampede.records.folder import read_trial, trial_folder
+from stampede.records.run import TrialRecord
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_until
 from tests.spoilt import answering, container_after, container_of, tell_which, trials
 from tests.synthetic import Request, make_run
@@ -111,7 +111,7 @@ def spoil(lab: Lab) -> None:
     lab.start_loads_apart()
     lab.predict_roughly()
     lab.draw_nothing()
-    lab.edit("lab/trial/starting.py", "UP_WITHIN_S = 60", "UP_WITHIN_S = 120")  # so many start side by side
+    lab.edit("stampede/run/trial/starting.py", "UP_WITHIN_S = 60", "UP_WITHIN_S = 120")  # so many start side by side
     tell_which(
         lab,
         LAB_K6_CPUS="'0.2' if name == 'starved' else '0'",
@@ -120,17 +120,17 @@ def spoil(lab: Lab) -> None:
         LAB_RETRIES="'1' if name == 'never-ready' else '14'",
     )
     longer = '{"WHICH": trial.variant_name} | ({"DURATION": "2m"} if trial.variant_name.endswith("-outgrows") else {})'
-    lab.edit("lab/trial/compose.py", '{"WHICH": trial.variant_name}', longer)
+    lab.edit("stampede/run/trial/compose.py", '{"WHICH": trial.variant_name}', longer)
     spoil_scripts(lab)
     spoil_servers(lab)
     lab.edit("docker-compose.yml", "    profiles: [load]\n", "    profiles: [load]\n    cpus: ${LAB_K6_CPUS:-0}\n")
     lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/${LAB_READY:-ready}")
     lab.edit("docker-compose.yml", "retries: 14", "retries: ${LAB_RETRIES:-14}")
-    lab.edit("lab/limits.py", '"wsgi": 8', '"wsgi": 1')
+    lab.edit("stampede/servers/limits.py", '"wsgi": 8', '"wsgi": 1')
     together = "Plan((sum(batches[:-1], ()), batches[-1]), jobs, seed)"  # squeezed must squeeze nobody else
-    lab.edit("lab/plan/__init__.py", "Plan(tuple(batches), jobs, seed)", together)
+    lab.edit("stampede/plan/__init__.py", "Plan(tuple(batches), jobs, seed)", together)
     jumps = 'clock_step_s=load and load.clock_step_s + 3.5 * (self.planned.variant_name == "squeezed")'
-    lab.edit("lab/trial/containers.py", "clock_step_s=load and load.clock_step_s", jumps)
+    lab.edit("stampede/run/trial/containers.py", "clock_step_s=load and load.clock_step_s", jumps)
 
 
 def spoil_scripts(lab: Lab) -> None:
@@ -144,7 +144,7 @@ def spoil_scripts(lab: Lab) -> None:
     lab.edit(users, begin, f"const kept = [];\n\n{begin}\n  {KEEPING}\n  {THROWING}")
     lab.edit(users, "  const delayS =", f"  {STARVED}\n  const delayS =")
     lab.edit(users, "`/?delay=${delayS}`", f"`/${{{LOST} ? 'nowhere' : ''}}?delay=${{delayS}}`")
-    lab.edit("lab/trial/compose.py", 'start = {"START', 'start = {"WHICH": trial.variant_name, "START')
+    lab.edit("stampede/run/trial/compose.py", 'start = {"START', 'start = {"WHICH": trial.variant_name, "START')
     client, told = "clients/silent.py", 'os.environ["WHICH"] == "client-{}"'
     lab.edit(client, "import sys", "import os\nimport sys")
     lab.edit(client, 'number("SILENT_S")', f'number("SILENT_FOR_S" if {told.format("refuses")} else "SILENT_S")')
@@ -154,7 +154,7 @@ def spoil_scripts(lab: Lab) -> None:
 def spoil_servers(lab: Lab) -> None:
     """Spoil what the servers do in some variants, which they know by their number of threads."""
     told, workload = 'os.environ.get("LAB_THREADS")', "servers/app/workload.py"
-    lab.edit("lab/servers/base.py", '"LAB_THREADS": str(', '"LAB_THREADS": "two" if self.replicas > 1 else str(')
+    lab.edit("stampede/servers/base.py", '"LAB_THREADS": str(', '"LAB_THREADS": "two" if self.replicas > 1 else str(')
     lab.edit(workload, '"worker": os.getpid()', f'"worker": 77 if {told} == "9" else os.getpid()')
     reuse = 'os.environ["LAB_REUSE_PORT"] == "true"'
     lab.edit("servers/gunicorn/gunicorn.conf.py", reuse, f'({reuse}) != ({told} in ("10", "11"))')

@@ -14,10 +14,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from analysis.records.folder import read_run
-from analysis.records.summary import Summary
-from analysis.report.tables.quantities import quantity_tables
-from analysis.report.wording import number
+from stampede.records.folder import read_run
+from stampede.records.summary import Summary
+from stampede.report.tables.quantities import quantity_tables
+from stampede.report.wording import number
 from tests.conftest import Lab, copy_lab
 from tests.live import watch_all
 from tools.browser import free_port

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
-from analysis.records.checksums import MANIFEST, read_manifest, sha256
-from analysis.records.folder import read_run, read_trial, trial_folders
-from lab.experiment.file import load_experiment
+from stampede.experiment.file import load_experiment
+from stampede.records.checksums import MANIFEST, read_manifest, sha256
+from stampede.records.folder import read_run, read_trial, trial_folders
 from tests.archives import telling
 from tests.conftest import PATIENCE_S, Lab, copy_lab, lab_objects, on_host
 from tools.browser import chromium
@@ -147,7 +147,7 @@ def test_the_records_say_what_was_measured(measured: Measured) -> None:
 
     assert (run.outcome, run.jobs, run.trials) == ("completed", 8, 1)
     assert sorted(name for name, _, _ in run.order) == VARIANTS
-    assert run.command == "lab run heavy-mix --duration 8s --trials 1"
+    assert run.command == "stampede run heavy-mix --duration 8s --trials 1"
     assert {image.name for image in run.images} == {
         "debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:23.0.0",
         "stampede/gunicorn:27.0.1",
@@ -259,6 +259,6 @@ def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_p
     assert len(drawn) == 6  # the published figures, and five of what was measured
     assert all(box and box["width"] > 500 and box["height"] > 100 for box in drawn)
     assert verdicts == len(load_experiment("heavy-mix").claims)
-    assert "lab run heavy-mix --duration 8s --trials 1" in text
+    assert "stampede run heavy-mix --duration 8s --trials 1" in text
     assert all(name in text for name in VARIANTS)
     assert report.stat().st_size < 2_000_000

@@ -1,6 +1,6 @@
-"""lab.engine on a machine that is ready."""
+"""stampede.docker on a machine that is ready."""
 
-from lab.engine import doctor
+from stampede.docker import doctor
 
 
 def test_a_ready_machine_is_left_alone_and_nothing_is_said() -> None:

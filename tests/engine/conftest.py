@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from lab.paths import ROOT
+from stampede.paths import ROOT
 
 
 def build_own_images() -> None:
     """Build the images from the lab's own files."""
-    subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "stampede", "setup"], cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session")

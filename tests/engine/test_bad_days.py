@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.records.folder import read_run, read_trial, trial_folder
+from stampede.records.folder import read_run, read_trial, trial_folder
 from tests.conftest import Lab, finish, lab_objects, wait_for_line, wait_for_step, wait_until
 from tests.spoilt import needs_root, small_disk
 

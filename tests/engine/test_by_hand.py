@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import ROOT
+from stampede.paths import ROOT
 from tests.conftest import PATIENCE_S, wait_until
 
 BY_HAND = (ROOT / "docs" / "how-to" / "by-hand.md").read_text(encoding="utf-8")

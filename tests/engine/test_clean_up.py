@@ -1,4 +1,4 @@
-"""lab.run's clean-up on a disk that is full."""
+"""stampede.run.run's clean-up on a disk that is full."""
 
 from pathlib import Path
 

@@ -8,7 +8,7 @@ import pytest
 from python_on_whales import Container
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.folder import read_trial, trial_folder
+from stampede.records.folder import read_trial, trial_folder
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
 from tests.engine.conftest import build_own_images
 from tests.spoilt import container_after, tell_which, trials

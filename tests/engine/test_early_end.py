@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from analysis.records.folder import read_run
+from stampede.records.folder import read_run
 from tests.conftest import Lab, finish, is_at_step, lab_objects, wait_for_step, wait_until
 from tests.spoilt import ENDS_WITHIN_S, answering, judged, write_experiment
 
@@ -33,7 +33,9 @@ def ended_early(lab: Lab) -> str:
 @pytest.mark.usefixtures("nothing_left")
 def test_a_machine_that_runs_short_of_memory_ends_the_load(fast_lab: Lab) -> None:
     write_experiment(fast_lab, duration="2m")
-    fast_lab.edit("lab/engine/machine_usage.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60")
+    fast_lab.edit(
+        "stampede/docker/machine_usage.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60"
+    )
 
     reason = ended_early(fast_lab)
 
@@ -47,7 +49,7 @@ def test_a_machine_that_runs_short_of_memory_ends_the_load(fast_lab: Lab) -> Non
 def test_a_lab_whose_parent_is_killed_ends_its_load(fast_lab: Lab) -> None:
     """As make is, or a terminal that is closed; nobody is left to interrupt it."""
     write_experiment(fast_lab, duration="2m")
-    run = f"subprocess.run([sys.executable, '-m', 'lab', 'run', 'spoilt', '--results', {str(fast_lab.results)!r}])"
+    run = f"subprocess.run([sys.executable, '-m', 'stampede', 'run', 'spoilt', '--results', {str(fast_lab.results)!r}])"
     command = f"{NOT_UNDER_NOHUP}; import subprocess, sys; {run}"
     environment = os.environ | {"PYTHONPATH": str(fast_lab.root), "NO_COLOR": "1"}
     said = fast_lab.root / "said.txt"

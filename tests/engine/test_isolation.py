@@ -23,8 +23,8 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.paths import COMPOSE_FILE, ROOT
-from lab.servers import KINDS
+from stampede.paths import COMPOSE_FILE, ROOT
+from stampede.servers import KINDS
 from tests.conftest import PATIENCE_S, lab_objects
 from tests.probes import Facts, ask_with_bash, fetch, inside, inspect, look, ready
 

@@ -1,22 +1,22 @@
-"""analysis.records.checksums: a run is sealed while it is measured."""
+"""stampede.records.checksums: a run is sealed while it is measured."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from analysis.records.checksums import changed_files, read_manifest
-from analysis.records.folder import read_run, read_trial, trial_folders
-from analysis.records.run import Run, TrialRecord
-from lab import machine_lock
-from lab import run as running
-from lab.engine import leftovers
-from lab.engine.cluster.engines import Engines
-from lab.engine.machine_usage import Progress
-from lab.experiment.file import load_experiment
-from lab.options import MeasureOptions, RunRequest
-from lab.plan import Plan, lay_out
-from lab.trial import batch
+from stampede.docker import leftovers
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.machine_usage import Progress
+from stampede.experiment.file import load_experiment
+from stampede.plan import Plan, lay_out
+from stampede.records.checksums import changed_files, read_manifest
+from stampede.records.folder import read_run, read_trial, trial_folders
+from stampede.records.run import Run, TrialRecord
+from stampede.run import machine_lock
+from stampede.run import run as running
+from stampede.run.options import MeasureOptions, RunRequest
+from stampede.run.trial import batch
 from tests.quick.test_manifest import CHANGED, FEW, UNTRUE, flip
 from tests.synthetic import make_run, make_trial
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from lab.paths import SERVERS
+from stampede.paths import SERVERS
 from tests.boxes import BoxOf, Done
 
 

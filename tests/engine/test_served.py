@@ -2,8 +2,8 @@
 
 import json
 
-from analysis.records.folder import trial_folder
-from lab.servers import KINDS
+from stampede.records.folder import trial_folder
+from stampede.servers import KINDS
 from tests.conftest import Lab
 from tests.measuring import Result, add_experiment, measure
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from analysis.records.folder import read_trial, trial_folder
-from lab.apps.service.diagnosis.model import read_diagnosis
+from stampede.records.folder import read_trial, trial_folder
+from stampede.service.diagnosis.model import read_diagnosis
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.quick.test_own import FILE, SHOP
@@ -117,7 +117,7 @@ def written(tmp_path: Path, further: str = "") -> Path:
 
 
 def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> None:
-    """Assert that lab init has asked the shop, and written what only the shop and gunicorn know."""
+    """Assert that stampede init has asked the shop, and written what only the shop and gunicorn know."""
     assert told.returncode == 0, told.stderr
     assert '  tea: {path: "/tea", users: 10, pause_s: 0.1}  # from the application: its URL map\n' in described
     assert re.search(r"^  threads: 2  # from gunicorn.conf.py, run with \d+ cores$", described, re.MULTILINE)
@@ -131,7 +131,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
     Much output is told. Threads and processes of the application's own are no workers. The wrapper knows the worker and
-    the thread of each request on granian, too. Before, lab init asks the application for routes that its source does
+    the thread of each request on granian, too. Before, init asks the application for routes that its source does
     not show, and gunicorn for settings that its file computes.
     """
     copied_lab.hurry()
@@ -193,7 +193,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
 
 
 def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path) -> None:
-    """To lab init, too, whose file stays as the source has it."""
+    """To stampede init, too, whose file stays as the source has it."""
     file = written(tmp_path, "\nimport humanize\n")
     asked = lab.run("init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
     tried = lab.run("try", str(file))

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
-from lab.apps.advise.log_classes import describe_log
-from lab.apps.advise.service import read_service
-from lab.logs import access_log
-from lab.logs.access_log import AccessLog, read_logs, representative_durations, route_of
-from lab.serving.options import serving_options
-from lab.serving.ranking import predict_option
+from stampede.advise.log_classes import describe_log
+from stampede.advise.options import serving_options
+from stampede.advise.ranking import predict_option
+from stampede.advise.service import read_service
+from stampede.logs import access_log
+from stampede.logs.access_log import AccessLog, read_logs, representative_durations, route_of
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'
@@ -443,7 +443,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     lines = [combined(n // 20, "GET /quick", " 0.020") for n in range(2400)]
     lines += [combined(n, "GET /slow", " 2.000") for n in range(120)]
     monkeypatch.setattr(access_log, "SAMPLE", 100)
-    monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
+    monkeypatch.setattr("stampede.advise.ranking.REQUESTS", 2_000)
     packed = tmp_path / "access.log.1.gz"
     packed.write_bytes(gzip.compress("\n".join(lines[:1000]).encode()))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines[1000:])))

@@ -13,17 +13,17 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import Login, OwnRequestClass
-from lab.apps.service.layer import Layer
-from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import default_machine
-from lab.engine.containers import ContainerInfo
-from lab.plan import PlannedTrial
-from lab.trial import alone, checking
-from lab.trial import containers as containers_module
-from lab.trial.alone import Answer, Front, ask
-from lab.trial.containers import TrialContainers
-from lab.trial.login import Refusal, Session, without_sessions
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.cluster.machines import default_machine
+from stampede.docker.containers import ContainerInfo
+from stampede.plan import PlannedTrial
+from stampede.records.classes import Login, OwnRequestClass
+from stampede.run.trial import alone, checking
+from stampede.run.trial import containers as containers_module
+from stampede.run.trial.alone import Answer, Front, ask
+from stampede.run.trial.containers import TrialContainers
+from stampede.run.trial.login import Refusal, Session, without_sessions
+from stampede.service.layer import Layer
 
 DOCKER = """\
 #!/bin/sh

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.apps.service import build
-from lab.apps.service.description import UserService
-from lab.apps.service.discovery import describe_folder
-from lab.apps.service.discovery.answers import AnsweredRoute, Answers
+from stampede.service import build
+from stampede.service.description import UserService
+from stampede.service.discovery import describe_folder
+from stampede.service.discovery.answers import AnsweredRoute, Answers
 from tests.quick.test_discovery import written
 from tests.quick.test_waits import loaded
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import SERVERS
+from stampede.paths import SERVERS
 
 REFUSED = "psycopg.OperationalError: connection failed: connection to server at 10.0.0.3 failed: Connection refused"
 

@@ -1,4 +1,4 @@
-"""analysis.metrics.bursts and what is made of it: requests that are sent at once, counted by hand."""
+"""stampede.evaluate.metrics.bursts and what is made of it: requests that are sent at once, counted by hand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from analysis.metrics import bursts, times
-from analysis.metrics.bursts import ordinal
-from analysis.metrics.workers import in_order
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import LoadRecord, Run, VariantRecord
-from analysis.records.summary import Summary, TrialValidity, WaveRow
-from analysis.report.markdown import markdown
-from analysis.report.wording import figures_phrase, published_quantity
-from analysis.statistics.intervals import Draw
-from analysis.statistics.results import TrialValues, _of_trials, completion_times
+from stampede.evaluate.metrics import bursts, times
+from stampede.evaluate.metrics.bursts import ordinal
+from stampede.evaluate.metrics.workers import in_order
+from stampede.evaluate.statistics.intervals import Draw
+from stampede.evaluate.statistics.results import TrialValues, _of_trials, completion_times
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.summary import Summary, TrialValidity, WaveRow
+from stampede.report.markdown import markdown
+from stampede.report.wording import figures_phrase, published_quantity
 from tests.in_memory import (
     changed,
     conclude,

@@ -1,4 +1,4 @@
-"""lab/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
+"""stampede/run/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -7,15 +7,15 @@ import pytest
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import default_machine
-from lab.engine.containers import ContainerInfo
-from lab.experiment.file import load_experiment
-from lab.experiment.model import Durations, Load
-from lab.experiment.variations import computing
-from lab.plan import lay_out
-from lab.trial.calibration import ALONE, TRIES, calibrate, calibrated_request
-from lab.trial.containers import TrialContainers
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.cluster.machines import default_machine
+from stampede.docker.containers import ContainerInfo
+from stampede.experiment.file import load_experiment
+from stampede.experiment.model import Durations, Load
+from stampede.experiment.variations import computing
+from stampede.plan import lay_out
+from stampede.run.trial.calibration import ALONE, TRIES, calibrate, calibrated_request
+from stampede.run.trial.containers import TrialContainers
 
 LOAD = Load(
     script="rounds.js",
@@ -148,7 +148,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     def ask(_front: object, _path: str) -> float:
         raise error
 
-    monkeypatch.setattr("lab.trial.containers._at_work_ms", ask)
+    monkeypatch.setattr("stampede.run.trial.containers._at_work_ms", ask)
 
     stack.calibrate()
 

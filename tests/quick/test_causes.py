@@ -1,8 +1,8 @@
-"""lab.engine.causes: a log tells why a program failed, and which host it could not reach."""
+"""stampede.docker.causes: a log tells why a program failed, and which host it could not reach."""
 
 import pytest
 
-from lab.engine.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write, ways_out
+from stampede.docker.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write, ways_out
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process

@@ -1,4 +1,4 @@
-"""lab.trial.batch.check: somebody's own application is started and asked once before anything is measured."""
+"""stampede.run.trial.batch.check: somebody's own application is started and asked once before anything is measured."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from analysis.records.run import TODAY
-from lab.engine.cluster.engines import Engines
-from lab.errors import LabError
-from lab.plan import Plan
-from lab.trial import batch
+from stampede.docker.cluster.engines import Engines
+from stampede.errors import LabError
+from stampede.plan import Plan
+from stampede.records.run import TODAY
+from stampede.run.trial import batch
 
 
 class Started:

@@ -1,4 +1,4 @@
-"""lab.run's clean-up: whatever a killed run left is closed once, kept, and never stands in the way of the next."""
+"""run.run's clean-up: whatever a killed run left is closed once, kept, and never stands in the way of the next."""
 
 import errno
 import shutil
@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from analysis.pipeline import derive
-from analysis.records.folder import NoTemporaryRoom, read_run
-from analysis.verification import verify_run
-from lab import results as results_folder
-from lab.engine import leftovers
-from lab.engine.cluster.machines import default_machine
-from lab.errors import LabError
+from stampede.docker import leftovers
+from stampede.docker.cluster.machines import default_machine
+from stampede.errors import LabError
+from stampede.pipeline import derive
+from stampede.records.folder import NoTemporaryRoom, read_run
+from stampede.run import results as results_folder
+from stampede.verification import verify_run
 from tests.synthetic import Request, make_run
 
 pytestmark = pytest.mark.usefixtures("without_pictures")

@@ -15,18 +15,18 @@ import pytest
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from analysis.pipeline import derive
-from analysis.records.checksums import MANIFEST, seal, sha256
-from analysis.records.claims import Claim, Quantity
-from lab import cli
-from lab.cli import app
-from lab.experiment import file
-from lab.experiment.file import load_experiment
-from lab.options import MeasureOptions, RunRequest
-from lab.paths import EXPERIMENTS
-from lab.plan import lay_out
-from lab.plan.timing import expected_s
-from lab.terminal import print_plan, time_in_words
+from stampede import cli
+from stampede.cli import app
+from stampede.experiment import file
+from stampede.experiment.file import load_experiment
+from stampede.paths import EXPERIMENTS
+from stampede.pipeline import derive
+from stampede.plan import lay_out
+from stampede.plan.timing import expected_s
+from stampede.records.checksums import MANIFEST, seal, sha256
+from stampede.records.claims import Claim, Quantity
+from stampede.run.options import MeasureOptions, RunRequest
+from stampede.terminal import print_plan, time_in_words
 from tests.archives import unpack
 from tests.conftest import COMMANDS, Lab
 from tests.synthetic import Request, make_run
@@ -80,9 +80,9 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
         (["run", "heavy-mix", "--against-itself", "--trials", "1"],
          "TRIALS=1 measures each variant only once, which shows no spread.",
          "TRIALS=5"),
-        (["power", "nowhere"], "nowhere has no run.json.", "lab power results/<experiment>/<time>, or …/latest"),
+        (["power", "nowhere"], "nowhere has no run.json.", "stampede power results/<experiment>/<time>, or …/latest"),
         (["report"], "There is no run in {results}.", "make experiment NAME=heavy-mix"),
-        (["report", "nowhere"], "nowhere has no run.json.", "lab report results/<experiment>/<time>, or …/latest"),
+        (["report", "nowhere"], "nowhere has no run.json.", "stampede report results/<experiment>/<time>, or …/latest"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
@@ -103,16 +103,16 @@ def test_each_kind_of_mistake_in_a_command_line_has_its_message(lab: Lab) -> Non
     said = [" ".join(lab.call(*line.split()).stderr.split()) for line in WRONG_LINES]
 
     assert listed(said) == snapshot("""\
-error: There is no command 'rum'. hint: lab …, one of run, advise, bundle, …
-error: lab has no option --fast; it has --help. hint: lab --help
-error: There is no command 'chek'. hint: lab machines …, one of check, join, leave
-error: lab machines check does not take all. hint: lab machines check --help
-error: lab run does not take b c. hint: lab run --help
-error: lab run has no option --trails; it has --trials, --until, --strict, … hint: lab run --help
-error: --trials needs a value. How often each variant is measured; 0: as the file says. hint: lab run --help
-error: --full takes no value. hint: lab run --help
-error: --seed 1.5 must be a whole number. hint: lab run --help
-error: --every 0 must be a number, at least 0.1. hint: lab diagnose --help
+error: There is no command 'rum'. hint: stampede …, one of run, advise, bundle, …
+error: stampede has no option --fast; it has --help. hint: stampede --help
+error: There is no command 'chek'. hint: stampede machines …, one of check, join, leave
+error: stampede machines check does not take all. hint: stampede machines check --help
+error: stampede run does not take b c. hint: stampede run --help
+error: stampede run has no option --trails; it has --trials, --until, --strict, … hint: stampede run --help
+error: --trials needs a value. How often each variant is measured; 0: as the file says. hint: stampede run --help
+error: --full takes no value. hint: stampede run --help
+error: --seed 1.5 must be a whole number. hint: stampede run --help
+error: --every 0 must be a number, at least 0.1. hint: stampede diagnose --help
 """)
 
 
@@ -138,7 +138,7 @@ def test_every_option_refuses_every_kind_of_wrong_value(lab: Lab, command: str) 
     for given, says in [wrong for option in options for wrong in wrong_options(option)]:
         done = lab.call(command, *given)
         assert (done.returncode, done.stdout) == (2, "")
-        assert re.fullmatch(rf"error: {says}\.?\n\nhint: lab {command} --help\n", done.stderr), done.stderr
+        assert re.fullmatch(rf"error: {says}\.?\n\nhint: stampede {command} --help\n", done.stderr), done.stderr
 
 
 def break_experiment(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
@@ -338,7 +338,7 @@ def test_what_cannot_be_verified_is_refused(lab: Lab, measured: Path, command: s
         assert (done.returncode, done.stdout) == (2, "")
         return done.stderr
 
-    hint = f"lab {command} results/<experiment>/<time>, or …/latest"
+    hint = f"stampede {command} results/<experiment>/<time>, or …/latest"
     (measured / MANIFEST).write_text("hello\n")
     message = f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'."
     assert said() == REPLY.format(message=message, hint=hint)
@@ -378,13 +378,13 @@ def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> Non
 @pytest.mark.parametrize(
     ("to", "code", "message", "hint"),
     [
-        ("{run}", 2, "{to} is a folder, but an archive is a file.", "lab export … --to /path/name.tar.gz"),
+        ("{run}", 2, "{to} is a folder, but an archive is a file.", "stampede export … --to /path/name.tar.gz"),
         ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among the measured files.",
-         "Choose another place: lab export … --to /path/name.tar.gz"),
+         "Choose another place: stampede export … --to /path/name.tar.gz"),
         ("{run}/run.json", 2, "{to} exists already.",
-         "Remove the file, or choose another name: lab export … --to /path/name.tar.gz"),
+         "Remove the file, or choose another name: stampede export … --to /path/name.tar.gz"),
         ("{run}-nowhere/mine.tar.gz", 1, "{to} cannot be written: No such file or directory.",
-         "Free some space, or choose another place: lab export … --to /path/name.tar.gz"),
+         "Free some space, or choose another place: stampede export … --to /path/name.tar.gz"),
     ],
     ids=["a folder", "in the run", "there already", "nowhere"],
 )  # fmt: skip
@@ -403,8 +403,8 @@ def test_a_place_for_an_archive_that_will_not_do_is_refused(
 
 @pytest.mark.parametrize(
     ("beginning", "said"),
-    [("lab advise results/mine", "lab advise results/mine --full --trials 3"),
-     ("lab run mine", "lab run mine --full --trials 3")],
+    [("stampede advise results/mine", "stampede advise results/mine --full --trials 3"),
+     ("stampede run mine", "stampede run mine --full --trials 3")],
 )  # fmt: skip
 def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
     assert MeasureOptions(full=True, trials=3).command(beginning) == said
@@ -465,8 +465,8 @@ def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -
     done = lab.call(command, "--help")
 
     assert done.returncode == 0
-    assert done.stdout.startswith(f"Usage: lab {command}")
-    assert f"Example: lab {command}" in " ".join(done.stdout.split())
+    assert done.stdout.startswith(f"Usage: stampede {command}")
+    assert f"Example: stampede {command}" in " ".join(done.stdout.split())
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 

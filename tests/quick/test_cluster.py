@@ -1,4 +1,4 @@
-"""lab.engine.cluster alone: the file of machines, what runs where, and what swarms and images are told to be."""
+"""stampede.docker.cluster alone: the file of machines, what runs where, and what swarms and images are told to be."""
 
 import socket
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from inline_snapshot import snapshot
 from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 
-from analysis.records.run import Exchange
-from lab.engine.cluster import images, swarm
-from lab.engine.cluster.engines import offset_s
-from lab.engine.cluster.machines import Machine, machines_of, read_machines
-from lab.engine.containers import ContainerInfo, overlay_name
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment
-from lab.experiment.variations import generated_on
-from lab.limits import MemoryBudget
-from lab.paths import COMPOSE_FILE
-from lab.plan import PlannedTrial, lay_out
-from lab.plan.placement import MemoryBudgets, assign
-from lab.trial.compose import on_machine, split_over_machines
+from stampede.docker.cluster import images, swarm
+from stampede.docker.cluster.engines import offset_s
+from stampede.docker.cluster.machines import Machine, machines_of, read_machines
+from stampede.docker.containers import ContainerInfo, overlay_name
+from stampede.errors import WrongUse
+from stampede.experiment.file import load_experiment
+from stampede.experiment.variations import generated_on
+from stampede.paths import COMPOSE_FILE
+from stampede.plan import PlannedTrial, lay_out
+from stampede.plan.placement import MemoryBudgets, assign
+from stampede.records.run import Exchange
+from stampede.run.trial.compose import on_machine, split_over_machines
+from stampede.servers.limits import MemoryBudget
 from tests.wrong import listed, problem_of, refusal
 
 THREE = """\
@@ -304,7 +304,7 @@ def test_a_swarm_with_other_members_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({"one": ("1", "n1", True), "two": ("2", "", False)}, "b is in no swarm / lab machines join"),
+        ({"one": ("1", "n1", True), "two": ("2", "", False)}, "b is in no swarm / stampede machines join"),
         ({"one": ("1", "n1", True), "two": ("2", "other-2", True)}, "b is in another / than a / swarm leave / join"),
         ({"one": ("1", "n1", False), "two": ("2", "n2", False)}, "None of a, b / manager / docker node promote NODE"),
         ({"one": ("1", "n1", True), "two": ("1", "n1", True)}, "a and b are the same engine / Remove one of them"),
@@ -339,7 +339,7 @@ def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.Monke
 
     assert problem_of(images.bring_images, ["a", "b"], machines, said.append) == snapshot("""\
 laptop has another image b than bench-1 after the image was copied.
-Machines of one run need the same kind of processor: lab machines check\
+Machines of one run need the same kind of processor: stampede machines check\
 """)
     assert copied == [(["b"], "laptop")]
     assert said == ["Copying b from bench-1 to laptop …"]

@@ -1,4 +1,4 @@
-"""analysis.statistics.compare: differences that are more than chance are named, and other differences are not."""
+"""evaluate.statistics.compare: differences that are more than chance are named, and other differences are not."""
 
 import io
 import random
@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.metrics import MetricName, Statistic, unit
-from analysis.pipeline import derive_summary
-from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, Run
-from analysis.records.summary import Row, Summary
-from analysis.report.tables.comparison import comparison_tables
-from analysis.report.terminal import terminal_table
-from analysis.statistics.compare import (
+from stampede.evaluate.metrics import MetricName, Statistic, unit
+from stampede.evaluate.statistics.compare import (
     Change,
     Side,
     changes,
@@ -27,8 +21,14 @@ from analysis.statistics.compare import (
     welch,
     what_differs,
 )
-from analysis.statistics.results import Cells
-from lab.paths import ROOT
+from stampede.evaluate.statistics.results import Cells
+from stampede.paths import ROOT
+from stampede.pipeline import derive_summary
+from stampede.records.folder import read_run
+from stampede.records.run import LoadRecord, Run
+from stampede.records.summary import Row, Summary
+from stampede.report.tables.comparison import comparison_tables
+from stampede.report.terminal import terminal_table
 from tests.synthetic import Request, make_run
 from tools.study import read
 

@@ -9,17 +9,17 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from lab.engine.containers import GENERATORS
-from lab.experiment.file import load_experiment
-from lab.experiment.model import Api, Database
-from lab.paths import COMPOSE_FILE, K6, ROOT
-from lab.redaction import LOCAL, redact_composed
-from lab.servers import SERVERS as SERVERS_OF_THE_LAB
-from lab.servers.asgi import Asgi
-from lab.servers.base import Variant
-from lab.servers.gunicorn import GunicornGthread, GunicornSync
-from lab.servers.unreleased import Unreleased
-from lab.servers.uwsgi import Uwsgi
+from stampede.docker.containers import GENERATORS
+from stampede.docker.redaction import LOCAL, redact_composed
+from stampede.experiment.file import load_experiment
+from stampede.experiment.model import Api, Database
+from stampede.paths import COMPOSE_FILE, K6, ROOT
+from stampede.servers import SERVERS as SERVERS_OF_THE_LAB
+from stampede.servers.asgi import Asgi
+from stampede.servers.base import Variant
+from stampede.servers.gunicorn import GunicornGthread, GunicornSync
+from stampede.servers.unreleased import Unreleased
+from stampede.servers.uwsgi import Uwsgi
 
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
 
@@ -173,7 +173,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_CONNECTS_TO", "LAB_CLIENT_SETTINGS",
               "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
-    own = {"LAB_USER_SERVICE", "LAB_CALLABLE", "LAB_BACKPRESSURE"}  # lab/apps/service/variants.py sets these
+    own = {"LAB_USER_SERVICE", "LAB_CALLABLE", "LAB_BACKPRESSURE"}  # stampede/service/variants.py sets these
     builds = {"LAB_UNRELEASED"}  # test_a_build_that_is_not_released_has_an_image_of_its_own
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))

@@ -1,4 +1,4 @@
-"""lab.apps.service.diagnosis.deaths: who ended a worker, when, and which requests paid for it."""
+"""stampede.service.diagnosis.deaths: who ended a worker, when, and which requests paid for it."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from analysis.pipeline import derive_summary
-from analysis.records.run import TODAY, USER_SERVICE, LoadRecord, VariantRecord
-from analysis.records.summary import TrialValidity
-from lab.apps.service.diagnosis import extension
-from lab.apps.service.diagnosis.deaths import preload_helps
-from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
+from stampede.pipeline import derive_summary
+from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, VariantRecord
+from stampede.records.summary import TrialValidity
+from stampede.service.diagnosis import extension
+from stampede.service.diagnosis.deaths import preload_helps
+from stampede.service.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
 from tests.synthetic import BEGAN, Request, make_run, observation
 
 DIED_S, BACK_S = 5.0, 8.0

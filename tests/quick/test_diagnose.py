@@ -20,30 +20,30 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from analysis.metrics.waiting import Answered, avoidable_waits
-from analysis.predict.options import OPTION_KINDS
-from analysis.predict.system import servers_of
-from analysis.records.queueing import Queueing
-from analysis.records.run import VariantRecord
-from lab.apps.diagnose import alike
-from lab.apps.diagnose import logs as logs_of_diagnosis
-from lab.apps.diagnose.capacity import Capacity, capacity_of
-from lab.apps.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
-from lab.apps.diagnose.findings import Findings, findings_of
-from lab.apps.diagnose.follow import answer_prometheus, follow_logs
-from lab.apps.diagnose.logs import read_logs
-from lab.apps.diagnose.page import diagnosis_page
-from lab.apps.diagnose.replayed import Replay, around_longest, replay
-from lab.apps.diagnose.replayed import Served as Way
-from lab.apps.diagnose.requests import Requests, requests_of
-from lab.apps.diagnose.screen import as_values, cures_in_words, findings_in_words, print_diagnosis
-from lab.errors import WrongUse
-from lab.logs import access_log
-from lab.logs.formats import KNOWN
-from lab.paths import ROOT
+from stampede.errors import WrongUse
+from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
+from stampede.logs import access_log
+from stampede.logs.diagnose import alike
+from stampede.logs.diagnose import logs as logs_of_diagnosis
+from stampede.logs.diagnose.capacity import Capacity, capacity_of
+from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
+from stampede.logs.diagnose.findings import Findings, findings_of
+from stampede.logs.diagnose.follow import answer_prometheus, follow_logs
+from stampede.logs.diagnose.logs import read_logs
+from stampede.logs.diagnose.page import diagnosis_page
+from stampede.logs.diagnose.replayed import Replay, around_longest, replay
+from stampede.logs.diagnose.replayed import Served as Way
+from stampede.logs.diagnose.requests import Requests, requests_of
+from stampede.logs.diagnose.screen import as_values, cures_in_words, findings_in_words, print_diagnosis
+from stampede.logs.formats import KNOWN
+from stampede.paths import ROOT
+from stampede.predict.options import OPTION_KINDS
+from stampede.predict.system import servers_of
+from stampede.records.queueing import Queueing
+from stampede.records.run import VariantRecord
+from stampede.theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
+from stampede.theory.simulate import simulate
 from tests.conftest import Lab
-from theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
-from theory.simulate import simulate
 from tools.production_logs import Served, Writing, write_logs
 
 BEGAN = 1_795_000_000.0
@@ -373,7 +373,7 @@ def test_the_page_says_what_the_terminal_says_and_which_requests_it_shows(
     found: Diagnosis, replayed: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first sentence is the verdict; the axis begins with the first request that is shown."""
-    monkeypatch.setattr("lab.apps.diagnose.page.MOST", 100)
+    monkeypatch.setattr("stampede.logs.diagnose.page.MOST", 100)
     terminal = StringIO()
     print_diagnosis(Console(width=80, file=terminal), found, replayed)
     printed = " ".join(terminal.getvalue().split())
@@ -531,7 +531,7 @@ def test_json_has_the_findings(lab: Lab, logs: list[Path]) -> None:
 
 def test_one_kind_of_log_says_what_is_missing(lab: Lab, logs: list[Path]) -> None:
     said = lab.call("diagnose", str(logs[1])).stdout
-    assert "lab diagnose --setup" in said.replace("\n", " ")
+    assert "stampede diagnose --setup" in said.replace("\n", " ")
     assert "queueing" not in said
 
 

@@ -1,4 +1,4 @@
-"""``lab init`` reads how a service starts: commands, scripts, variables and settings as people have them."""
+"""``stampede init`` reads how a service starts: commands, scripts, variables and settings as people have them."""
 
 import os
 import re
@@ -11,14 +11,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.apps.service.description import UserService, read_env_file, variables_of_env_file
-from lab.apps.service.discovery import describe_folder
-from lab.apps.service.discovery.routes import routes_of
-from lab.apps.service.discovery.settings import Setting, settings_of
-from lab.apps.service.discovery.shell import Shell
-from lab.apps.service.discovery.uwsgi import ini_settings
-from lab.apps.service.packages import pinned_release, required_lines
-from lab.errors import LabError
+from stampede.errors import LabError
+from stampede.service.description import UserService, read_env_file, variables_of_env_file
+from stampede.service.discovery import describe_folder
+from stampede.service.discovery.routes import routes_of
+from stampede.service.discovery.settings import Setting, settings_of
+from stampede.service.discovery.shell import Shell
+from stampede.service.discovery.uwsgi import ini_settings
+from stampede.service.packages import pinned_release, required_lines
 
 FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n\n@app.get('/healthz')\ndef health(): ...\n"
 FLASK = "from flask import Flask\napp = Flask(__name__)\n\n@app.route('/healthz')\ndef health(): ...\n"
@@ -555,7 +555,7 @@ def test_what_no_file_says_is_guessed(tmp_path: Path) -> None:
         ({
             "a/Dockerfile": "FROM python\nCOPY app.py /a/\nCMD gunicorn app:app\n", "a/app.py": FLASK,
             "b/Dockerfile": "FROM python\nCOPY api.py /b/\nCMD uvicorn api:app\n", "b/api.py": FASTAPI,
-        }, "b/Dockerfile:3 starts another service, which was not taken; lab init b describes it"),
+        }, "b/Dockerfile:3 starts another service, which was not taken; stampede init b describes it"),
         ({"Dockerfile": 'FROM python\nCMD ["uwsgi", "--ini", "/etc/shop.ini"]\n'},
          "Dockerfile:2: the settings file /etc/shop.ini"),
         ({
@@ -874,7 +874,7 @@ def test_workers_that_are_too_many_to_compute_are_guessed(tmp_path: Path, value:
     ],
 )
 def test_an_env_file_is_read_in_one_way(tmp_path: Path, line: str, variables: dict[str, str]) -> None:
-    """By ``lab init``, and for the application."""
+    """By ``stampede init``, and for the application."""
     (tmp_path / ".env").write_text(f"{line}\n")
 
     assert read_env_file(tmp_path / ".env") == variables_of_env_file(f"{line}\n") == variables

@@ -13,13 +13,13 @@ from pydantic import TypeAdapter
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from analysis.metrics import STATISTICS
-from lab.apps.service.discovery import describe_folder
-from lab.cli import app
-from lab.cli.help import GROUPS
-from lab.experiment.file import load_experiment, names
-from lab.paths import EXPERIMENTS, K6, ROOT
-from lab.servers import Server
+from stampede.cli import app
+from stampede.cli.help import GROUPS
+from stampede.evaluate.metrics import STATISTICS
+from stampede.experiment.file import load_experiment, names
+from stampede.paths import EXPERIMENTS, K6, ROOT
+from stampede.servers import Server
+from stampede.service.discovery import describe_folder
 from tools.reference import renew
 
 DOCS = ROOT / "docs"
@@ -98,7 +98,9 @@ def test_every_command_has_one_line_in_the_help_and_an_example() -> None:
     examples = {name: command.epilog for name, command in LAB_COMMANDS.items() if name != "machines"}
 
     assert sorted(shown) == sorted(LAB_COMMANDS)
-    assert [name for name, example in examples.items() if not (example or "").startswith(f"Example: lab {name}")] == []
+    assert [
+        name for name, example in examples.items() if not (example or "").startswith(f"Example: stampede {name}")
+    ] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -182,7 +184,7 @@ def test_every_exercise_changes_a_setting_that_is_in_the_experiment_s_file(
     before = (EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8")
     after = re.sub(rf"\b{setting}: {re.escape(old)}\b", f"{setting}: {new}", before)
     (tmp_path / f"{name}.yaml").write_text(after, encoding="utf-8")
-    monkeypatch.setattr("lab.experiment.file.EXPERIMENTS", tmp_path)
+    monkeypatch.setattr("stampede.experiment.file.EXPERIMENTS", tmp_path)
 
     assert after != before
     assert measured
@@ -255,10 +257,7 @@ def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary(
 def test_every_place_that_the_architecture_names_is_there_and_no_room_is_left_out() -> None:
     text = (DOCS / "develop" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"(?<![\w./-])((?:lab|analysis|servers|k6|experiments|theory)/[\w./-]*\w)", text))
-    rooms = {
-        str(path.parent.relative_to(ROOT))
-        for path in [*ROOT.glob("lab/*/__init__.py"), *ROOT.glob("analysis/*/__init__.py")]
-    }
+    rooms = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("stampede/*/__init__.py")}
 
     assert not {place for place in named if not (ROOT / place).exists()}
     assert rooms <= named

@@ -1,4 +1,4 @@
-"""lab.experiment and lab.servers: what a file asks for is what is measured; mistakes are named with their place."""
+"""experiment and servers: what a file asks for is what is measured; mistakes are named with their place."""
 
 import json
 import re
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
-from analysis.metrics.unknown import comparable_figures
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment, read_experiment
-from lab.experiment.model import Api, Database
-from lab.experiment.variations import computing
-from lab.paths import EXPERIMENTS
-from lab.plan import lay_out
-from lab.plan.timing import expected_s
-from lab.servers import Server
-from lab.servers.base import Variant
-from lab.services import image_of
+from stampede.errors import WrongUse
+from stampede.evaluate.metrics.unknown import comparable_figures
+from stampede.experiment.file import load_experiment, read_experiment
+from stampede.experiment.model import Api, Database
+from stampede.experiment.variations import computing
+from stampede.paths import EXPERIMENTS
+from stampede.plan import lay_out
+from stampede.plan.timing import expected_s
+from stampede.servers import Server
+from stampede.servers.base import Variant
+from stampede.servers.services import image_of
 from tests.wrong import listed, problem_of, refusal, unnamed
 
 SETTINGS = "  settings: {light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10}\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analysis.records.checksums import seal
+from stampede.records.checksums import seal
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 
@@ -34,7 +34,7 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
     problem = f"{old_run}/run.json has schema 0; this version reads the schemas 1 to 2"
     if command == "verify":
         problem = f"{old_run} has no manifest.sha256"
-    assert done.stderr == f"error: {problem}.\n\nhint: lab {command} results/<experiment>/<time>, or …/latest\n"
+    assert done.stderr == f"error: {problem}.\n\nhint: stampede {command} results/<experiment>/<time>, or …/latest\n"
 
 
 CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"

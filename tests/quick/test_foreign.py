@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import foreign
-from lab.errors import WrongUse
-from lab.foreign import LONGEST_LINE, TOO_LONG, Lines, open_text, parse_json, read_text
+from stampede import foreign
+from stampede.errors import WrongUse
+from stampede.foreign import LONGEST_LINE, TOO_LONG, Lines, open_text, parse_json, read_text
 
 
 def _read(lines: Lines, size: int) -> str:

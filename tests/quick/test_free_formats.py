@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import WrongUse
-from lab.logs import access_log
-from lab.logs.access_log import read_logs
+from stampede.errors import WrongUse
+from stampede.logs import access_log
+from stampede.logs.access_log import read_logs
 from tests.quick.test_access_log import AGAIN, KNOWN, TOOK_S, read, written
 
 DAY = "03/Nov/2026:14:00:{n:02} +0000"

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
-from lab.apps.advise.log_classes import describe_log
-from lab.apps.diagnose import logs as logs_of_diagnosis
-from lab.apps.diagnose.follow import prometheus_text
-from lab.apps.diagnose.logs import _ROTATED, Log
-from lab.apps.diagnose.logs import read_logs as read_columns
-from lab.errors import WrongUse
-from lab.foreign import UNPRINTABLE
-from lab.logs.access_log import read_logs, route_of
-from lab.logs.format_files import choose_formats
-from lab.logs.formats import FORMATS, FREE, HAS_TIME, KNOWN, TIMELESS, Formats, parse_entry
-from lab.terminal import Plain
+from stampede.advise.log_classes import describe_log
+from stampede.errors import WrongUse
+from stampede.foreign import UNPRINTABLE
+from stampede.logs.access_log import read_logs, route_of
+from stampede.logs.diagnose import logs as logs_of_diagnosis
+from stampede.logs.diagnose.follow import prometheus_text
+from stampede.logs.diagnose.logs import _ROTATED, Log
+from stampede.logs.diagnose.logs import read_logs as read_columns
+from stampede.logs.format_files import choose_formats
+from stampede.logs.formats import FORMATS, FREE, HAS_TIME, KNOWN, TIMELESS, Formats, parse_entry
+from stampede.terminal import Plain
 from tests.quick.test_access_log import KNOWN as EXAMPLES
 from tests.quick.test_access_log import written
 

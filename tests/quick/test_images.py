@@ -1,4 +1,4 @@
-"""lab.engine: an image is built again when what it is made of has changed, and only then; its programs are kept."""
+"""docker: an image is built again when what it is made of has changed, and only then; its programs are kept."""
 
 import os
 import re
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.records.run import Image
-from lab import machine_lock
-from lab.engine import doctor, inputs, provenance
-from lab.engine import images as of_lab
-from lab.engine.images import BESIDE_SERVERS, images_of
-from lab.engine.inputs import files_of, inputs_digest, stages_of
-from lab.experiment.file import load_experiment, names
-from lab.paths import ROOT
-from lab.plan import lay_out
-from lab.servers import SERVERS
-from lab.services import services
+from stampede.docker import doctor, inputs, provenance
+from stampede.docker import images as of_lab
+from stampede.docker.images import BESIDE_SERVERS, images_of
+from stampede.docker.inputs import files_of, inputs_digest, stages_of
+from stampede.experiment.file import load_experiment, names
+from stampede.paths import ROOT
+from stampede.plan import lay_out
+from stampede.records.run import Image
+from stampede.run import machine_lock
+from stampede.servers import SERVERS
+from stampede.servers.services import services
 from tests.conftest import Lab, copy_lab
 
 BUILT = {name: service["build"] for name, service in services().items() if "build" in service}

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from analysis.records.run import TODAY
-from analysis.records.summary import Row, Summary, TrialValidity
-from analysis.report.spread import spread, value_and_spread
-from analysis.statistics import intervals
-from analysis.statistics.intervals import Draw
-from lab.apps.advise.show import advice_verdict
-from lab.apps.service.diagnosis.improvement import find_improvement
-from lab.apps.service.diagnosis.model import Diagnosis
-from lab.apps.service.diagnosis.tables import improvement_sentences
+from stampede.advise.show import advice_verdict
+from stampede.evaluate.statistics import intervals
+from stampede.evaluate.statistics.intervals import Draw
+from stampede.records.run import TODAY
+from stampede.records.summary import Row, Summary, TrialValidity
+from stampede.report.spread import spread, value_and_spread
+from stampede.service.diagnosis.improvement import find_improvement
+from stampede.service.diagnosis.model import Diagnosis
+from stampede.service.diagnosis.tables import improvement_sentences
 
 LIMIT, QUEUE = "limit-4x2", "queue-4x2"
 WELL = Diagnosis(alarm=False, sentences=[])

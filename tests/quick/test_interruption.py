@@ -1,4 +1,4 @@
-"""lab.interruption, and how the runner uses it: nobody is interrupted in the middle of what has to be finished."""
+"""stampede.interruption, and how the runner uses it: nobody is interrupted in the middle of what has to be finished."""
 
 import os
 import signal
@@ -13,19 +13,19 @@ from typing import Any, cast
 import pytest
 from python_on_whales.exceptions import DockerException
 
-from lab import interruption
-from lab.cli import reading as reporting
-from lab.engine.cluster.engines import Engines
-from lab.engine.machine_usage import Progress, Quiet
-from lab.experiment.model import Durations, Load
-from lab.interruption import interrupt, uninterrupted
-from lab.paths import ROOT
-from lab.plan import PlannedTrial
-from lab.servers.gunicorn import GunicornSync
-from lab.trial import batch, containers
-from lab.trial.batch import BatchStep, _do, _load, _measure_batch
-from lab.trial.compose import Composed
-from lab.trial.containers import TrialContainers
+from stampede import interruption
+from stampede.cli import reading as reporting
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.machine_usage import Progress, Quiet
+from stampede.experiment.model import Durations, Load
+from stampede.interruption import interrupt, uninterrupted
+from stampede.paths import ROOT
+from stampede.plan import PlannedTrial
+from stampede.run.trial import batch, containers
+from stampede.run.trial.batch import BatchStep, _do, _load, _measure_batch
+from stampede.run.trial.compose import Composed
+from stampede.run.trial.containers import TrialContainers
+from stampede.servers.gunicorn import GunicornSync
 from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_run
 
@@ -87,7 +87,7 @@ def test_who_stopped_the_lab_is_told_by_the_signal(which: signal.Signals, reason
 
 HEEDING = """
 import signal, sys, threading
-from lab.interruption import heed_signals, interrupt
+from stampede.interruption import heed_signals, interrupt
 signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
 heed_signals()
 print(signal.getsignal(signal.SIGHUP) is interrupt, threading.active_count())
@@ -106,9 +106,9 @@ def test_under_nohup_neither_a_terminal_nor_a_parent_stops_the_lab(hang_ups: str
 
 TALKING = """
 import os, signal, sys
-from lab.plan import Plan
-from lab.progress import Expected, showing_progress
-from lab.terminal import say
+from stampede.plan import Plan
+from stampede.run.progress import Expected, showing_progress
+from stampede.terminal import say
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with showing_progress(Expected(Plan((), 1, 0), [])) as shown:
     shown.progress("load", 1, 2)
@@ -376,7 +376,7 @@ def test_what_cannot_be_collected_is_saved_all_the_same(
 
 @pytest.mark.parametrize(
     ("deriving", "command"),
-    [("analysis.pipeline.derive", reporting.report), ("analysis.verification.verify_run", reporting.verify)],
+    [("stampede.pipeline.derive", reporting.report), ("stampede.verification.verify_run", reporting.verify)],
 )
 def test_results_are_derived_to_their_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deriving: str, command: Callable[..., None]

@@ -1,4 +1,4 @@
-"""analysis.statistics.intervals: known answers, and intervals that hold what they promise to hold."""
+"""stampede.evaluate.statistics.intervals: known answers, and intervals that hold what they promise to hold."""
 
 import math
 import random
@@ -7,10 +7,10 @@ from statistics import median
 import numpy as np
 import pytest
 
-from analysis.metrics import likely
-from analysis.metrics.likely import BLOCKS
-from analysis.statistics import intervals
-from analysis.statistics.intervals import Draw
+from stampede.evaluate.metrics import likely
+from stampede.evaluate.metrics.likely import BLOCKS
+from stampede.evaluate.statistics import intervals
+from stampede.evaluate.statistics.intervals import Draw
 
 
 def draws(*values: float) -> list[Draw]:

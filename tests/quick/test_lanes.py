@@ -1,4 +1,4 @@
-"""analysis.report.timeline: the lanes hold every request, where and when it was served."""
+"""stampede.report.timeline: the lanes hold every request, where and when it was served."""
 
 from itertools import accumulate
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from analysis.read.trial_data import read_trials
-from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import read_run, trial_folders
-from analysis.records.run import LoadRecord, VariantRecord
-from analysis.records.summary import Summary
-from analysis.report.timeline import load as timeline
-from analysis.report.timeline.load import LoadTimeline
-from analysis.report.timeline.rows import TimelineRequest, thread_rows
-from analysis.verdict.validity import judge_trials
+from stampede.evaluate.read.trial_data import read_trials
+from stampede.evaluate.verdict.validity import judge_trials
+from stampede.records.claims import Claim, Quantity
+from stampede.records.folder import read_run, trial_folders
+from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.summary import Summary
+from stampede.report.timeline import load as timeline
+from stampede.report.timeline.load import LoadTimeline
+from stampede.report.timeline.rows import TimelineRequest, thread_rows
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 

@@ -1,4 +1,4 @@
-"""lab lesson without containers: the file, what comes next, what is locked, and what a terminal says."""
+"""stampede lesson without containers: the file, what comes next, what is locked, and what a terminal says."""
 
 import io
 import json
@@ -12,14 +12,14 @@ import pytest
 import yaml
 from inline_snapshot import snapshot
 
-from lab.apps.lesson import diagram, notes, picture, show
-from lab.apps.lesson.model import LONGEST_S, experiment_with_change, read_lesson, step_experiment
-from lab.apps.lesson.notes import Attempt, Bar, Verdict
-from lab.apps.lesson.teaching import Student
-from lab.errors import LabError, WrongUse
-from lab.paths import LESSONS
-from lab.plan import lay_out
-from lab.plan.timing import expected_s
+from stampede.errors import LabError, WrongUse
+from stampede.paths import LESSONS
+from stampede.plan import lay_out
+from stampede.plan.timing import expected_s
+from stampede.teach.lesson import diagram, notes, picture, show
+from stampede.teach.lesson.model import LONGEST_S, experiment_with_change, read_lesson, step_experiment
+from stampede.teach.lesson.notes import Attempt, Bar, Verdict
+from stampede.teach.lesson.teaching import Student
 from tests.conftest import Lab
 from tests.lessons import DONE, HEAVY_MIX, Measuring, lesson, measuring, student
 from tests.wrong import listed, refusal
@@ -369,7 +369,7 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     assert student.step(0) == LESSON.steps[-1]
     assert show.what_next(student, second).splitlines() == [
         "This step is done. The lesson is complete. To hand it in:",
-        f"lab export {student.results}/lesson --to your-name.tar.gz",
+        f"stampede export {student.results}/lesson --to your-name.tar.gz",
         "To see a step again: make lesson STEP=…",
     ]
 
@@ -382,7 +382,7 @@ def test_after_the_last_step_the_lesson_says_how_to_hand_it_in(lab: Lab) -> None
     assert done.stdout.startswith("The steps of the lesson, with what comes next in each:\n  1. done ")
     assert done.stdout.endswith(
         "The lesson is complete. To hand it in:\n"
-        f"lab export {lab.results}/lesson --to your-name.tar.gz\n"
+        f"stampede export {lab.results}/lesson --to your-name.tar.gz\n"
         "To see a step again: make lesson STEP=…\n"
     )
     assert "Step 6 of 6" not in done.stdout

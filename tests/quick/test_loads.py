@@ -1,4 +1,4 @@
-"""lab.experiment.loads, lab.limits: what would harm the machine is refused before it starts, with the reckoning."""
+"""experiment.loads, servers.limits: what would harm the machine is refused before it starts, with the reckoning."""
 
 import json
 import re
@@ -10,18 +10,18 @@ import pytest
 import yaml
 from inline_snapshot import snapshot
 
-from lab import limits
-from lab.engine.cluster.machines import default_machine
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment, names, read_experiment
-from lab.experiment.loads.clients import CLIENT_SCRIPTS
-from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.loads.script import RATE_MAX_RPS, WrongSetting
-from lab.experiment.loads.settings import Word
-from lab.limits import MemoryBudget
-from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
-from lab.plan import lay_out
-from lab.plan.placement import MemoryBudgets
+from stampede.docker.cluster.machines import default_machine
+from stampede.errors import WrongUse
+from stampede.experiment.file import load_experiment, names, read_experiment
+from stampede.experiment.loads.clients import CLIENT_SCRIPTS
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.script import RATE_MAX_RPS, WrongSetting
+from stampede.experiment.loads.settings import Word
+from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
+from stampede.plan import lay_out
+from stampede.plan.placement import MemoryBudgets
+from stampede.servers import limits
+from stampede.servers.limits import MemoryBudget
 from tests.wrong import listed, shown, wrong_values
 
 TIMES = 10**6
@@ -235,7 +235,7 @@ def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
         read_experiment(tmp_path / "mine.yaml")
 
     assert caught.value.message.startswith(
-        "mine.yaml:4: load.script: k6/users.js has no declaration in lab/experiment/loads/k6.py; there are "
+        "mine.yaml:4: load.script: k6/users.js has no declaration in stampede/experiment/loads/k6.py; there are "
     )
 
 

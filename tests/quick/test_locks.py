@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import ROOT
-from lab.servers import SERVERS
+from stampede.paths import ROOT
+from stampede.servers import SERVERS
 
 LOCKS = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
 INSTALLERS = [

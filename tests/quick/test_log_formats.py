@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from lab.errors import WrongUse
-from lab.logs import access_log, bulk
-from lab.logs.access_log import AccessLog, opened_log, read_logs, read_requests
-from lab.logs.bulk import LoggedRequest
-from lab.logs.format_files import choose_formats
-from lab.logs.format_strings import DIALECTS, compile_format
-from lab.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
-from lab.logs.formats import KNOWN as KNOWN_FORMATS
+from stampede.errors import WrongUse
+from stampede.logs import access_log, bulk
+from stampede.logs.access_log import AccessLog, opened_log, read_logs, read_requests
+from stampede.logs.bulk import LoggedRequest
+from stampede.logs.format_files import choose_formats
+from stampede.logs.format_strings import DIALECTS, compile_format
+from stampede.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
+from stampede.logs.formats import KNOWN as KNOWN_FORMATS
 from tests.conftest import Lab
 from tests.quick.test_access_log import AGAIN, KNOWN, NAMED, TOOK_S, log_of, written
 from tests.wrong import listed, problem_of

@@ -1,4 +1,4 @@
-"""lab.engine: what is missing is put in place where that is allowed, and explained where it is not.
+"""stampede.docker: what is missing is put in place where that is allowed, and explained where it is not.
 
 The container engine is a program on the PATH that these tests replace: the real one cannot be missing, old or cut off
 from its registry on demand. Each replacement writes down how it was called.
@@ -23,12 +23,12 @@ import psutil
 import pytest
 from inline_snapshot import snapshot
 
-from lab.engine import commands, doctor, engine, facts, images, machine_usage, processor, provenance
-from lab.engine.cluster.ready import find_machine
-from lab.engine.engine import memory_budget
-from lab.errors import LabError
-from lab.limits import MemoryBudget
-from lab.paths import TOOLS
+from stampede.docker import commands, doctor, engine, facts, images, machine_usage, processor, provenance
+from stampede.docker.cluster.ready import find_machine
+from stampede.docker.engine import memory_budget
+from stampede.errors import LabError
+from stampede.paths import TOOLS
+from stampede.servers.limits import MemoryBudget
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 
@@ -76,7 +76,7 @@ def put(path: Path, name: str, script: str) -> Path:
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be somebody who may not install anything, on Linux."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr("lab.engine.engine.platform.system", lambda: "Linux")
+    monkeypatch.setattr("stampede.docker.engine.platform.system", lambda: "Linux")
 
 
 def refused(said: list[str]) -> str:

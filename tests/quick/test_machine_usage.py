@@ -1,11 +1,11 @@
-"""lab.engine.machine_usage: when a machine is short of memory; the readings are by hand, as none is short on demand."""
+"""docker.machine_usage: when a machine is short of memory; the readings are by hand, as none is short on demand."""
 
 from dataclasses import replace
 
 import pytest
 
-from lab.engine import machine_usage
-from lab.engine.machine_usage import MachineState, MemorySampler
+from stampede.docker import machine_usage
+from stampede.docker.machine_usage import MachineState, MemorySampler
 
 
 def memory(left: float, waited: float | None) -> str | None:

@@ -1,4 +1,4 @@
-"""analysis.records.checksums and analysis.verification: no change to a run goes unseen, and none is blessed."""
+"""stampede.records.checksums and stampede.verification: no change to a run goes unseen, and none is blessed."""
 
 import contextlib
 import shutil
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.pipeline import derive, derive_summary
-from analysis.records.checksums import MANIFEST, changed_files, raw_files_problem, read_manifest, seal, sealed, sha256
-from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import BadRun
-from analysis.verification import verify_run
+from stampede.pipeline import derive, derive_summary
+from stampede.records.checksums import MANIFEST, changed_files, raw_files_problem, read_manifest, seal, sealed, sha256
+from stampede.records.claims import Claim, Quantity
+from stampede.records.folder import BadRun
+from stampede.verification import verify_run
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 FEW = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(3)]

@@ -1,4 +1,4 @@
-"""lab manifests: an experiment for Kubernetes is valid there, and has the same box as in Compose."""
+"""stampede manifests: an experiment for Kubernetes is valid there, and has the same box as in Compose."""
 
 import json
 import re
@@ -18,7 +18,10 @@ import pytest
 import yaml
 from inline_snapshot import snapshot
 
-from lab.apps.kubernetes.box import (
+from stampede.docker.images import LAB_USER
+from stampede.errors import WrongUse
+from stampede.experiment.file import load_experiment, names
+from stampede.kubernetes.box import (
     ALLOWED_SYSCTLS,
     KERNEL_DEFAULTS,
     LEFT_OUT,
@@ -27,16 +30,13 @@ from lab.apps.kubernetes.box import (
     check_keys,
     pod_spec,
 )
-from lab.apps.kubernetes.commands import BEGINS_AFTER_S, trial_of
-from lab.apps.kubernetes.documents import Setup, begins_together, documents, services_of
-from lab.apps.kubernetes.text import as_yaml
-from lab.apps.service.layer import Layer
-from lab.apps.service.variants import UserSync
-from lab.engine.images import LAB_USER
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment, names
-from lab.paths import CLIENTS, K6, ROOT
-from lab.trial.compose import share_load
+from stampede.kubernetes.commands import BEGINS_AFTER_S, trial_of
+from stampede.kubernetes.documents import Setup, begins_together, documents, services_of
+from stampede.kubernetes.text import as_yaml
+from stampede.paths import CLIENTS, K6, ROOT
+from stampede.run.trial.compose import share_load
+from stampede.service.layer import Layer
+from stampede.service.variants import UserSync
 from tests.conftest import PATIENCE_S, Lab
 from tests.wrong import problem_of
 
@@ -213,7 +213,7 @@ def test_a_key_without_a_translation_is_an_error() -> None:
     check_keys("gunicorn", service)
     assert problem_of(check_keys, "gunicorn", {**service, "privileged": True}) == snapshot("""\
 The service gunicorn of docker-compose.yml has the key privileged, which has no place in a manifest yet.
-Translate it in lab/apps/kubernetes/box.py, or add it to LEFT_OUT there with the reason.\
+Translate it in stampede/kubernetes/box.py, or add it to LEFT_OUT there with the reason.\
 """)
     assert not TRANSLATED & (LEFT_OUT.keys() | ONLY_COMPOSE)
 
@@ -583,5 +583,5 @@ def test_without_compose_the_command_says_what_is_missing(
     assert done.stderr == snapshot("""\
 error: Compose v2 is missing, which reads docker-compose.yml.
 
-hint: lab doctor
+hint: stampede doctor
 """)

@@ -17,26 +17,26 @@ import yaml
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from analysis.records.classes import CLASSES, OWN_CLASSES, Login
-from analysis.records.mistakes import PLAIN, Kind, Wording, explain
-from analysis.records.run import Run, TrialRecord
-from analysis.records.summary import Summary
-from lab.apps.advise.service import WORDING as WORDING_OF_DESCRIPTIONS
-from lab.apps.advise.service import Service
-from lab.apps.classroom.predictions import Answers
-from lab.apps.lesson.model import Lesson
-from lab.apps.lesson.notes import Notes
-from lab.apps.service.description import WORDING as WORDING_OF_SERVICES
-from lab.apps.service.description import UserService
-from lab.engine.cluster.machines import WORDING as WORDING_OF_MACHINES
-from lab.engine.cluster.machines import Cluster
-from lab.experiment.file import WORDING, editor_schema, names
-from lab.experiment.loads.clients import CLIENT_SCRIPTS
-from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.model import Experiment
-from lab.experiment.yaml_file import YamlFile
-from lab.paths import EXPERIMENTS, LESSONS
-from lab.servers import KINDS
+from stampede.advise.service import WORDING as WORDING_OF_DESCRIPTIONS
+from stampede.advise.service import Service
+from stampede.docker.cluster.machines import WORDING as WORDING_OF_MACHINES
+from stampede.docker.cluster.machines import Cluster
+from stampede.experiment.file import WORDING, editor_schema, names
+from stampede.experiment.loads.clients import CLIENT_SCRIPTS
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.model import Experiment
+from stampede.experiment.yaml_file import YamlFile
+from stampede.paths import EXPERIMENTS, LESSONS
+from stampede.records.classes import CLASSES, OWN_CLASSES, Login
+from stampede.records.mistakes import PLAIN, Kind, Wording, explain
+from stampede.records.run import Run, TrialRecord
+from stampede.records.summary import Summary
+from stampede.servers import KINDS
+from stampede.service.description import WORDING as WORDING_OF_SERVICES
+from stampede.service.description import UserService
+from stampede.teach.classroom.predictions import Answers
+from stampede.teach.lesson.model import Lesson
+from stampede.teach.lesson.notes import Notes
 from tests.wrong import garbled, mistakes, places_in
 from tools.real_runs import PACKED
 

@@ -1,18 +1,18 @@
-"""analysis.metrics: what is declared once is everywhere, and in the same words."""
+"""stampede.evaluate.metrics: what is declared once is everywhere, and in the same words."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 
-from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
-from analysis.metrics.metric import TIMES, Metric
-from analysis.metrics.simulated import SimulatedTrial
-from analysis.pipeline import derive_summary
-from analysis.records.run import Image, LoadRecord, VariantRecord
-from analysis.records.traffic import Traffic, TrafficClass
-from analysis.report.wording import metric_phrase, whole_number
-from lab.experiment.file import editor_schema
+from stampede.evaluate.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
+from stampede.evaluate.metrics.metric import TIMES, Metric
+from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.experiment.file import editor_schema
+from stampede.pipeline import derive_summary
+from stampede.records.run import Image, LoadRecord, VariantRecord
+from stampede.records.traffic import Traffic, TrafficClass
+from stampede.report.wording import metric_phrase, whole_number
 from tests.synthetic import Request, make_run, visit
 
 

@@ -1,4 +1,4 @@
-"""analysis.read.observation: what containers and the load generator said of themselves is read exactly or refused."""
+"""evaluate.read.observation: what containers and the load generator said of themselves is read exactly or refused."""
 
 import contextlib
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.read.observation import (
+from stampede.evaluate.read.observation import (
     Reading,
     UnreadableObservation,
     parse,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.servers import megabytes
-from analysis.pipeline import derive_summary
-from analysis.read.observation import SENT, WRITTEN, parse
-from analysis.records.run import ContainerLog
-from lab.apps.service.diagnosis.rules import busy_sentence, output_sentence
-from lab.apps.service.diagnosis.symptoms import ProcessorUse
-from lab.trial.logs import LogStart, log_record, note_cuts
+from stampede.evaluate.metrics.servers import megabytes
+from stampede.evaluate.read.observation import SENT, WRITTEN, parse
+from stampede.pipeline import derive_summary
+from stampede.records.run import ContainerLog
+from stampede.run.trial.logs import LogStart, log_record, note_cuts
+from stampede.service.diagnosis.rules import busy_sentence, output_sentence
+from stampede.service.diagnosis.symptoms import ProcessorUse
 from tests.synthetic import Request, make_run, make_trial, observation
 
 INTERFACES = """\

@@ -31,35 +31,41 @@ import yaml
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from analysis.metrics import unit
-from analysis.read.rows import UnreadablePoints, opened, write_requests
-from analysis.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
-from analysis.records.folder import read_run, trial_folder
-from analysis.records.queueing import Queueing
-from analysis.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
-from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
-from analysis.report.screen import screen_lines
-from analysis.report.terminal import print_tables
-from lab.apps.service import trying
-from lab.apps.service.advice import print_best_way
-from lab.apps.service.build import not_built
-from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
-from lab.apps.service.diagnosis import extension
-from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
-from lab.apps.service.diagnosis.improvement import find_improvement
-from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
-from lab.apps.service.diagnosis.omissions import Omissions, read_omissions
-from lab.apps.service.diagnosis.rules import diagnose
-from lab.apps.service.diagnosis.tables import section_of
-from lab.apps.service.discovery import Description, describe_folder
-from lab.apps.service.discovery.answers import Answers
-from lab.apps.service.image import lay_out_layer, requirements_with_server, resolve_hosts
-from lab.apps.service.kinds import label_of
-from lab.apps.service.layer import Layer
-from lab.apps.service.replay import Replay, read_replay
-from lab.apps.service.theory import advise_way
-from lab.apps.service.trying import choose_ways, experiment_of, results_name
-from lab.apps.service.variants import (
+from stampede.advise.options import ServingOption
+from stampede.cli import app
+from stampede.errors import WrongUse
+from stampede.evaluate.metrics import unit
+from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
+from stampede.paths import SERVERS
+from stampede.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
+from stampede.records.folder import read_run, trial_folder
+from stampede.records.queueing import Queueing
+from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
+from stampede.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
+from stampede.report.screen import screen_lines
+from stampede.report.terminal import print_tables
+from stampede.run.options import MeasureOptions, RunRequest
+from stampede.servers.base import Variant
+from stampede.service import trying
+from stampede.service.advice import print_best_way
+from stampede.service.build import not_built
+from stampede.service.description import Served, UserService, read_env_file, read_user_service
+from stampede.service.diagnosis import extension
+from stampede.service.diagnosis.held import FullPool, Held, Loops, read_held
+from stampede.service.diagnosis.improvement import find_improvement
+from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
+from stampede.service.diagnosis.omissions import Omissions, read_omissions
+from stampede.service.diagnosis.rules import diagnose
+from stampede.service.diagnosis.tables import section_of
+from stampede.service.discovery import Description, describe_folder
+from stampede.service.discovery.answers import Answers
+from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
+from stampede.service.kinds import label_of
+from stampede.service.layer import Layer
+from stampede.service.replay import Replay, read_replay
+from stampede.service.theory import advise_way
+from stampede.service.trying import choose_ways, experiment_of, results_name
+from stampede.service.variants import (
     LIFTING,
     candidates,
     kinds_that_lift,
@@ -67,13 +73,7 @@ from lab.apps.service.variants import (
     too_large_ways,
     untried_reasons,
 )
-from lab.cli import app
-from lab.errors import WrongUse
-from lab.options import MeasureOptions, RunRequest
-from lab.paths import SERVERS
-from lab.servers.base import Variant
-from lab.serving.options import ServingOption
-from lab.terminal import INTERRUPTED
+from stampede.terminal import INTERRUPTED
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.synthetic import BEGAN, Request, lines, make_run
@@ -673,7 +673,7 @@ def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.M
     (service.parent / "wrong.env").write_text("A=1\nMY-TOKEN=s3cret\n")
     with pytest.raises(WrongUse, match=r"^wrong.env:2: not NAME=value$"):
         read_env_file(service.parent / "wrong.env")
-    monkeypatch.setattr("lab.apps.service.image.MOST_MIB", 0)
+    monkeypatch.setattr("stampede.service.image.MOST_MIB", 0)
     with (
         pytest.raises(WrongUse, match=r"shop has 0 MiB, but an application may have 0."),
         lay_out_layer(read_user_service(service)),
@@ -1513,7 +1513,7 @@ def test_a_service_can_be_started_once_without_a_load(
     assert request.only_check
     assert list(request.experiment.variants) == [TODAY]
     assert request.options.trials == 1
-    assert f"To measure it: lab try {service}" in " ".join(capsys.readouterr().err.split())
+    assert f"To measure it: stampede try {service}" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -1540,7 +1540,7 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Expect the machine to be quiet, so that what is expected of it is always the same."""
-    monkeypatch.setattr("lab.apps.service.first_answer.is_busy", lambda: False)
+    monkeypatch.setattr("stampede.service.first_answer.is_busy", lambda: False)
 
 
 class Measured:
@@ -1593,8 +1593,8 @@ def test_ways_follow_from_what_a_first_trial_finds(
 ) -> None:  # fmt: skip
     service.write_text(service.read_text().replace("workers: 2, threads: 2", served))
     measured = Measured(tmp_path, first)
-    monkeypatch.setattr("lab.apps.service.trying.engine_cores", lambda: 2)
-    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", measured)
+    monkeypatch.setattr("stampede.service.trying.engine_cores", lambda: 2)
+    monkeypatch.setattr("stampede.service.trying.measure_quietly", measured)
 
     app(["try", str(service), "--results", str(tmp_path / "results"), *further], standalone_mode=False)
 
@@ -1616,8 +1616,8 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
             signal.raise_signal(signal.SIGINT)
         return measured(request)
 
-    monkeypatch.setattr("lab.apps.service.trying.engine_cores", lambda: 2)
-    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", interrupted)
+    monkeypatch.setattr("stampede.service.trying.engine_cores", lambda: 2)
+    monkeypatch.setattr("stampede.service.trying.measure_quietly", interrupted)
 
     code = app(["try", str(service), "--results", str(tmp_path), "--duration", "9s"], standalone_mode=False)
 
@@ -1635,8 +1635,8 @@ So far, after one trial of today's way:
 
 Interrupted. Nothing is left running; what was measured is kept.
 The first answer is kept: …/run/report.html
-To read it: lab report …/run
-To measure the other ways: lab try …/my-service.yaml --ways one-process,limit,idle-thread,least-conn --duration 9s
+To read it: stampede report …/run
+To measure the other ways: stampede try …/my-service.yaml --ways one-process,limit,idle-thread,least-conn --duration 9s
 """)
 
 
@@ -1648,8 +1648,8 @@ def test_what_cannot_be_measured_is_named_before_anything_is_built(
 
     served = "gunicorn: 23.0.0, workers: 3, threads: 2, memory_mib: 80"
     service.write_text(service.read_text().replace("gunicorn: 27.0.1, workers: 2, threads: 2", served))
-    monkeypatch.setattr("lab.apps.service.trying.engine_cores", lambda: 2)
-    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", build)
+    monkeypatch.setattr("stampede.service.trying.engine_cores", lambda: 2)
+    monkeypatch.setattr("stampede.service.trying.measure_quietly", build)
 
     with pytest.raises(WrongUse, match="something is built"):
         app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False)
@@ -1663,7 +1663,7 @@ def test_an_invalid_first_trial_changes_nothing(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = Measured(tmp_path, COMPUTING, "invalid")
-    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", measured)
+    monkeypatch.setattr("stampede.service.trying.measure_quietly", measured)
 
     assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
 
@@ -1677,7 +1677,7 @@ def test_servers_that_do_not_start_are_not_started_in_other_ways(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = Measured(tmp_path, WELL, "invalid", outcome="failed")
-    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", measured)
+    monkeypatch.setattr("stampede.service.trying.measure_quietly", measured)
 
     assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
 
@@ -2244,7 +2244,7 @@ def test_theory_advises_a_way_from_an_earlier_run(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reports hold up pages, so a page must not be accepted by a worker without a free thread."""
-    monkeypatch.setattr("lab.serving.ranking.REQUESTS", 2_000)
+    monkeypatch.setattr("stampede.advise.ranking.REQUESTS", 2_000)
     found = read_user_service(service)
     earlier = tmp_path / "run"
     with pytest.raises(WrongUse, match=r"^--ways advised: there is no earlier run of this service\.$"):

@@ -1,15 +1,15 @@
-"""lab.plan: which trials, in which order, which side by side."""
+"""stampede.plan: which trials, in which order, which side by side."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.engine.images import images_of
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment
-from lab.experiment.model import Experiment
-from lab.experiment.variations import computing, measured_against_itself
-from lab.plan import PlannedTrial, lay_out, timing
+from stampede.docker.images import images_of
+from stampede.errors import WrongUse
+from stampede.experiment.file import load_experiment
+from stampede.experiment.model import Experiment
+from stampede.experiment.variations import computing, measured_against_itself
+from stampede.plan import PlannedTrial, lay_out, timing
 
 HEAVY_MIX = load_experiment("heavy-mix")
 ALONE = Experiment.model_validate(HEAVY_MIX.model_dump(exclude_unset=True) | {"parallel": False})

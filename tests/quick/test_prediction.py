@@ -8,30 +8,30 @@ from unittest.mock import Mock
 
 import pytest
 
-from analysis.metrics import FAMILIES
-from analysis.metrics.simulated import SimulatedTrial
-from analysis.pipeline import derive, derive_summary
-from analysis.predict import prediction, stored
-from analysis.predict.prediction import _trials, predict_run, predict_summary
-from analysis.predict.system import NotModelled, servers_of, system_of
-from analysis.predict.validation import compare_predictions, sharing_policy
-from analysis.records.checksums import seal
-from analysis.records.folder import read_run
-from analysis.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
-from analysis.records.summary import Row, Summary
-from analysis.records.traffic import Traffic, TrafficClass, Work, traffic_of_older_records
-from analysis.verification import compute_summary, derived_elsewhere, verify_run
-from lab.apps.advise.validated import validation_tables
-from lab.experiment.file import load_experiment, names
-from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.loads.script import as_variables
-from lab.plan import lay_out
-from lab.run import record_of
-from lab.servers import SERVERS
-from lab.servers.base import Variant
+from stampede.advise.validated import validation_tables
+from stampede.evaluate.metrics import FAMILIES
+from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.experiment.file import load_experiment, names
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.script import as_variables
+from stampede.pipeline import derive, derive_summary
+from stampede.plan import lay_out
+from stampede.predict import prediction, stored
+from stampede.predict.prediction import _trials, predict_run, predict_summary
+from stampede.predict.system import NotModelled, servers_of, system_of
+from stampede.predict.validation import compare_predictions, sharing_policy
+from stampede.records.checksums import seal
+from stampede.records.folder import read_run
+from stampede.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
+from stampede.records.summary import Row, Summary
+from stampede.records.traffic import Traffic, TrafficClass, Work, traffic_of_older_records
+from stampede.run.run import record_of
+from stampede.servers import SERVERS
+from stampede.servers.base import Variant
+from stampede.theory.model import Servers
+from stampede.verification import compute_summary, derived_elsewhere, verify_run
 from tests.in_memory import measure
 from tests.synthetic import NOWHERE, Request, make_run
-from theory.model import Servers
 
 HEAVY_MIX = {"LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10"}
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis import provisional
-from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import read_run, read_trial
-from analysis.records.run import Seconds, TrialRecord
-from lab.experiment.file import load_experiment
-from lab.plan import Plan, lay_out
-from lab.progress import Expected, LiveLine, late_words, showing_progress
+from stampede.experiment.file import load_experiment
+from stampede.plan import Plan, lay_out
+from stampede.records.claims import Claim, Quantity
+from stampede.records.folder import read_run, read_trial
+from stampede.records.run import Seconds, TrialRecord
+from stampede.report import provisional
+from stampede.run.progress import Expected, LiveLine, late_words, showing_progress
 from tests.synthetic import BEGAN, Request, make_run, make_trial
 
 WAITS = Claim(

@@ -1,4 +1,4 @@
-"""analysis.metrics.rates: up to which rate hardly any request is late, when the rate climbs in steps."""
+"""stampede.evaluate.metrics.rates: up to which rate hardly any request is late, when the rate climbs in steps."""
 
 import gzip
 import json
@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from analysis.metrics.rates import Climb, climb_of
-from analysis.pipeline import derive_summary
-from analysis.predict.system import system_of
-from analysis.records.claims import Claim, Quantity
-from analysis.records.run import LoadRecord, Seconds, VariantRecord
-from analysis.records.summary import RateStepRow, Summary
-from analysis.records.traffic import TRAFFIC, Traffic, climbing_rates_rps
-from analysis.report.wording import claim_subject, metric_phrase
-from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.experiment.loads.script import WrongSetting
+from stampede.evaluate.metrics.rates import Climb, climb_of
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.script import WrongSetting
+from stampede.pipeline import derive_summary
+from stampede.predict.system import system_of
+from stampede.records.claims import Claim, Quantity
+from stampede.records.run import LoadRecord, Seconds, VariantRecord
+from stampede.records.summary import RateStepRow, Summary
+from stampede.records.traffic import TRAFFIC, Traffic, climbing_rates_rps
+from stampede.report.wording import claim_subject, metric_phrase
+from stampede.theory.model import Recorded
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
-from theory.model import Recorded
 
 ASKED = {"first_rps": 10, "last_rps": 40, "steps": 3, "users_max": 12, "late_ms": 100, "late_share": 0.1}
 """10, 20 and 40 requests/s; a step fails if a tenth of its requests is late."""

@@ -17,13 +17,13 @@ from typing import cast
 
 import pytest
 
-from analysis.pipeline import derive_summary
-from analysis.read.observation import Observation, counted_by_worker, parse, read_containers
-from lab.engine import facts
-from lab.engine.cluster.machines import Machine
-from lab.engine.machine_usage import pressure_us
-from lab.trial.containers import TrialContainers
-from lab.trial.early_end import end_with_servers
+from stampede.docker import facts
+from stampede.docker.cluster.machines import Machine
+from stampede.docker.machine_usage import pressure_us
+from stampede.evaluate.read.observation import Observation, counted_by_worker, parse, read_containers
+from stampede.pipeline import derive_summary
+from stampede.run.trial.containers import TrialContainers
+from stampede.run.trial.early_end import end_with_servers
 from tests.conftest import wait_until
 from tests.synthetic import Request, make_run, make_trial
 

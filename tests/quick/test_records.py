@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from analysis.metrics.unknown import unknown
-from analysis.pipeline import derive_summary
-from analysis.records.checksums import MANIFEST, seal
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.duration import in_seconds
-from analysis.records.folder import BadRun, read_run, read_summary, write_record
-from analysis.records.model import KEYS_OF_SCHEMA_1, METRICS_OF_SCHEMA_1, name_from
-from analysis.records.plural import noun_for, plural
-from analysis.verification import compare_results
-from lab.experiment.entries import QuantityEntry
+from stampede.evaluate.metrics.unknown import unknown
+from stampede.experiment.entries import QuantityEntry
+from stampede.pipeline import derive_summary
+from stampede.records.checksums import MANIFEST, seal
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.duration import in_seconds
+from stampede.records.folder import BadRun, read_run, read_summary, write_record
+from stampede.records.model import KEYS_OF_SCHEMA_1, METRICS_OF_SCHEMA_1, name_from
+from stampede.records.plural import noun_for, plural
+from stampede.verification import compare_results
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 

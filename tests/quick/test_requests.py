@@ -1,4 +1,4 @@
-"""analysis.read.rows: k6's points become one row per request, and no row is lost or made up."""
+"""stampede.evaluate.read.rows: k6's points become one row per request, and no row is lost or made up."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from analysis.read.rows import UnreadablePoints, write_requests
+from stampede.evaluate.read.rows import UnreadablePoints, write_requests
 from tests.synthetic import Request, lines, write_points
 
 

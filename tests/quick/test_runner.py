@@ -1,4 +1,4 @@
-"""lab.trial: what is started for a trial, without starting it."""
+"""stampede.run.trial: what is started for a trial, without starting it."""
 
 import os
 import threading
@@ -14,27 +14,27 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import OwnRequestClass
-from analysis.records.folder import read_trial
-from lab.engine.cluster.engines import Engines, UsageSamplers
-from lab.engine.cluster.machines import default_machine
-from lab.engine.commands import last_line
-from lab.engine.containers import ContainerInfo, owner
-from lab.engine.engine import ca_bundle
-from lab.errors import LabError
-from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
-from lab.paths import ROOT
-from lab.plan import PlannedTrial
-from lab.redaction import LOCAL, LOCAL_ENV, read_factors
-from lab.servers.asgi import Asgi
-from lab.servers.base import Variant
-from lab.servers.gunicorn import GunicornSync
-from lab.trial import checking
-from lab.trial.alone import Answer
-from lab.trial.compose import Composed, compose, factors_of, share_load
-from lab.trial.containers import Phase, TrialContainers
-from lab.trial.rates import NoRate, rate_after
-from lab.trial.starting import start_services
+from stampede.docker.cluster.engines import Engines, UsageSamplers
+from stampede.docker.cluster.machines import default_machine
+from stampede.docker.commands import last_line
+from stampede.docker.containers import ContainerInfo, owner
+from stampede.docker.engine import ca_bundle
+from stampede.docker.redaction import LOCAL, LOCAL_ENV, read_factors
+from stampede.errors import LabError
+from stampede.experiment.model import Api, Client, Database, Durations, Load, Relative
+from stampede.paths import ROOT
+from stampede.plan import PlannedTrial
+from stampede.records.classes import OwnRequestClass
+from stampede.records.folder import read_trial
+from stampede.run.trial import checking
+from stampede.run.trial.alone import Answer
+from stampede.run.trial.compose import Composed, compose, factors_of, share_load
+from stampede.run.trial.containers import Phase, TrialContainers
+from stampede.run.trial.rates import NoRate, rate_after
+from stampede.run.trial.starting import start_services
+from stampede.servers.asgi import Asgi
+from stampede.servers.base import Variant
+from stampede.servers.gunicorn import GunicornSync
 from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_trial, visit
 
@@ -90,8 +90,8 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
     )
     every = ("gunicorn", "asgi", "uwsgi", "flup", "nginx", "haproxy", "api", "mariadb", "k6", "k6-2", "k6-3", "client")
     composed = Composed(default_machine(), cast("DockerClient", SimpleNamespace(compose=compose)), every, {})
-    monkeypatch.setattr("lab.trial.containers.compose", lambda *_: [composed])
-    monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [])
+    monkeypatch.setattr("stampede.run.trial.containers.compose", lambda *_: [composed])
+    monkeypatch.setattr("stampede.run.trial.containers.containers_of", lambda *_: [])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
     stack = TrialContainers(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
@@ -182,7 +182,7 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What Compose is told, what the load reads, and the services that come of it."""
-    monkeypatch.setattr("lab.trial.compose.DockerClient", Docker)
+    monkeypatch.setattr("stampede.run.trial.compose.DockerClient", Docker)
     monkeypatch.setattr(Docker, "given", ())
     stack = overload(tmp_path)
     stack.part.mkdir(parents=True)
@@ -213,7 +213,7 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
     """Compose reads the true values from a file that is gone as soon as nothing has to be started any more."""
     mounts = [{"source": f"{ROOT}/k6", "target": "/k6"}, {"source": "", "target": "/results"}]
     box = {"user": f"{os.getuid()}:{os.getgid()}", "labels": {"stampede.owner": owner()}, "volumes": mounts}
-    monkeypatch.setattr("lab.trial.compose.DockerClient", Docker)
+    monkeypatch.setattr("stampede.run.trial.compose.DockerClient", Docker)
     monkeypatch.setitem(RESOLVED["services"], "k6", RESOLVED["services"]["k6"] | box)
     stack = overload(tmp_path)
     mounts[1]["source"] = str(stack.part)
@@ -223,7 +223,7 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
         read.append(read_factors((stack.part / LOCAL_ENV).read_text()))
         raise DockerException(["docker"], 1, None, f"invalid mount: {stack.part} and {ROOT}/k6".encode())
 
-    monkeypatch.setattr("lab.trial.containers.rate_after", lambda *_: 75.6)
+    monkeypatch.setattr("stampede.run.trial.containers.rate_after", lambda *_: 75.6)
     monkeypatch.setattr(TrialContainers, "_why_not_healthy", lambda _, error: last_line(error))
     monkeypatch.setattr(Docker, "up", refuse)
 
@@ -339,7 +339,7 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request], changed: dict[str, Any], message: str
 ) -> None:
     """Nothing is started for it."""
-    monkeypatch.delattr("lab.trial.compose.DockerClient")
+    monkeypatch.delattr("stampede.run.trial.compose.DockerClient")
     make_trial(tmp_path / RUN, "one", 2, requests, **changed)
     stack = overload(tmp_path)
 
@@ -353,8 +353,8 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
-    monkeypatch.delattr("lab.trial.compose.DockerClient")
-    monkeypatch.setattr("lab.experiment.loads.script.RATE_MAX_RPS", 400)
+    monkeypatch.delattr("stampede.run.trial.compose.DockerClient")
+    monkeypatch.setattr("stampede.experiment.loads.script.RATE_MAX_RPS", 400)
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
     stack = overload(tmp_path)
 
@@ -400,12 +400,12 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     state = ContainerState(status="running", running=True)
     before = ContainerInfo("1", "beside-before", "beside-before-1", state, machine, "")
     composed = Composed(machine, cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up))), ("nginx",), {})
-    monkeypatch.setattr("lab.trial.starting.START_WITHIN_S", 0.1)
-    monkeypatch.setattr("lab.trial.containers.compose", lambda *_: [composed])
-    monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [before])
+    monkeypatch.setattr("stampede.run.trial.starting.START_WITHIN_S", 0.1)
+    monkeypatch.setattr("stampede.run.trial.containers.compose", lambda *_: [composed])
+    monkeypatch.setattr("stampede.run.trial.containers.containers_of", lambda *_: [before])
     stack = overload(tmp_path)
-    monkeypatch.setattr("lab.trial.containers.rate_after", lambda *_: 75.6)
-    monkeypatch.setattr("lab.trial.containers.output_of", lambda _: b"migrating\n")
+    monkeypatch.setattr("stampede.run.trial.containers.rate_after", lambda *_: 75.6)
+    monkeypatch.setattr("stampede.run.trial.containers.output_of", lambda _: b"migrating\n")
 
     stack.start()
 
@@ -428,8 +428,8 @@ def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
         default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill)))
     )
     one = ContainerInfo("1", "nginx", "nginx-1", ContainerState(status="running", running=True), machine, "")
-    monkeypatch.setattr("lab.trial.containers.END_AGAIN_S", 0)
-    monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [one])
+    monkeypatch.setattr("stampede.run.trial.containers.END_AGAIN_S", 0)
+    monkeypatch.setattr("stampede.run.trial.containers.containers_of", lambda *_: [one])
 
     stack.abort_start()
 
@@ -441,7 +441,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 ) -> None:
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
-    monkeypatch.setattr("lab.trial.checking.USER_SERVICE", stack.planned.load.script)
+    monkeypatch.setattr("stampede.run.trial.checking.USER_SERVICE", stack.planned.load.script)
     monkeypatch.setattr(TrialContainers, "asked_classes", {"home": OwnRequestClass(path="/", users=1)})
     monkeypatch.setattr(TrialContainers, "front", None)
 
@@ -449,7 +449,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
         stack.fail("gunicorn needed more memory than its limit of 64 MiB")
         return Answer(502, 1, "", "", "")
 
-    monkeypatch.setattr("lab.trial.checking.ask", ask)
+    monkeypatch.setattr("stampede.run.trial.checking.ask", ask)
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
         checking.ask_for_each_class(stack, lambda _: None)

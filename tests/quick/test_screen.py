@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from analysis.metrics import unit
-from analysis.records.claims import Claim, Quantity
-from analysis.records.run import Host, Run
-from analysis.records.summary import ClaimRow, Row, Summary, TrialValidity, Validity
-from analysis.report.extensions import Section
-from analysis.report.screen import LINES, WIDTH, screen_lines
-from analysis.report.screen.strip import scale_of, strip
-from analysis.report.tables.verdicts import claims_table
-from analysis.report.wording import trials_phrase
-from analysis.verdict.validity import judge_run
-from lab.apps.reproduce.shown import shown_of
-from lab.experiment.file import load_experiment, names
-from lab.finished import tables_command
-from lab.options import MeasureOptions
-from lab.run import record_of
+from stampede.evaluate.metrics import unit
+from stampede.evaluate.verdict.validity import judge_run
+from stampede.experiment.file import load_experiment, names
+from stampede.records.claims import Claim, Quantity
+from stampede.records.run import Host, Run
+from stampede.records.summary import ClaimRow, Row, Summary, TrialValidity, Validity
+from stampede.report.extensions import Section
+from stampede.report.screen import LINES, WIDTH, screen_lines
+from stampede.report.screen.strip import scale_of, strip
+from stampede.report.tables.verdicts import claims_table
+from stampede.report.wording import trials_phrase
+from stampede.reproduce.shown import shown_of
+from stampede.run.finished import tables_command
+from stampede.run.options import MeasureOptions
+from stampede.run.run import record_of
 
 TABLES = "make report TABLES=1"
 NAMES = names()
@@ -193,7 +193,7 @@ def test_the_command_for_the_tables_is_whole_however_long_the_path_is() -> None:
 def test_the_command_for_the_tables_names_every_run_but_the_latest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.finished.RESULTS", tmp_path / "results")
+    monkeypatch.setattr("stampede.run.finished.RESULTS", tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     runs = [tmp_path / "results" / name / time for name, time in (("a", "20260101"), ("b", "20260102"))]
     for run in runs:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lab.paths import SERVERS
-from lab.servers import KINDS
+from stampede.paths import SERVERS
+from stampede.servers import KINDS
 
 sys.path.insert(0, str(SERVERS / "app"))
 

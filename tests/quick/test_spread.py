@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.records.claims import Claim, Quantity
-from analysis.records.run import Run
-from analysis.records.summary import Summary
-from analysis.report.markdown import markdown
-from analysis.report.tables.quantities import quantity_tables
-from analysis.statistics.stopping import has_interval
+from stampede.evaluate.statistics.stopping import has_interval
+from stampede.records.claims import Claim, Quantity
+from stampede.records.run import Run
+from stampede.records.summary import Summary
+from stampede.report.markdown import markdown
+from stampede.report.tables.quantities import quantity_tables
 from tests.in_memory import conclude, page_of, printed, values_of
 from tests.synthetic import run_record
 

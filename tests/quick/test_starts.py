@@ -1,15 +1,15 @@
-"""``lab init`` reads further ways in which people start a service, from public repositories and documentation."""
+"""``stampede init`` reads further ways in which people start a service, from public repositories and documentation."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
-from lab.apps.service.description import UserService
-from lab.apps.service.discovery import describe_folder
-from lab.apps.service.discovery.settings import ANY, Setting, settings_of
-from lab.apps.service.discovery.shell import Shell
-from lab.apps.service.discovery.uwsgi import ini_settings
+from stampede.service.description import UserService
+from stampede.service.discovery import describe_folder
+from stampede.service.discovery.settings import ANY, Setting, settings_of
+from stampede.service.discovery.shell import Shell
+from stampede.service.discovery.uwsgi import ini_settings
 from tests.quick.test_discovery import FASTAPI, FLASK, written
 
 IMAGE = "FROM python:3.12\nWORKDIR /app\nCOPY . .\n"

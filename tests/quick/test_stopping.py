@@ -1,10 +1,10 @@
-"""analysis.statistics.stopping: how many trials decide, and looking after every trial without deceiving oneself."""
+"""evaluate.statistics.stopping: how many trials decide, and looking after every trial without deceiving oneself."""
 
 import random
 
 import pytest
 
-from analysis.statistics.stopping import ERROR, LEAST, MOST, sequential_verdict, trials_needed
+from stampede.evaluate.statistics.stopping import ERROR, LEAST, MOST, sequential_verdict, trials_needed
 
 
 def test_one_trial_does_not_show_how_far_trials_differ() -> None:

@@ -1,4 +1,4 @@
-"""analysis.pipeline: figures that were counted by hand, and verdicts that follow from them."""
+"""stampede.pipeline: figures that were counted by hand, and verdicts that follow from them."""
 
 import io
 import json
@@ -10,22 +10,22 @@ import pytest
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from analysis.metrics import Statistic, failures, servers, spread, throughput, times
-from analysis.metrics.metric import rows_needed
-from analysis.metrics.spread import evenness
-from analysis.pipeline import derive_summary
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import LoadRecord, Run, RunMachine, VariantRecord
-from analysis.records.summary import Row, Summary, TrialValidity, WorkerRow
-from analysis.report.markdown import markdown
-from analysis.report.tables import Table
-from analysis.report.tables.quantities import counts_by_worker, quantity_tables, workers_tables
-from analysis.report.tables.verdicts import claims_table
-from analysis.report.terminal import print_tables, terminal_table
-from analysis.report.wording import figures_phrase, published_quantity
-from analysis.statistics.intervals import Draw
-from analysis.statistics.results import TrialValues
-from analysis.verdict.claims import missing_cores
+from stampede.evaluate.metrics import Statistic, failures, servers, spread, throughput, times
+from stampede.evaluate.metrics.metric import rows_needed
+from stampede.evaluate.metrics.spread import evenness
+from stampede.evaluate.statistics.intervals import Draw
+from stampede.evaluate.statistics.results import TrialValues
+from stampede.evaluate.verdict.claims import missing_cores
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
+from stampede.records.summary import Row, Summary, TrialValidity, WorkerRow
+from stampede.report.markdown import markdown
+from stampede.report.tables import Table
+from stampede.report.tables.quantities import counts_by_worker, quantity_tables, workers_tables
+from stampede.report.tables.verdicts import claims_table
+from stampede.report.terminal import print_tables, terminal_table
+from stampede.report.wording import figures_phrase, published_quantity
 from tests.in_memory import (
     MIX,
     changed,

@@ -1,9 +1,9 @@
-"""analysis.report.figures.marks: what a figure shows, for everybody who cannot see it."""
+"""stampede.report.figures.marks: what a figure shows, for everybody who cannot see it."""
 
 import altair as alt
 
-from analysis.report.figures.marks import MOST_ROWS, mark_tables
-from analysis.report.tables import Table
+from stampede.report.figures.marks import MOST_ROWS, mark_tables
+from stampede.report.tables import Table
 
 MARKS = [{"variant": "one", "value": 12.5, "low": 11.0, "offset": 0.3}, {"variant": "two", "value": 7.0, "low": 6.0}]
 

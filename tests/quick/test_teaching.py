@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lab.paths import ROOT
+from stampede.paths import ROOT
 
 DOCS = ROOT / "docs" / "learn"
 TEACHING = (DOCS / "teaching.md").read_text(encoding="utf-8")

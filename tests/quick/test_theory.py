@@ -6,9 +6,8 @@ import ciw
 import numpy as np
 import pytest
 
-from tests import formulas
-from theory.events import Rows
-from theory.model import (
+from stampede.theory.events import Rows
+from stampede.theory.model import (
     Bursts,
     Class,
     Closed,
@@ -25,7 +24,8 @@ from theory.model import (
     WorkStep,
     WrongModel,
 )
-from theory.simulate import simulate, simulate_in_chunks
+from stampede.theory.simulate import simulate, simulate_in_chunks
+from tests import formulas
 
 
 def one_class(

@@ -1,4 +1,4 @@
-"""lab.trial: what becomes of the trials of a batch when some of them fail."""
+"""stampede.run.trial: what becomes of the trials of a batch when some of them fail."""
 
 import signal
 import threading
@@ -10,17 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from lab import interruption
-from lab.engine.cluster.engines import Engines
-from lab.engine.machine_usage import Progress, Quiet
-from lab.experiment.model import Durations, Load
-from lab.interruption import interrupt
-from lab.plan import PlannedTrial
-from lab.servers.gunicorn import GunicornSync
-from lab.trial import batch
-from lab.trial.compose import Composed
-from lab.trial.containers import Phase, TrialContainers
-from lab.trial.replacing import replace_workers, restart_replicas
+from stampede import interruption
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.machine_usage import Progress, Quiet
+from stampede.experiment.model import Durations, Load
+from stampede.interruption import interrupt
+from stampede.plan import PlannedTrial
+from stampede.run.trial import batch
+from stampede.run.trial.compose import Composed
+from stampede.run.trial.containers import Phase, TrialContainers
+from stampede.run.trial.replacing import replace_workers, restart_replicas
+from stampede.servers.gunicorn import GunicornSync
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +148,7 @@ def test_replicas_are_restarted_one_after_another_and_nginx_learns_of_it(
 
         return SimpleNamespace(id=name, service=service, execute=execute)
 
-    monkeypatch.setattr("lab.trial.replacing.NGINX_LEARNS_AFTER_S", 0.02)
+    monkeypatch.setattr("stampede.run.trial.replacing.NGINX_LEARNS_AFTER_S", 0.02)
     trial = trial_with(tmp_path, "one", 0, term_after_s=1)
     trial.containers = [container("one", "gunicorn"), container("two", "gunicorn"), container("balancer", "nginx")]
     trial.phase = phase

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from lab.engine import facts
-from lab.engine.facts import EngineFacts
-from lab.paths import TOOLS
+from stampede.docker import facts
+from stampede.docker.facts import EngineFacts
+from stampede.paths import TOOLS
 from tools import tried
 
 ENGINE = EngineFacts(

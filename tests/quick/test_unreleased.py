@@ -1,4 +1,4 @@
-"""lab.servers.unreleased: a build that is not released is measured beside a release, and a run says which it was."""
+"""servers.unreleased: a build that is not released is measured beside a release, and a run says which it was."""
 
 import hashlib
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from analysis.records.run import VariantRecord
-from lab.engine.images import images_of
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment, read_experiment
-from lab.paths import EXPERIMENTS, ROOT
-from lab.plan import lay_out as lay_out_plan
-from lab.servers import KINDS
-from lab.servers.base import Variant
-from lab.servers.unreleased import Unreleased, lay_out, patch_of
+from stampede.docker.images import images_of
+from stampede.errors import WrongUse
+from stampede.experiment.file import load_experiment, read_experiment
+from stampede.paths import EXPERIMENTS, ROOT
+from stampede.plan import lay_out as lay_out_plan
+from stampede.records.run import VariantRecord
+from stampede.servers import KINDS
+from stampede.servers.base import Variant
+from stampede.servers.unreleased import Unreleased, lay_out, patch_of
 
 PATCH = "servers/gunicorn/idle-thread.patch"
 

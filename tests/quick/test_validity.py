@@ -1,4 +1,4 @@
-"""analysis.verdict.validity: a failed measurement says so itself."""
+"""stampede.evaluate.verdict.validity: a failed measurement says so itself."""
 
 import gzip
 import json
@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from analysis.pipeline import derive_summary
-from analysis.read.observation import Reading
-from analysis.read.trial_data import ClassTotals, read_raw_trial
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import BadRun, read_run, trial_folder
-from analysis.records.run import (
+from stampede.evaluate.read.observation import Reading
+from stampede.evaluate.read.trial_data import ClassTotals, read_raw_trial
+from stampede.evaluate.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import BadRun, read_run, trial_folder
+from stampede.records.run import (
     Calibration,
     ClientRecord,
     Git,
@@ -26,9 +27,8 @@ from analysis.records.run import (
     Seconds,
     VariantRecord,
 )
-from analysis.records.summary import TrialValidity, Validity
-from analysis.report.tables.quantities import workers_tables
-from analysis.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
+from stampede.records.summary import TrialValidity, Validity
+from stampede.report.tables.quantities import workers_tables
 from tests.in_memory import MIX, changed, judged, trial_of
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, run_record, write_points
 from tests.wrong import listed

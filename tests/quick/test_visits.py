@@ -1,4 +1,4 @@
-"""analysis.metrics.visits and what is made of it: visits of a page, counted by hand."""
+"""stampede.evaluate.metrics.visits and what is made of it: visits of a page, counted by hand."""
 
 import gzip
 import json
@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from analysis.metrics import MetricName, Statistic, times, visits
-from analysis.metrics.capacity import measured_capacity_per_s
-from analysis.metrics.visits import CUT_OFF, Visit, Written, capacity_per_s, compare_rows, rates_per_s
-from analysis.pipeline import derive_summary
-from analysis.read.rows import UnreadablePoints
-from analysis.read.sending import Posts, posts
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, Run, VariantRecord
-from analysis.records.summary import RateStepRow, Summary
-from analysis.report.markdown import markdown
+from stampede.evaluate.metrics import MetricName, Statistic, times, visits
+from stampede.evaluate.metrics.capacity import measured_capacity_per_s
+from stampede.evaluate.metrics.visits import CUT_OFF, Visit, Written, capacity_per_s, compare_rows, rates_per_s
+from stampede.evaluate.read.rows import UnreadablePoints
+from stampede.evaluate.read.sending import Posts, posts
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import read_run
+from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.summary import RateStepRow, Summary
+from stampede.report.markdown import markdown
 from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
 from tests.synthetic import BEGAN, Request, database_seen, make_run, make_trial, point, run_record, visit, write_points
 

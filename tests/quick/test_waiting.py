@@ -1,4 +1,4 @@
-"""analysis.metrics.waiting: who waited for a busy worker beside a free thread, counted by hand and the slow way."""
+"""evaluate.metrics.waiting: who waited for a busy worker beside a free thread, counted by hand and the slow way."""
 
 import io
 from itertools import pairwise
@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis.metrics import waiting
-from analysis.metrics.waiting import Answered, at_least, avoidable_waits, recoveries_s, time_in
-from analysis.pipeline import derive, derive_summary
-from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import read_run
-from analysis.records.run import VariantRecord
-from analysis.records.summary import Summary
-from analysis.report.terminal import print_tables
+from stampede.evaluate.metrics import waiting
+from stampede.evaluate.metrics.waiting import Answered, at_least, avoidable_waits, recoveries_s, time_in
+from stampede.pipeline import derive, derive_summary
+from stampede.records.claims import Claim, Quantity
+from stampede.records.folder import read_run
+from stampede.records.run import VariantRecord
+from stampede.records.summary import Summary
+from stampede.report.terminal import print_tables
 from tests.synthetic import BEGAN, Request, make_run, observation
 
 Served = tuple[int, float, float, float]

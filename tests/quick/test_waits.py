@@ -14,16 +14,17 @@ import pytest
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
-from lab import interruption, machine_lock
-from lab.apps.service import build
-from lab.apps.service.layer import Layer
-from lab.engine import commands, heartbeat
-from lab.engine.causes import NO_ADDRESS, cause, unreached
-from lab.engine.cluster.machines import default_machine
-from lab.engine.commands import last_line, meaning_of, run_command
-from lab.errors import LabError
-from lab.paths import SERVERS
-from lab.servers.base import Variant
+from stampede import interruption
+from stampede.docker import commands, heartbeat
+from stampede.docker.causes import NO_ADDRESS, cause, unreached
+from stampede.docker.cluster.machines import default_machine
+from stampede.docker.commands import last_line, meaning_of, run_command
+from stampede.errors import LabError
+from stampede.paths import SERVERS
+from stampede.run import machine_lock
+from stampede.servers.base import Variant
+from stampede.service import build
+from stampede.service.layer import Layer
 from tests.conftest import PATIENCE_S, wait_until
 
 

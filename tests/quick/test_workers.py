@@ -1,8 +1,8 @@
-"""analysis.report.workers: a worker has the same name everywhere."""
+"""stampede.report.workers: a worker has the same name everywhere."""
 
 import pytest
 
-from analysis.metrics.workers import labels
+from stampede.evaluate.metrics.workers import labels
 
 
 @pytest.mark.parametrize(

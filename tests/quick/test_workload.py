@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lab.paths import SERVERS
+from stampede.paths import SERVERS
 from tests.conftest import wait_until
 from tests.django_site import Site
 

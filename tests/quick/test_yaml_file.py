@@ -1,4 +1,4 @@
-"""lab.experiment.yaml_file: the quick loader reads what the loader that explains mistakes would read."""
+"""stampede.experiment.yaml_file: the quick loader reads what the loader that explains mistakes would read."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.errors import WrongUse
-from lab.experiment.yaml_file import YamlFile, _ExplainingLoader, _QuickLoader
-from lab.paths import ROOT
+from stampede.errors import WrongUse
+from stampede.experiment.yaml_file import YamlFile, _ExplainingLoader, _QuickLoader
+from stampede.paths import ROOT
 
 
 def read(node: yaml.Node) -> Any:

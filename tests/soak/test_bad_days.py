@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.records.folder import read_run, trial_folder
+from stampede.records.folder import read_run, trial_folder
 from tests.conftest import Lab, finish, wait_for_line, wait_for_step
 from tests.engine import test_bad_days
 from tests.engine.test_bad_days import ONE, reason, verdicts, wait_for_points

@@ -1,4 +1,4 @@
-"""lab bundle and its install.sh: one file from which a room without a network gets to its first verdict."""
+"""stampede bundle and its install.sh: one file from which a room without a network gets to its first verdict."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.apps import bundle
-from lab.paths import ROOT
+from stampede import bundle
+from stampede.paths import ROOT
 
 ROOM = """
     hostname room
@@ -38,7 +38,8 @@ def test_a_room_without_a_network_gets_to_its_first_verdict(tmp_path: Path) -> N
     unshare = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc"]
     if os.geteuid() or not shutil.which("dockerd"):
         pytest.skip("needs root and dockerd")
-    subprocess.run([sys.executable, "-m", "lab", "bundle", "ten-at-once", "--pythons", bundle.this_python(), "--to",
+    subprocess.run([sys.executable, "-m", "stampede", "bundle", "ten-at-once", "--pythons", bundle.this_python(),
+                    "--to",
                     str(tmp_path / "bundle.tar")], cwd=ROOT, check=True)  # fmt: skip
 
     done = subprocess.run(

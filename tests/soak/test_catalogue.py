@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.records.folder import trial_folder
-from lab.apps.reproduce.all import REFERENCE
-from lab.apps.reproduce.reproduction import read_reproduction
-from lab.experiment.file import load_experiment, names
-from lab.trial.calibration import ALONE
+from stampede.experiment.file import load_experiment, names
+from stampede.records.folder import trial_folder
+from stampede.reproduce.all import REFERENCE
+from stampede.reproduce.reproduction import read_reproduction
+from stampede.run.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
 from tests.measuring import Result, completion_times, measure, only_load, shorter
 
@@ -172,7 +172,7 @@ def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(lab: Lab) -
 
 def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(copied_lab: Lab) -> None:
     """On 23.0.0 users are cut off after the load, on 27.0.1 all are answered; failures are no doubt."""
-    copied_lab.edit("lab/experiment/loads/script.py", "\nGRACE_S = 60", "\nGRACE_S = 12")
+    copied_lab.edit("stampede/experiment/loads/script.py", "\nGRACE_S = 60", "\nGRACE_S = 12")
     result = measure(copied_lab, "connection-deadlock", "limit-23,limit-27", "4s")
 
     assert result.measured("limit-23", "failures", "share", "silent") == 1

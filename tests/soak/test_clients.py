@@ -1,4 +1,4 @@
-"""clients: two that misbehave as k6 cannot, and rows that analysis.read.rows makes of their points."""
+"""clients: two that misbehave as k6 cannot, and rows that stampede.evaluate.read.rows makes of their points."""
 
 import time
 from pathlib import Path

@@ -11,7 +11,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """The variants whose loads never begin, or end when the database does."""
     lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
     spoil(lab)
-    lab.edit("lab/trial/observing.py", "OBSERVED_WITHIN_S = 60", "OBSERVED_WITHIN_S = 5")
+    lab.edit("stampede/run/trial/observing.py", "OBSERVED_WITHIN_S = 60", "OBSERVED_WITHIN_S = 5")
     done = lab.run("run", "spoilt", "--variants", "outgrown,not-migrated,not-applied,hung", "--jobs", "4")
     assert done.returncode == 1, done.stderr
     return lab

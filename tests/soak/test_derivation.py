@@ -1,4 +1,4 @@
-"""analysis.pipeline: the same raw points give the same bytes every time, also where requests or connections tie.
+"""stampede.pipeline: the same raw points give the same bytes every time, also where requests or connections tie.
 
 What may differ from one derivation to the next: how Python orders a set of words, how many threads DuckDB has, and
 in which order these hand over the rows.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.paths import TOOLS
+from stampede.paths import TOOLS
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.skipif(

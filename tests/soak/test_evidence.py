@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analysis.records.folder import read_run
+from stampede.records.folder import read_run
 from tests.conftest import Lab
 from tests.spoilt import write_experiment
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from python_on_whales import DockerClient
 
-from analysis.records.folder import read_run
+from stampede.records.folder import read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line, wait_for_step
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.whole import test_faults
@@ -235,8 +235,8 @@ def test_an_engine_that_is_frozen_does_not_keep_the_lab_waiting(spoilt: Lab, eng
     assert spoilt.run("setup").returncode == 0
     engine.take("debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
     spoilt.environment["DOCKER_HOST"] = engine.address
-    spoilt.edit("lab/engine/heartbeat.py", "LATE_S, SILENT_S = 15, 60", "LATE_S, SILENT_S = 2, 6")
-    spoilt.edit("lab/engine/heartbeat.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
+    spoilt.edit("stampede/docker/heartbeat.py", "LATE_S, SILENT_S = 15, 60", "LATE_S, SILENT_S = 2, 6")
+    spoilt.edit("stampede/docker/heartbeat.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
     process = spoilt.start("run", "spoilt")
     wait_for_step(process, stage)
 

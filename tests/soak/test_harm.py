@@ -39,8 +39,10 @@ def little_memory() -> Iterator[None]:
 @pytest.mark.usefixtures("nothing_left")
 def test_an_interrupt_and_a_clean_up_work_while_memory_is_short(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
-    copied_lab.edit("lab/engine/machine_usage.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0")
-    copied_lab.edit("lab/engine/machine_usage.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
+    copied_lab.edit(
+        "stampede/docker/machine_usage.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0"
+    )
+    copied_lab.edit("stampede/docker/machine_usage.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
     for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         process = copied_lab.start("run", "spoilt")
         wait_for_step(process, "load")

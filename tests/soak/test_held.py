@@ -42,7 +42,7 @@ def measured(lab: Lab, load: str, duration: str = "60s") -> tuple[dict[str, Any]
     environment = os.environ | {"PYTHONPATH": str(lab.root)}
     options = ["--trials", "1", "--duration", duration, "--results", str(lab.results)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "lab", "run", "held", *options],
+        [sys.executable, "-m", "stampede", "run", "held", *options],
         cwd=lab.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _, status, usage = os.wait4(process.pid, 0)

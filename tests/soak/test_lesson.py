@@ -2,7 +2,7 @@
 
 import time
 
-from lab.apps.lesson.model import LONGEST_S
+from stampede.teach.lesson.model import LONGEST_S
 from tests.conftest import Lab
 
 

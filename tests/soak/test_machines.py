@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.records.folder import read_run, read_trial, trial_folder
-from analysis.records.run import TrialRecord
-from lab.engine.images import K6
-from lab.paths import TOOLS
+from stampede.docker.images import K6
+from stampede.paths import TOOLS
+from stampede.records.folder import read_run, read_trial, trial_folder
+from stampede.records.run import TrialRecord
 from tests.conftest import Lab, finish, on_host, wait_for_line, wait_for_step
 from tests.measuring import Result, add_experiment
 from tests.spoilt import needs_root
@@ -108,7 +108,7 @@ def test_machines_are_described_with_the_network_between_them(lab: Lab) -> None:
     lacking = lab.run("machines", "check")
     assert lacking.returncode == 1
     no_swarm = "engine-1, engine-2, engine-3 are in no swarm, so containers share no network."
-    assert f"lacking: {no_swarm} lab machines join" in lacking.stdout
+    assert f"lacking: {no_swarm} stampede machines join" in lacking.stdout
     refused = lab.run(*RUN)
     assert (refused.returncode, refused.stderr.splitlines()[0]) == (1, f"error: {no_swarm}")
 
@@ -302,7 +302,7 @@ def test_an_interrupt_ends_a_run_on_all_machines(cluster: Cluster, lab: Lab) -> 
 @pytest.mark.usefixtures("cluster")
 def test_two_people_measure_one_after_the_other(lab: Lab, copied_lab: Lab) -> None:
     """The second lab is on another computer: it has another host name, and does not see the lock of the first lab."""
-    copied_lab.edit("lab/machine_lock.py", "/tmp/stampede.lock", "/tmp/stampede-elsewhere.lock")
+    copied_lab.edit("stampede/run/machine_lock.py", "/tmp/stampede.lock", "/tmp/stampede-elsewhere.lock")
     copied_lab.before = on_host("elsewhere")
     copied_lab.machines = lab.machines
     first = lab.start(*RUN)

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-from analysis.records.folder import trial_folder
-from lab.trial.calibration import ALONE
+from stampede.records.folder import trial_folder
+from stampede.run.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.engine.test_served import EVERY_SERVER, SOME, serve_bursts
 from tests.measuring import add_experiment, measure, only_load

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 import yaml
 
-from analysis.records.folder import read_summary, read_trial, trial_folder
+from stampede.records.folder import read_summary, read_trial, trial_folder
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.quick.test_own import SHOP

@@ -1,4 +1,4 @@
-"""lab.apps.advise: which ways to serve a load are ranked first, what is said of them, and what is refused."""
+"""stampede.advise: which ways to serve a load are ranked first, what is said of them, and what is refused."""
 
 import io
 import os
@@ -11,33 +11,33 @@ import yaml
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from analysis.metrics import Statistic
-from analysis.metrics.waiting import Answered
-from analysis.predict.options import OPTION_KINDS
-from analysis.predict.system import classes_of
-from analysis.predict.what_if import as_measured, serve_otherwise
-from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, VariantRecord
-from analysis.records.summary import Row, Summary
-from lab import cache
-from lab.apps.advise.load import find_cell, offered_in
-from lab.apps.advise.service import read_service, tries
-from lab.apps.advise.show import print_what_if, print_whether_it_held
-from lab.apps.advise.what_if import recorded
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment
-from lab.experiment.loads.k6 import K6_SCRIPTS
-from lab.paths import ROOT
-from lab.plan import lay_out
-from lab.run import record_of
-from lab.servers import KINDS
-from lab.serving.offered import OfferedLoad
-from lab.serving.options import ServingOption, serving_options
-from lab.serving.ranking import best_of, headroom, predict_today, rank
+from stampede.advise.load import find_cell, offered_in
+from stampede.advise.offered import OfferedLoad
+from stampede.advise.options import ServingOption, serving_options
+from stampede.advise.ranking import best_of, headroom, predict_today, rank
+from stampede.advise.service import read_service, tries
+from stampede.advise.show import print_what_if, print_whether_it_held
+from stampede.advise.what_if import recorded
+from stampede.docker import cache
+from stampede.errors import WrongUse
+from stampede.evaluate.metrics import Statistic
+from stampede.evaluate.metrics.waiting import Answered
+from stampede.experiment.file import load_experiment
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.paths import ROOT
+from stampede.plan import lay_out
+from stampede.predict.options import OPTION_KINDS
+from stampede.predict.system import classes_of
+from stampede.predict.what_if import as_measured, serve_otherwise
+from stampede.records.folder import read_run
+from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.summary import Row, Summary
+from stampede.run.run import record_of
+from stampede.servers import KINDS
+from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 from tests.conftest import Lab
 from tests.synthetic import NOWHERE, Request, make_run
 from tests.wrong import listed, refusal
-from theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 from tools.real_runs import unpack
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})

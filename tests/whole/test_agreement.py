@@ -11,22 +11,22 @@ from unittest.mock import patch
 import pytest
 from rich.console import Console
 
-from analysis.pipeline import derive
-from analysis.predict.prediction import predict_summary
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import read_run, trial_folder
-from analysis.records.run import Run, SourceRecord, VariantRecord
-from analysis.records.summary import Summary
-from analysis.report.screen import screen_lines
-from analysis.report.tables.comparison import comparison_tables
-from analysis.report.tables.verdicts import claims_table, power_table
-from analysis.report.terminal import print_predicted, print_tables
-from analysis.report.wording import number
-from analysis.statistics.compare import Side, changes, suspect_sides, what_differs
-from lab.engine.engine import default_jobs, engine_cores
-from lab.experiment.file import load_experiment
-from lab.options import MeasureOptions
-from lab.run import record_of
+from stampede.docker.engine import default_jobs, engine_cores
+from stampede.evaluate.statistics.compare import Side, changes, suspect_sides, what_differs
+from stampede.experiment.file import load_experiment
+from stampede.pipeline import derive
+from stampede.predict.prediction import predict_summary
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import read_run, trial_folder
+from stampede.records.run import Run, SourceRecord, VariantRecord
+from stampede.records.summary import Summary
+from stampede.report.screen import screen_lines
+from stampede.report.tables.comparison import comparison_tables
+from stampede.report.tables.verdicts import claims_table, power_table
+from stampede.report.terminal import print_predicted, print_tables
+from stampede.report.wording import number
+from stampede.run.options import MeasureOptions
+from stampede.run.run import record_of
 from tests.conftest import Lab
 from tests.synthetic import NOWHERE, Request, make_run
 
@@ -75,7 +75,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     for trial in range(1, SUSPECT + 1):
         record = trial_folder(folder, "slow", "mix", trial) / "trial.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"busy_before": 0.6}))
-    with patch("analysis.report.figures.svg", lambda _: "<svg></svg>"):
+    with patch("stampede.report.figures.svg", lambda _: "<svg></svg>"):
         summary = derive(folder)
     run = read_run(folder)
     printed = StringIO()

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from analysis.metrics import unit
-from analysis.pipeline import derive_summary
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import read_run, read_summary
-from analysis.records.run import Run, SourceRecord, VariantRecord
-from analysis.records.summary import Article, ClaimRow, PublishedFigure, PublishedRow, Reversal, Row, Summary
-from analysis.report.article import article_sentence, article_tables
-from analysis.report.figures.drawing import svg
-from analysis.report.figures.published import LOOKS, published_chart
-from analysis.verdict.article import circumstances, judge_article
-from analysis.verdict.claims import edges_of
+from stampede.evaluate.metrics import unit
+from stampede.evaluate.verdict.article import circumstances, judge_article
+from stampede.evaluate.verdict.claims import edges_of
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import read_run, read_summary
+from stampede.records.run import Run, SourceRecord, VariantRecord
+from stampede.records.summary import Article, ClaimRow, PublishedFigure, PublishedRow, Reversal, Row, Summary
+from stampede.report.article import article_sentence, article_tables
+from stampede.report.figures.drawing import svg
+from stampede.report.figures.published import LOOKS, published_chart
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
 

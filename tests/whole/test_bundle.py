@@ -1,4 +1,4 @@
-"""lab bundle and its install.sh: one file from which a room without a network gets to its first verdict."""
+"""stampede bundle and its install.sh: one file from which a room without a network gets to its first verdict."""
 
 import io
 import os
@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import machine_lock
-from lab.apps import bundle
-from lab.engine import doctor
-from lab.engine import images as of_lab
-from lab.errors import LabError, WrongUse
-from lab.paths import ROOT, TOOLS
+from stampede import bundle
+from stampede.docker import doctor
+from stampede.docker import images as of_lab
+from stampede.errors import LabError, WrongUse
+from stampede.paths import ROOT, TOOLS
+from stampede.run import machine_lock
 from tests.conftest import PATIENCE_S, Lab
 
 HERE = f"{platform.system()} {platform.machine()}"
@@ -27,8 +27,8 @@ VENV = """\
 #!/bin/sh
 echo "$PIP_NO_INDEX $PIP_FIND_LINKS $1" >> "$(dirname "$0")/../calls"
 mkdir -p "$(dirname "$0")/../.venv/bin"
-printf '#!/bin/sh\\necho "lab $*: all is well"\\n' > "$(dirname "$0")/../.venv/bin/lab"
-chmod +x "$(dirname "$0")/../.venv/bin/lab"
+printf '#!/bin/sh\\necho "stampede $*: all is well"\\n' > "$(dirname "$0")/../.venv/bin/stampede"
+chmod +x "$(dirname "$0")/../.venv/bin/stampede"
 """
 """Stands for tools/venv.sh, which the lab's own tests run."""
 
@@ -81,12 +81,12 @@ def install(unpacked: Path, **environment: str) -> tuple[int, str, str]:
 
 @pytest.mark.usefixtures("docker")
 def test_a_bundle_is_checked_unpacked_and_installed(unpacked: Path) -> None:
-    """Packages come from the bundle alone, images from the bundle, and lab setup knows what the bundle is for."""
+    """Packages come from the bundle alone, images from the bundle, and stampede setup knows what the bundle is for."""
     target = unpacked.parent / "lab"
 
     assert install(unpacked) == (
         0,
-        "lab doctor: all is well\n",
+        "stampede doctor: all is well\n",
         "Checking the files of the bundle …\n"
         f"Unpacking the lab into {target} …\n"
         "Loading the images …\n\n"
@@ -133,7 +133,7 @@ def stop_engine(unpacked: Path) -> None:
     [
         (spoil_hash, "The bundle is damaged, or was changed.", "Copy the file again."),
         (spoil_about(HERE, "Plan9 vax"), f"This bundle is for Plan9 vax; this machine is {HERE}.",
-         "Make a bundle on a machine like this: lab bundle"),
+         "Make a bundle on a machine like this: stampede bundle"),
         (spoil_about(f"pythons={bundle.this_python()}", "pythons=3.99"),
          f"This bundle is for Python 3.99; {sys.executable} is {bundle.this_python()}.",
          f"PYTHON=/path/to/python ./install.sh, or a bundle made with --pythons {bundle.this_python()}"),
@@ -191,8 +191,8 @@ def test_wrong_use_is_named_before_anything_is_packed(
     [
         ("", "", None, "A bundle has the committed files of the lab, and this lab is no git checkout.",
          "git clone the lab, and make the bundle there."),
-        ("0123abcd", " M lab/run.py\n?? x", None,
-         "A bundle has the committed files of the lab, and some have changed: lab/run.py, x.",
+        ("0123abcd", " M stampede/run/run.py\n?? x", None,
+         "A bundle has the committed files of the lab, and some have changed: stampede/run/run.py, x.",
          "git stash --include-untracked, or commit the changes."),
         ("0123abcd", "?? /.tar", Path("/"), "/ exists already.",
          "Remove the file, or choose another name: --to /path/name.tar"),
@@ -316,7 +316,7 @@ def test_an_engine_that_cannot_save_leaves_no_bundle(
     with pytest.raises(LabError) as caught:
         bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
 
-    assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "lab doctor")
+    assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "stampede doctor")
     assert not packed.exists()
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
@@ -400,8 +400,8 @@ def test_a_program_that_fails_is_named_with_its_last_words(
 PACKING = """
 import os, signal, subprocess, threading
 from pathlib import Path
-from lab.apps.bundle import _pack_images
-from lab.interruption import heed_signals
+from stampede.bundle import _pack_images
+from stampede.interruption import heed_signals
 
 started = []
 

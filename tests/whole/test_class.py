@@ -1,4 +1,4 @@
-"""lab class: one page from everybody's exports: a dot for each laptop, who differs and why, and nothing personal."""
+"""stampede class: one page from everybody's exports: a dot for each laptop, who differs, and nothing personal."""
 
 import gzip
 import io
@@ -15,19 +15,19 @@ from axe_playwright_python.sync_playwright import Axe
 from inline_snapshot import snapshot
 from playwright.sync_api import Page
 
-from analysis.records.checksums import seal
-from analysis.records.folder import read_run
-from analysis.records.summary import Summary
-from analysis.verification import compute_summary
-from lab.apps.classroom import submissions
-from lab.apps.classroom.archive import BadArchive
-from lab.apps.classroom.archive import unpack as unpack_archive
-from lab.apps.classroom.drawing import RADIUS, Scale, assign_lanes, scale_of
-from lab.apps.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
-from lab.apps.classroom.predictions import NumberPrediction, collect_predictions
-from lab.apps.classroom.strips import Dot, Strip
-from lab.export import pack
-from lab.paths import ROOT
+from stampede.export import pack
+from stampede.paths import ROOT
+from stampede.records.checksums import seal
+from stampede.records.folder import read_run
+from stampede.records.summary import Summary
+from stampede.teach.classroom import submissions
+from stampede.teach.classroom.archive import BadArchive
+from stampede.teach.classroom.archive import unpack as unpack_archive
+from stampede.teach.classroom.drawing import RADIUS, Scale, assign_lanes, scale_of
+from stampede.teach.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
+from stampede.teach.classroom.predictions import NumberPrediction, collect_predictions
+from stampede.teach.classroom.strips import Dot, Strip
+from stampede.verification import compute_summary
 from tests.browsing import SCHEMES, opened, tab
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
@@ -185,9 +185,9 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
 
     assert code == 1
     assert said.splitlines() == [
-        f"{cut} is damaged, or not an archive of lab export.",
+        f"{cut} is damaged, or not an archive of stampede export.",
         f"{same}: this run of keep-alive is also in {good}, and counts once.",
-        f"{tmp_path / 'notes.tar.gz'} is damaged, or not an archive of lab export.",
+        f"{tmp_path / 'notes.tar.gz'} is damaged, or not an archive of stampede export.",
         f"{tmp_path / 'gone'} cannot be read: No such file or directory.",
         f"{tmp_path / 'empty'} has no run.",
         f"{tmp_path / 'full'} has no run; name its archives: {tmp_path / 'full'}/*.tar.gz.",
@@ -197,7 +197,7 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
 
 
 def test_exercises_alone_are_named(lab: Lab, measured: Path, twelve: list[Path], tmp_path: Path) -> None:
-    """After a lesson, the latest run is one of an exercise, and lab export packs the latest run."""
+    """After a lesson, the latest run is one of an exercise, and stampede export packs the latest run."""
 
     def of_an_exercise(_place: int, record: dict[str, Any], _summary: dict[str, Any]) -> None:
         record["experiment"] = "lesson-cures-exercise"
@@ -208,7 +208,7 @@ def test_exercises_alone_are_named(lab: Lab, measured: Path, twelve: list[Path],
 
     assert code == 1
     assert said.splitlines()[0] == (
-        f"{archive} has only runs of exercises; to hand in the lesson: lab export results/lesson."
+        f"{archive} has only runs of exercises; to hand in the lesson: stampede export results/lesson."
     )
     assert "1 laptop" in page
 
@@ -230,7 +230,7 @@ def test_an_archive_that_was_packed_again_by_hand_can_be_read(lab: Lab, some: li
 def test_the_beginning_of_an_archive_is_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cut.tar.gz").write_bytes(content)
 
-    with pytest.raises(BadArchive, match="is damaged, or not an archive of lab export"):
+    with pytest.raises(BadArchive, match="is damaged, or not an archive of stampede export"):
         unpack_archive(tmp_path / "cut.tar.gz", tmp_path)
 
 
@@ -278,7 +278,7 @@ def test_an_archive_with_entries_that_no_export_has_is_refused(tmp_path: Path, n
 def test_an_archive_that_is_too_large_is_refused(
     some: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.apps.classroom.archive.MOST_BYTES", 0)
+    monkeypatch.setattr("stampede.teach.classroom.archive.MOST_BYTES", 0)
 
     with pytest.raises(BadArchive, match="has more than 0 GiB of files"):
         unpack_archive(some[0], tmp_path)
@@ -315,7 +315,7 @@ def test_changed_points_and_other_schemas_are_named(lab: Lab, some: list[Path]) 
         re.escape(f"{manifest}: {top}/manifest.sha256:") + r"\d+: cut short, the line does not end\.", lines[2]
     )
     assert lines[3:] == ["error: No run can be shown.", "",
-                         "hint: lab export results/<experiment>/latest writes an archive."]  # fmt: skip
+                         "hint: stampede export results/<experiment>/latest writes an archive."]  # fmt: skip
 
 
 def unpacked_names(archive: Path) -> list[str]:
@@ -328,7 +328,7 @@ def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some
     """Nothing seals summary.json, because it follows from the points. So only --check finds a forged one."""
     code, _, page = shown(lab, some[0])
     assert code == 0
-    assert "lab class --check computes them again." in page
+    assert "stampede class --check computes them again." in page
 
     (lab.results / "class.html").unlink()
     code, said, _ = shown(lab, some[0], "--check")
@@ -337,7 +337,7 @@ def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some
     assert said == (
         f"{some[0]}: the results of keep-alive do not follow from its measured files, or another version of the lab "
         "computed them.\n"
-        "error: No run can be shown.\n\nhint: lab export results/<experiment>/latest writes an archive.\n"
+        "error: No run can be shown.\n\nhint: stampede export results/<experiment>/latest writes an archive.\n"
     )
 
 
@@ -446,7 +446,7 @@ def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
-    [([], "Give the archives that the class has handed in.", 'lab class a.tar.gz b.tar.gz'),
+    [([], "Give the archives that the class has handed in.", 'stampede class a.tar.gz b.tar.gz'),
      (["a.tar.gz", "--to", "."], ". is a folder, but the page is a file.", "--to class.html")],
 )  # fmt: skip
 def test_wrong_use_is_named(lab: Lab, arguments: list[str], message: str, hint: str) -> None:

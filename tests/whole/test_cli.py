@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.pipeline import derive
-from lab.paths import ROOT
+from stampede.paths import ROOT
+from stampede.pipeline import derive
 from tests.archives import unpack
 from tests.conftest import Lab
 from tests.quick.test_cli import REPLY, as_measured
@@ -55,7 +55,7 @@ def test_an_archive_is_named_after_the_run_and_overwrites_nothing(
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == REPLY.format(
         message=f"{name} exists already.",
-        hint="Remove the file, or choose another name: lab export … --to /path/name.tar.gz",
+        hint="Remove the file, or choose another name: stampede export … --to /path/name.tar.gz",
     )
     assert Path(name).read_bytes() == packed
     assert [path.name for path in Path.cwd().iterdir()] == [name]
@@ -63,11 +63,11 @@ def test_an_archive_is_named_after_the_run_and_overwrites_nothing(
 
 COMMANDS = """
 import sys
-from lab.cli import main
+from stampede.cli import main
 line, status = sys.argv[1:], 0
 while line and not status:
     end = line.index(";") if ";" in line else len(line)
-    sys.argv, line = ["lab", *line[:end]], line[end + 1:]
+    sys.argv, line = ["stampede", *line[:end]], line[end + 1:]
     try:
         main()
     except SystemExit as ended:
@@ -78,7 +78,7 @@ sys.exit(status)
 
 
 def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run a shell script without any network, in mounts of its own; ``lab`` runs commands, with ';' between them."""
+    """Run a shell script without any network, in mounts of its own; ``stampede`` runs commands, ';' between them."""
     unshare = ["unshare", "--net", "--mount", "sh", "-ec"]
     if not shutil.which("unshare") or subprocess.run([*unshare, "mount -t tmpfs none /mnt"], check=False,
                                                      capture_output=True).returncode:  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(
         mount --bind "$1" "$1"
         mount -o remount,bind,ro "$1"
         ! touch "$1/mine" 2> /dev/null
-        lab verify "$1" ";" export "$1" --to "$2/mine.tar.gz" 2> /dev/null
+        stampede verify "$1" ";" export "$1" --to "$2/mine.tar.gz" 2> /dev/null
     """
 
     done = isolated(script, str(measured), str(tmp_path))
@@ -113,7 +113,7 @@ def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(
 def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
     script = """
         mount -t tmpfs -o size=32k none "$2"
-        TMPDIR="$2" lab verify "$1" || code=$?
+        TMPDIR="$2" stampede verify "$1" || code=$?
         ls -A "$2"
         exit $code
     """
@@ -131,7 +131,7 @@ def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_pa
 def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_path: Path) -> None:
     script = """
         mount -t tmpfs -o size=16k none "$2"
-        lab export "$1" --to "$2/mine.tar.gz" || code=$?
+        stampede export "$1" --to "$2/mine.tar.gz" || code=$?
         ls -A "$2"
         exit $code
     """
@@ -142,5 +142,5 @@ def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_pa
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == as_measured(measured) + REPLY.format(
         message=f"{tmp_path / 'disk' / 'mine.tar.gz'} cannot be written: No space left on device.",
-        hint="Free some space, or choose another place: lab export … --to /path/name.tar.gz",
+        hint="Free some space, or choose another place: stampede export … --to /path/name.tar.gz",
     )

@@ -1,4 +1,4 @@
-"""clients: two that misbehave as k6 cannot, and rows that analysis.read.rows makes of their points."""
+"""clients: two that misbehave as k6 cannot, and rows that stampede.evaluate.read.rows makes of their points."""
 
 import errno
 import gzip
@@ -22,8 +22,8 @@ import duckdb
 import psutil
 import pytest
 
-from analysis.read.rows import UnreadablePoints, write_requests
-from lab.paths import K6, ROOT, SERVERS
+from stampede.evaluate.read.rows import UnreadablePoints, write_requests
+from stampede.paths import K6, ROOT, SERVERS
 from tests.conftest import PATIENCE_S, wait_until
 
 sys.path.insert(0, str(SERVERS / "app"))

@@ -1,4 +1,4 @@
-"""analysis.read.clocks: the clocks of several machines are bounded by messages, and what they leave open is told."""
+"""evaluate.read.clocks: the clocks of several machines are bounded by messages, and what they leave open is told."""
 
 import json
 import shutil
@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.pipeline import derive, derive_summary
-from analysis.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
-from analysis.read.lab_time import Clocks
-from analysis.read.rows import opened
-from analysis.read.trial_data import read_raw_trial
-from analysis.records.checksums import files, is_derived, seal
-from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import read_trial, trial_folders, write_record
-from analysis.records.run import MachineRecord, VariantRecord
-from analysis.records.summary import Row, Summary
-from lab.apps.service.diagnosis.held import read_held
+from stampede.evaluate.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
+from stampede.evaluate.read.lab_time import Clocks
+from stampede.evaluate.read.rows import opened
+from stampede.evaluate.read.trial_data import read_raw_trial
+from stampede.pipeline import derive, derive_summary
+from stampede.records.checksums import files, is_derived, seal
+from stampede.records.claims import Claim, Quantity
+from stampede.records.folder import read_trial, trial_folders, write_record
+from stampede.records.run import MachineRecord, VariantRecord
+from stampede.records.summary import Row, Summary
+from stampede.service.diagnosis.held import read_held
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
 from tests.whole.test_derivation import open_loop_with_an_api_and_a_client

@@ -1,4 +1,4 @@
-"""analysis.pipeline: the same raw points give the same bytes every time, also where requests or connections tie.
+"""stampede.pipeline: the same raw points give the same bytes every time, also where requests or connections tie.
 
 What may differ from one derivation to the next: how Python orders a set of words, how many threads DuckDB has, and
 in which order these hand over the rows.
@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from analysis.records.checksums import files, is_derived, seal
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import read_summary
-from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
-from analysis.verification import compute_summary
-from lab.paths import ROOT
+from stampede.paths import ROOT
+from stampede.records.checksums import files, is_derived, seal
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import read_summary
+from stampede.records.run import ClientRecord, LoadRecord, VariantRecord
+from stampede.verification import compute_summary
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
 from tools.real_runs import NAMES, unpack
 

@@ -1,14 +1,14 @@
-"""lab diagnose: large logs are read by several processes."""
+"""stampede diagnose: large logs are read by several processes."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lab.apps.diagnose import logs
-from lab.apps.diagnose.logs import read_logs
-from lab.logs import access_log
-from lab.logs.formats import KNOWN
+from stampede.logs import access_log
+from stampede.logs.diagnose import logs
+from stampede.logs.diagnose.logs import read_logs
+from stampede.logs.formats import KNOWN
 from tests.quick.test_diagnose import serve
 from tools.production_logs import Writing, write_logs
 

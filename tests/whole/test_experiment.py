@@ -1,4 +1,4 @@
-"""lab.experiment: any garbled file is an experiment or refused by place."""
+"""stampede.experiment: any garbled file is an experiment or refused by place."""
 
 from pathlib import Path
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.pipeline import derive, derive_summary
-from analysis.read import rows
-from analysis.records.folder import NoTemporaryRoom
+from stampede.evaluate.read import rows
+from stampede.pipeline import derive, derive_summary
+from stampede.records.folder import NoTemporaryRoom
 from tests.conftest import Lab
 from tests.spoilt import needs_root, small_disk
 from tests.synthetic import Request, make_run, write_points
@@ -51,7 +51,7 @@ def test_points_that_find_no_room_are_not_called_unreadable(
 @needs_root
 def test_a_report_that_finds_no_room_in_tmpdir_says_so(copied_lab: Lab, long_answers: Path, tmp_path: Path) -> None:
     run = shutil.copytree(long_answers, tmp_path / "run")
-    copied_lab.edit("analysis/read/rows.py", 'MEMORY = "768MB"', 'MEMORY = "400MB"')
+    copied_lab.edit("stampede/evaluate/read/rows.py", 'MEMORY = "768MB"', 'MEMORY = "400MB"')
     with small_disk(tmp_path / "disk", 20) as disk:
         copied_lab.environment["TMPDIR"] = str(disk)
         done = copied_lab.run("report", str(run))

@@ -1,4 +1,4 @@
-"""analysis.report.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
+"""stampede.report.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,18 +8,18 @@ import altair as alt
 import duckdb
 import pytest
 
-from analysis.metrics import MetricName, Statistic
-from analysis.pipeline import derive_summary
-from analysis.records.claims import Curve, Measure, Published
-from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, Run, VariantRecord
-from analysis.records.summary import Row, Summary
-from analysis.report.figures.bursts import staircase, wave_cells
-from analysis.report.figures.curves import load_curve, setting_curve
-from analysis.report.figures.drawing import svg
-from analysis.report.figures.shares import share_and_tail, worker_shares
-from analysis.report.figures.times import worst_and_best
-from analysis.report.figures.visits import failures_by_rate, visit_times
+from stampede.evaluate.metrics import MetricName, Statistic
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Curve, Measure, Published
+from stampede.records.folder import read_run
+from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.summary import Row, Summary
+from stampede.report.figures.bursts import staircase, wave_cells
+from stampede.report.figures.curves import load_curve, setting_curve
+from stampede.report.figures.drawing import svg
+from stampede.report.figures.shares import share_and_tail, worker_shares
+from stampede.report.figures.times import worst_and_best
+from stampede.report.figures.visits import failures_by_rate, visit_times
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
@@ -324,7 +324,7 @@ def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
 def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.report.figures.visits.VISITS", 5)
+    monkeypatch.setattr("stampede.report.figures.visits.VISITS", 5)
 
     drawn = drawn_of(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
 

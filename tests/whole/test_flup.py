@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import SERVERS
+from stampede.paths import SERVERS
 from tests.conftest import PATIENCE_S, wait_until
 
 READY = runpy.run_path(str(SERVERS / "flup" / "ready.py"))

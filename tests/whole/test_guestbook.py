@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import K6
+from stampede.paths import K6
 from tests.django_site import APP, Answer, Site, surroundings
 
 PAGE = "/entries"

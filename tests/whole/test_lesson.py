@@ -1,4 +1,4 @@
-"""lab lesson without containers: what simulated runs say of each step, and a lesson that is handed in."""
+"""stampede lesson without containers: what simulated runs say of each step, and a lesson that is handed in."""
 
 import io
 import json
@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from analysis.metrics import FAMILIES
-from analysis.metrics.simulated import SimulatedTrial
-from analysis.pipeline import derive
-from analysis.predict.prediction import _trials, _values
-from analysis.predict.system import system_of
-from analysis.records.checksums import MANIFEST, seal, sha256
-from analysis.records.claims import Claim, Quantity
-from analysis.records.run import LoadRecord, VariantRecord
-from analysis.statistics.intervals import Draw, of_median, of_ratio
-from lab.apps.lesson.model import experiment_with_change, step_experiment
-from lab.experiment.model import Experiment
-from lab.plan import lay_out
-from lab.run import record_of
+from stampede.evaluate.metrics import FAMILIES
+from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.statistics.intervals import Draw, of_median, of_ratio
+from stampede.experiment.model import Experiment
+from stampede.pipeline import derive
+from stampede.plan import lay_out
+from stampede.predict.prediction import _trials, _values
+from stampede.predict.system import system_of
+from stampede.records.checksums import MANIFEST, seal, sha256
+from stampede.records.claims import Claim, Quantity
+from stampede.records.run import LoadRecord, VariantRecord
+from stampede.run.run import record_of
+from stampede.teach.lesson.model import experiment_with_change, step_experiment
 from tests.conftest import Lab
 from tests.lessons import Measuring, measuring
 from tests.quick.test_lesson import LESSON, STEPS

@@ -11,11 +11,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from lab.apps.lesson import notes
-from lab.apps.lesson.page import LessonServer
-from lab.apps.lesson.teaching import Student
-from lab.errors import LabError
-from lab.loopback import MOST_POSTED, serving
+from stampede.errors import LabError
+from stampede.loopback import MOST_POSTED, serving
+from stampede.teach.lesson import notes
+from stampede.teach.lesson.page import LessonServer
+from stampede.teach.lesson.teaching import Student
 from tests.browsing import opened, tab
 from tests.conftest import PATIENCE_S, Lab, finish, wait_for_line, wait_until
 from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
@@ -150,11 +150,11 @@ def test_a_setting_with_few_values_is_chosen_from_a_list(
 def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
     notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps[1:]}))
     page.reload()
-    expect(page.get_by_text("lab export")).to_have_count(0)
+    expect(page.get_by_text("stampede export")).to_have_count(0)
     notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps}))
     page.reload()
 
-    expect(page.get_by_text(f"lab export {student.results}/lesson --to your-name.tar.gz")).to_be_visible()
+    expect(page.get_by_text(f"stampede export {student.results}/lesson --to your-name.tar.gz")).to_be_visible()
 
 
 def test_the_page_says_what_is_wrong(page: Page, server: LessonServer, measuring: Measuring) -> None:

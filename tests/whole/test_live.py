@@ -1,4 +1,4 @@
-"""lab watch: the page tells what the load generators write, while they write it, and draws what the report draws."""
+"""stampede watch: the page tells what the load generators write, as they write it, and draws what the report draws."""
 
 import errno
 import gzip
@@ -13,12 +13,12 @@ import duckdb
 import pytest
 from playwright.sync_api import Page
 
-from analysis.pipeline import derive_summary
-from analysis.records.folder import trial_folder
-from lab.apps.watch import live
-from lab.apps.watch.live import LiveFeed, live_page
-from lab.errors import LabError
-from lab.trial.files import compress_points
+from stampede.errors import LabError
+from stampede.pipeline import derive_summary
+from stampede.records.folder import trial_folder
+from stampede.run.trial.files import compress_points
+from stampede.watch import live
+from stampede.watch.live import LiveFeed, live_page
 from tests.browsing import opened, tab
 from tests.conftest import Lab, wait_until
 from tests.live import ask

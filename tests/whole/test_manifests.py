@@ -1,8 +1,8 @@
-"""lab manifests: every experiment is valid in every supported release of Kubernetes."""
+"""stampede manifests: every experiment is valid in every supported release of Kubernetes."""
 
 import pytest
 
-from lab.experiment.file import names
+from stampede.experiment.file import names
 from tests.quick.test_manifests import RELEASES, made, problem
 
 

@@ -1,4 +1,4 @@
-"""lab/apps/notebook/explore.ipynb runs from top to bottom over several runs, and its answers are right."""
+"""analysis/explore.ipynb runs from top to bottom over several runs, and its answers are right."""
 
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,14 @@ import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from analysis.pipeline import derive_summary
-from analysis.records.claims import Claim, Quantity
-from lab.paths import ROOT
+from stampede.paths import ROOT
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Claim, Quantity
 from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_run
 from tools.real_runs import NAMES, unpack
 
-NOTEBOOK = ROOT / "lab" / "apps" / "notebook" / "explore.ipynb"
+NOTEBOOK = ROOT / "analysis" / "explore.ipynb"
 TAIL = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 
 

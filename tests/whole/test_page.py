@@ -13,15 +13,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from analysis.pipeline import derive
-from analysis.predict.options import OPTION_KINDS
-from analysis.predict.what_if import serve_otherwise
-from analysis.records.folder import read_run
-from analysis.records.run import VariantRecord
-from analysis.records.summary import Summary
-from analysis.verification import verify_run
-from lab.apps.advise.what_if import lanes as replayed_lanes
-from lab.apps.advise.what_if import recorded
+from stampede.advise.what_if import lanes as replayed_lanes
+from stampede.advise.what_if import recorded
+from stampede.pipeline import derive
+from stampede.predict.options import OPTION_KINDS
+from stampede.predict.what_if import serve_otherwise
+from stampede.records.folder import read_run
+from stampede.records.run import VariantRecord
+from stampede.records.summary import Summary
+from stampede.verification import verify_run
 from tests import browsing
 from tests.browsing import SCHEMES, tab
 from tests.conftest import wait_until

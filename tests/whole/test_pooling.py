@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from analysis.pipeline import derive, derive_summary
-from analysis.records.checksums import seal
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.folder import read_run
-from analysis.records.summary import Row, Summary
-from analysis.report.markdown import markdown
-from analysis.report.screen import LINES, screen_lines
-from analysis.report.spread import POOLED
-from analysis.report.terminal import print_tables
-from analysis.report.wording import figures_phrase
-from analysis.statistics.pooling import _percentiles_of_resamples, _resamples, pooled_percentile
-from analysis.verification import verify_run
+from stampede.evaluate.statistics.pooling import _percentiles_of_resamples, _resamples, pooled_percentile
+from stampede.pipeline import derive, derive_summary
+from stampede.records.checksums import seal
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import read_run
+from stampede.records.summary import Row, Summary
+from stampede.report.markdown import markdown
+from stampede.report.screen import LINES, screen_lines
+from stampede.report.spread import POOLED
+from stampede.report.terminal import print_tables
+from stampede.report.wording import figures_phrase
+from stampede.verification import verify_run
 from tests.synthetic import Request, make_run, make_trial, visit
 from tools.study import pooled_table
 

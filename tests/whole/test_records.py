@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from analysis.records.checksums import seal
-from analysis.records.claims import Claim
-from analysis.records.folder import read_summary
-from analysis.records.run import LoadRecord
+from stampede.records.checksums import seal
+from stampede.records.claims import Claim
+from stampede.records.folder import read_summary
+from stampede.records.run import LoadRecord
 from tests.conftest import Lab
 from tests.quick.test_records import FEW, KNOWN, P50, changed, future, today
 from tests.synthetic import make_run

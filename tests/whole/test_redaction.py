@@ -1,4 +1,4 @@
-"""lab.redaction and lab.export: no record and no archive tells where a run was made."""
+"""stampede.docker.redaction and stampede.export: no record and no archive tells where a run was made."""
 
 import json
 import platform
@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from analysis.pipeline import derive
-from analysis.records.checksums import MANIFEST, read_manifest, seal, sha256
-from analysis.records.folder import read_run
-from analysis.records.run import TrialRecord
-from lab import machine_lock, redaction
-from lab import run as running
-from lab.engine import leftovers
-from lab.engine.cluster.engines import Engines
-from lab.engine.machine_usage import Progress
-from lab.errors import LabError
-from lab.experiment.file import load_experiment
-from lab.options import MeasureOptions, RunRequest
-from lab.paths import COMPOSE_FILE
-from lab.plan import Plan, lay_out
-from lab.redaction import LOCAL, local_words, redact, redact_composed
-from lab.trial import batch
+from stampede.docker import leftovers, redaction
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.machine_usage import Progress
+from stampede.docker.redaction import LOCAL, local_words, redact, redact_composed
+from stampede.errors import LabError
+from stampede.experiment.file import load_experiment
+from stampede.paths import COMPOSE_FILE
+from stampede.pipeline import derive
+from stampede.plan import Plan, lay_out
+from stampede.records.checksums import MANIFEST, read_manifest, seal, sha256
+from stampede.records.folder import read_run
+from stampede.records.run import TrialRecord
+from stampede.run import machine_lock
+from stampede.run import run as running
+from stampede.run.options import MeasureOptions, RunRequest
+from stampede.run.trial import batch
 from tests.archives import telling, unpack
 from tests.conftest import Lab, on_host
 from tests.synthetic import Request, make_run, make_trial

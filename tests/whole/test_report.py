@@ -1,4 +1,4 @@
-"""analysis.report.html: the page shows what it is given and runs nothing of it."""
+"""stampede.report.html: the page shows what it is given and runs nothing of it."""
 
 from base64 import b64encode
 from collections import Counter
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from analysis.pipeline import derive
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import LoadRecord, RelativeRate, SourceRecord, VariantRecord
-from analysis.report.answer import quantity_sentence
-from analysis.report.wording import bound_phrase
+from stampede.pipeline import derive
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.run import LoadRecord, RelativeRate, SourceRecord, VariantRecord
+from stampede.report.answer import quantity_sentence
+from stampede.report.wording import bound_phrase
 from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""

@@ -1,4 +1,4 @@
-"""lab reproduce: every experiment once by default, and one page of everything that was published."""
+"""stampede reproduce: every experiment once by default, and one page of everything that was published."""
 
 import json
 import shutil
@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import typer
 
-from analysis.pipeline import derive_summary
-from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import METHOD, SourceRecord
-from lab import cli
-from lab.apps.reproduce import all as reproduce
-from lab.apps.reproduce.all import REFERENCE
-from lab.apps.reproduce.page import reproduction_page
-from lab.apps.reproduce.reproduction import (
+from stampede import cli
+from stampede.errors import WrongUse
+from stampede.experiment.file import load_experiment, names
+from stampede.pipeline import derive_summary
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.run import METHOD, SourceRecord
+from stampede.reproduce import all as reproduce
+from stampede.reproduce.all import REFERENCE
+from stampede.reproduce.page import reproduction_page
+from stampede.reproduce.reproduction import (
     Reproduced,
     Reproduction,
     default_run,
@@ -23,10 +25,8 @@ from lab.apps.reproduce.reproduction import (
     read_reproduction,
     write_reproduction,
 )
-from lab.apps.reproduce.shown import ShownTable, with_block
-from lab.errors import WrongUse
-from lab.experiment.file import load_experiment, names
-from lab.options import RunRequest
+from stampede.reproduce.shown import ShownTable, with_block
+from stampede.run.options import RunRequest
 from tests.synthetic import Request, make_run
 
 P50 = Quantity(variant="one", metric="overhead", stat="p50", request_class="light")

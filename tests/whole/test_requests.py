@@ -1,4 +1,4 @@
-"""analysis.read.rows: damaged points are sound rows or an error."""
+"""stampede.evaluate.read.rows: damaged points are sound rows or an error."""
 
 import contextlib
 import copy
@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.read.rows import UnreadablePoints, write_requests
+from stampede.evaluate.read.rows import UnreadablePoints, write_requests
 from tests.quick.test_requests import rows
 from tests.synthetic import Request, lines
 

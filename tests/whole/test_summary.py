@@ -1,13 +1,13 @@
-"""analysis.pipeline: large runs."""
+"""stampede.pipeline: large runs."""
 
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from analysis.pipeline import derive_summary
-from analysis.read import trial_data
-from analysis.read.trial_data import RawTrial
+from stampede.evaluate.read import trial_data
+from stampede.evaluate.read.trial_data import RawTrial
+from stampede.pipeline import derive_summary
 from tests.quick.test_summary import HUNDRED
 from tests.synthetic import make_run
 

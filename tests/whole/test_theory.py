@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import simpy
 
+from stampede.theory.model import Class, Closed, Constant, QueueingSystem, Servers, Uniform, WorkStep
+from stampede.theory.simulate import simulate
 from tests.quick.test_theory import waits
-from theory.model import Class, Closed, Constant, QueueingSystem, Servers, Uniform, WorkStep
-from theory.simulate import simulate
 
 
 @pytest.mark.parametrize("shared", [False, True])

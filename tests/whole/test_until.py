@@ -1,23 +1,23 @@
-"""lab.run with UNTIL=decided: rounds go on until every claim is decided or the budget is used."""
+"""stampede.run.run with UNTIL=decided: rounds go on until every claim is decided or the budget is used."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from analysis.records.claims import Claim, Quantity
-from analysis.records.folder import read_run, read_trial, trial_folders
-from analysis.records.run import Run, TrialRecord
-from analysis.records.summary import Summary
-from lab import machine_lock
-from lab import run as running
-from lab.engine import leftovers
-from lab.engine.cluster.engines import Engines
-from lab.engine.machine_usage import Progress
-from lab.experiment.file import load_experiment
-from lab.options import MeasureOptions, RunRequest
-from lab.plan import Plan, lay_out
-from lab.trial import batch
+from stampede.docker import leftovers
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.machine_usage import Progress
+from stampede.experiment.file import load_experiment
+from stampede.plan import Plan, lay_out
+from stampede.records.claims import Claim, Quantity
+from stampede.records.folder import read_run, read_trial, trial_folders
+from stampede.records.run import Run, TrialRecord
+from stampede.records.summary import Summary
+from stampede.run import machine_lock
+from stampede.run import run as running
+from stampede.run.options import MeasureOptions, RunRequest
+from stampede.run.trial import batch
 from tests.synthetic import Request, make_run, make_trial
 
 pytestmark = pytest.mark.usefixtures("without_pictures")

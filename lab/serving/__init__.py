@@ -1,1 +1,0 @@
-"""The options to serve a load: servers of the lab that could serve it, ranked by what theory predicts of them."""

@@ -1,0 +1,88 @@
+"""The options to serve a load: workers x threads, who accepts a connection, the balancer; and what each needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Any
+
+from pydantic import ValidationError
+
+from stampede.advise.offered import OfferedLoad
+from stampede.predict.options import OPTION_KINDS, OptionKind, gthread
+from stampede.servers import KINDS
+from stampede.servers.base import Variant
+from stampede.servers.limits import SERVER_MIB, THREAD_MIB
+
+MOST_WORKERS = 32
+
+
+@dataclass(frozen=True)
+class ServingOption:
+    """One option, as a variant that the lab can measure. ``workers`` are those of all containers together."""
+
+    kind: OptionKind
+    variant: Variant
+    workers: int
+    threads: int
+    memory_mib: float
+    is_today: bool = False
+
+    @property
+    def name(self) -> str:
+        """A name that a variant of an experiment can have."""
+        return "today" if self.is_today else f"{self.kind.name}-{self.workers}x{self.threads}"
+
+    @property
+    def size(self) -> str:
+        """The workers and the threads of each, such as ``4 x 2``."""
+        return f"{self.workers} x {self.threads}"
+
+
+def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
+    """Yield the options that fit into the memory and the threads, and into the cores if requests compute."""
+    today = load.today
+    most_workers = load.cores if load.computes else MOST_WORKERS
+    shared: dict[str, Any] = {"memory_mib": 1 << 20}
+    if today is not None:
+        shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
+        shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
+    for threads in _totals(load):
+        most = min(most_workers, threads)
+        powers = (2**power * load.least_workers for power in range(most.bit_length()))
+        for workers in powers:
+            if workers > most or threads % workers:
+                continue
+            for kind in OPTION_KINDS:
+                if kind.name != "uwsgi" and kind.for_single_worker != (workers == 1):
+                    continue
+                settings = kind.settings(workers, threads // workers) | shared
+                try:
+                    variant = KINDS[settings["server"]].model_validate(settings)
+                except ValidationError:
+                    continue  # the container has too little memory, or uWSGI cannot serve the application
+                option = ServingOption(kind, variant, workers, threads // workers, _memory_mib(variant, load))
+                if option.memory_mib <= load.memory_mib:
+                    yield option
+
+
+def option_of_today(load: OfferedLoad, variant: Variant) -> ServingOption:
+    """Return today's variant as an option."""
+    workers = variant.workers * variant.replicas
+    kind = OptionKind("today", "today", "", gthread)
+    return ServingOption(kind, variant, workers, variant.threads or 1, _memory_mib(variant, load), is_today=True)
+
+
+def _memory_mib(variant: Variant, load: OfferedLoad) -> float:
+    workers = variant.workers * (load.worker_mib + (variant.threads or 1) * THREAD_MIB)
+    return variant.replicas * (SERVER_MIB + workers)
+
+
+def _totals(load: OfferedLoad) -> list[int]:
+    """Return how many threads all workers together may have: today's number, and powers of two around what is busy."""
+    near = 2 ** ceil(log2(max(load.busy, 1)))
+    found = {max(1, near // 2), near, 2 * near}
+    if load.threads is not None:
+        found = {total for total in found if total <= load.threads} | {load.threads}
+    if load.today is not None:
+        found.add(load.today.workers * load.today.replicas * (load.today.threads or 1))
+    return sorted(found)

@@ -1,0 +1,77 @@
+"""Commands that say what is wrong with a command line: the option, the value, and what is allowed."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
+
+from stampede.errors import WrongUse
+from stampede.records.mistakes import allowed_by
+from stampede.records.nearest import nearest_first
+
+
+class Command(TyperCommand):
+    """A command with options and arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # typer's signature
+        """Return no words. Raise WrongUse for an unknown option, a wrong value, and words that the command lacks."""
+        ctx.allow_extra_args = True
+        if further := _parse(super().parse_args, ctx, args):
+            raise WrongUse(f"{ctx.command_path} does not take {' '.join(further)}.", hint=f"{ctx.command_path} --help")
+        return []
+
+
+class Commands(TyperGroup):
+    """Commands by their names; without a name, they show their help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # typer's signature
+        """Return the words that name a command. Raise WrongUse for an unknown option."""
+        return _parse(super().parse_args, ctx, args or ["--help"])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # typer's signature
+        """Return the command that the first word names. Raise WrongUse if there is none."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            there = nearest_first(args[0], list(self.commands))
+            raise WrongUse(f"There is no command {args[0]!r}.", hint=f"{ctx.command_path} …, one of {there}")
+        return super().resolve_command(ctx, args)
+
+
+def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
+    """Add a command to an app: what its docstring says after "e.g." becomes the example at the end of its help."""
+    says, _, rest = (function.__doc__ or "").partition(", e.g. ")
+    example, _, more = rest.partition("\n")
+    text = "\n".join(filter(None, (f"{says}.", more.strip() and f"\n{more.strip()}")))
+    spelled = name or re.sub("_+", "-", function.__name__).strip("-")
+    app.command(name=spelled, help=text, epilog=f"Example: {example.removesuffix('.')}", cls=Command)(function)
+
+
+def _parse(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+    try:
+        return parse(ctx, args)
+    except TyperException as error:
+        raise _wrong_option(error, ctx) from None
+
+
+def _wrong_option(error: TyperException, ctx: Any) -> WrongUse:  # noqa: ANN401  # typer has its own classes
+    """Return what is wrong with an option of a command."""
+    options = {name: one for one in ctx.command.get_params(ctx) for name in one.opts if name.startswith("-")}
+    name: str = getattr(error, "option_name", "")
+    option: Any = options.get(name) or getattr(error, "param", None)
+    if option is None:
+        problem = f"{ctx.command_path} has no option {name}; it has {nearest_first(name, list(options))}."
+    elif isinstance(error.__cause__, ValidationError):
+        problem = f"{option.opts[0]} {error.__cause__.errors()[0]['input']} must be {_allowed(option)}."
+    else:
+        problem = f"{name} takes no value." if option.is_flag else f"{name} needs a value. {option.help}"
+    return WrongUse(problem, hint=f"{ctx.command_path} --help")
+
+
+def _allowed(option: Any) -> str:  # noqa: ANN401  # typer has its own classes
+    """Return which numbers an option takes, in words."""
+    bounds = {"minimum": option.min, "maximum": option.max}
+    kind = "integer" if option.type_descriptor.annotation is int else "number"
+    return allowed_by({"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}})

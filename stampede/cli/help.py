@@ -1,0 +1,47 @@
+"""``stampede --help`` on one screen, its commands in groups."""
+
+from typing import Any
+
+from stampede.cli.commands import Commands
+
+GROUPS = {
+    "Measure": {
+        "run, watch": "measure an experiment; show its requests in a browser meanwhile",
+        "list, plan": "the experiments; what would be measured, and for how long",
+        "reproduce": "measure every experiment, and show all published figures",
+    },
+    "Read": {
+        "report, power": "a run's answer and tables; how many trials decide its claims",
+        "compare": "how two runs or variants differ",
+        "predict, validate": "what theory predicts; how many predictions came true",
+        "verify, export": "check that a run is unchanged; pack it for somebody else",
+    },
+    "Your service": {
+        "init, try": "describe your service; measure it, and what would help",
+        "diagnose": "who waited in production, from the logs of balancer and servers",
+        "requests, advise": "read an access log; rank the ways to serve a load",
+        "what-if": "who would have waited if a run was served in another way",
+        "manifests": "a variant and a load as manifests for Kubernetes",
+    },
+    "Teach": {"lesson, class": "six steps for one learner; a page of what a class measured"},
+    "Machine": {
+        "setup, doctor": "make this machine ready; say what it has and lacks",
+        "down, bundle": "clean up after killed runs; pack the lab for offline use",
+        "machines": "measure on several machines",
+    },
+}
+"""What ``stampede --help`` says of each command; commands that belong together share a line."""
+
+
+class GroupedCommands(Commands):
+    """The commands of ``stampede``, in groups."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002  # typer's signature
+        """Write a line for each command, or for commands that belong together, below the name of their group."""
+        formatter.write(
+            "Usage: stampede COMMAND …, e.g. stampede run heavy-mix. stampede COMMAND --help has its options.\n"
+        )
+        for group, lines in GROUPS.items():
+            formatter.write(f"{group}\n")
+            for names, says in lines.items():
+                formatter.write(f"  {names:18} {says}\n")

@@ -1,0 +1,223 @@
+"""The commands of ``stampede`` about finished runs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede.errors import LabError, WrongUse
+from stampede.paths import RESULTS
+from stampede.run.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
+from stampede.run.options import Results, RunFolder
+from stampede.terminal import count, out, print_json, report_path, say, talk
+
+if TYPE_CHECKING:
+    from stampede.evaluate.statistics.compare import Side
+
+
+def report(
+    run: RunFolder = None,
+    tables: Annotated[bool, typer.Option("--tables", help="Print every table instead of the answer.")] = False,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(show_default=False, help="Print the tables with this word in their title."),
+    ] = None,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+    on_page: Annotated[
+        bool, typer.Option("--page", help="Write the tables into the experiment's page in docs/experiments/.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Compute the results of a run again from its points, e.g. stampede report results/heavy-mix/latest --tables."""
+    from stampede.records.folder import read_run  # noqa: PLC0415
+    from stampede.report.extensions import read_sections  # noqa: PLC0415
+    from stampede.report.markdown import markdown  # noqa: PLC0415
+    from stampede.report.screen import print_screen  # noqa: PLC0415
+    from stampede.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415
+
+    folder = run or latest(results)
+    summary = reported(folder, results)
+    record = read_run(folder)
+    sections = read_sections(folder, summary)
+    if on_page:
+        from stampede.reproduce.all import keep_for_page  # noqa: PLC0415
+
+        say(f"Written: {keep_for_page(folder.resolve())}")
+    elif as_markdown or as_json:
+        sys.stdout.write(markdown(record, summary) if as_markdown else f"{summary.model_dump_json(indent=2)}\n")
+    elif table:
+        try:
+            print_chosen_tables(out, record, summary, table, sections)
+        except UnknownTable as error:
+            titles = "\n".join(error.titles)
+            raise WrongUse(f"No table has {error.word!r} in its title.", hint=f"The tables:\n{titles}") from None
+    elif tables:
+        print_tables(out, record, summary, sections)
+    else:
+        print_screen(out, record, summary, report_path(folder), tables_command(folder), sections)
+        return
+    say(f"\nReport: {report_path(folder)}")
+
+
+def power(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Say how many trials each claim of a run needs for a verdict, e.g. stampede power results/heavy-mix/latest."""
+    from stampede.records.folder import read_run  # noqa: PLC0415
+    from stampede.report.tables.verdicts import power_table  # noqa: PLC0415
+    from stampede.report.terminal import terminal_table  # noqa: PLC0415
+
+    folder = run or latest(results)
+    summary = summary_of("power", folder, results)
+    out.print(terminal_table(power_table(read_run(folder), summary)))
+
+
+def compare(
+    a: Annotated[str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT.")] = "",
+    b: Annotated[str, typer.Argument(show_default=False, help="What to compare it with.")] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Compare all the same, and print the reasons against it as warnings.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what differs as JSON.")] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Say how two runs or variants differ, e.g. stampede compare results/heavy-mix/latest:reuse-port …:least-conn."""
+    from stampede.evaluate.statistics import compare as comparing  # noqa: PLC0415
+    from stampede.report.tables.comparison import comparison_tables  # noqa: PLC0415
+    from stampede.report.terminal import terminal_table  # noqa: PLC0415
+
+    if not a or not b:
+        raise WrongUse("Give two runs, or two variants of runs.", hint=_COMPARE)
+    first, other = (_side(text, results) for text in (a, b))
+    reasons = [*comparing.obstacles(first, other)]
+    if reasons and not (force and comparing.have_common(first, other)):
+        problem = "They cannot be compared: " + ";\n".join(reasons) + "."
+        raise WrongUse(problem, hint=f"{_COMPARE} --force" if comparing.have_common(first, other) else _COMPARE)
+    for reason in (*reasons, *comparing.suspect_sides(first, other)):
+        say(f"warning: {reason}")
+    found, differs = comparing.changes(first, other), [*comparing.what_differs(first, other)]
+    if as_json:
+        settings = [{"setting": name, "a": of_a, "b": of_b} for name, of_a, of_b in differs]
+        print_json({"a": a, "b": b, "settings": settings, "changes": [change._asdict() for change in found]})
+        return
+    setup, changes = comparison_tables((first.name, other.name), found, differs)
+    out.print(terminal_table(setup), terminal_table(changes), sep="\n")
+
+
+_COMPARE = "stampede compare results/heavy-mix/latest:shared-socket results/heavy-mix/latest:least-conn"
+
+
+def _side(text: str, results: Path) -> "Side":
+    """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
+    from stampede.evaluate.statistics.compare import Side, parse_side  # noqa: PLC0415
+    from stampede.records.folder import read_run  # noqa: PLC0415
+    from stampede.records.nearest import nearest_first  # noqa: PLC0415
+
+    folder, variant = parse_side(text)
+    summary = summary_of("compare", folder, results)
+    run = read_run(folder)
+    known = [variant.name for variant in run.variants]
+    if variant is not None and variant not in known:
+        raise WrongUse(f"{folder} has no variant {variant!r}.", hint=f"Its variants: {nearest_first(variant, known)}")
+    return Side(text, run, summary, variant)
+
+
+def verify(
+    run: RunFolder = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False,
+            help="Compare the results with those of this folder or summary.json instead; any version wrote them.",
+        ),
+    ] = None,
+    results: Results = RESULTS,
+) -> None:  # fmt: skip
+    """Check that a run was not changed since it was measured, e.g. stampede verify results/heavy-mix/latest."""
+    folder = run or latest(results)
+    with run_for("verify"):
+        if against:
+            print_differences(folder, against, out)
+            return
+        for line in verified(folder, out):
+            out.print(line, markup=False, soft_wrap=True)
+
+
+def export(
+    run: RunFolder = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(show_default=False, help="The file; default: <experiment>-<run time>.tar.gz"),
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Verify a run, or the runs of the lesson, and pack it into one file, e.g. stampede export results/lesson."""
+    from stampede.export import archive_path, pack  # noqa: PLC0415
+    from stampede.records.checksums import MANIFEST  # noqa: PLC0415
+    from stampede.teach.lesson import handing_in  # noqa: PLC0415
+
+    folder = run or latest(results)
+    with run_for("export"):
+        if handing_in.is_lesson(folder):
+            out.print(str(handing_in.hand_in(folder, to)), markup=False, soft_wrap=True)
+            return
+        target = archive_path(folder, to)
+        for line in verified(folder, talk):
+            say(line)
+        [archive] = pack([folder], target)
+    if archive.cleaned:
+        records = count(archive.cleaned, "record")
+        say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
+        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
+    out.print(str(target), markup=False, soft_wrap=True)
+
+
+def class_(
+    files: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Archives of stampede export, or folders of runs.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compute all results again from the raw points: minutes for each run.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option(show_default=False, help="The page; default: class.html in RESULTS.")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Show what every laptop of a class measured on one page, and who differs, e.g. stampede class *.tar.gz."""
+    from stampede.run.results import writing  # noqa: PLC0415
+    from stampede.teach.classroom.page import write_class_page  # noqa: PLC0415
+    from stampede.teach.classroom.strips import number_laptops  # noqa: PLC0415
+    from stampede.teach.classroom.submissions import own_experiments, read_all  # noqa: PLC0415
+
+    if not files:
+        raise WrongUse("Give the archives that the class has handed in.", hint="stampede class a.tar.gz b.tar.gz")
+    target = to or results / "class.html"
+    if target.is_dir():
+        raise WrongUse(f"{target} is a folder, but the page is a file.", hint="--to class.html")
+    own = own_experiments()
+    handed = read_all(files, set(own), check=check)
+    problems = [problem for submission in handed for problem in submission.problems]
+    for problem in problems:
+        say(problem)
+    used = [submission for submission in handed if submission.runs]
+    if not used:
+        raise LabError("No run can be shown.", hint="stampede export results/<experiment>/latest writes an archive.")
+    laptops = number_laptops([[run for _, run in submission.runs] for submission in used])
+    places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
+    predictions = {
+        places[run.manifest]: submission.predictions
+        for submission in used
+        for _, run in submission.runs
+        if run.manifest in places
+    }
+    with writing(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems), checked=check)
+    for chapter in chapters:
+        say(f"{chapter.name}: {chapter.says}")
+    if sum(bool(submission.predictions) for submission in used) == 1:
+        say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
+    out.print(str(target), markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)

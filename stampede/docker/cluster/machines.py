@@ -1,0 +1,101 @@
+"""The machines of a run, by the names of their Docker contexts, and what each machine is for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+from python_on_whales import DockerClient
+
+from stampede.records.mistakes import PATTERNS, Wording
+from stampede.records.model import NAME_PATTERN, Model, Name
+
+Role = Literal["servers", "load", "both"]
+EXAMPLE = "bench-1: {context: bench-1, role: servers}"
+
+
+class MachineEntry(Model):
+    """One machine as machines.yaml describes it."""
+
+    context: str = Field(
+        min_length=1, examples=["bench-1"], description="The Docker context that reaches the machine's engine."
+    )
+    role: Role = Field("both", description="What runs on the machine: servers, load generators, or both.")
+    cores: int | None = Field(None, ge=1, le=1024, description="How many cores containers may use; left out: all.")
+    address: str = Field("", description="The address by which the other machines reach this machine.")
+
+    @property
+    def cpuset(self) -> str:
+        """The cores that containers on this machine may use, as Docker takes them; empty: all."""
+        return "" if self.cores is None else "0" if self.cores == 1 else f"0-{self.cores - 1}"
+
+
+class Cluster(Model):
+    """machines.yaml: the machines by name, and whether the traffic between them is encrypted."""
+
+    machines: dict[Name, MachineEntry] = Field(min_length=1)
+    encrypted: bool = Field(False, description="true: the machines encrypt the traffic between containers.")
+
+    @model_validator(mode="after")
+    def _roles_are_filled(self) -> "Cluster":
+        for role, what in (("servers", "servers"), ("load", "load generators")):
+            if not any(entry.role in (role, "both") for entry in self.machines.values()):
+                raise ValueError(f"no machine is for {what}; give a machine role: {role}, or leave its role out")
+        seen: dict[str, str] = {}
+        for name, machine in self.machines.items():
+            if machine.context in seen:
+                raise ValueError(f"{seen[machine.context]} and {name} have the same context {machine.context}")
+            seen[machine.context] = name
+        return self
+
+
+WORDING = Wording(
+    {NAME_PATTERN: (PATTERNS[NAME_PATTERN][0], "bench-1")},
+    {"MachineEntry": "{context: bench-1, role: servers}"},
+    hint=f"A complete machine: {EXAMPLE}",
+)
+
+
+def read_machines(path: Path) -> Cluster:
+    """Read and check machines.yaml. Raise WrongUse with the place of the first mistake."""
+    from stampede.experiment.yaml_file import read_yaml  # noqa: PLC0415  # starts faster
+
+    return read_yaml(path, Cluster, WORDING)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine on which containers of a trial run. The name is empty if the lab's own engine is the only one.
+
+    ``client`` reaches the engine. ``shares_files``: containers can mount folders of the machine on which the lab runs.
+    """
+
+    name: str
+    client: DockerClient
+    role: Role = "both"
+    cpuset: str = ""
+    shares_files: bool = True
+
+    @property
+    def docker(self) -> list[str]:
+        """The beginning of a command for this machine's engine."""
+        return [*map(str, self.client.client_config.docker_cmd)]
+
+    @property
+    def engine_name(self) -> str:
+        """The machine in a message: ``the container engine``, or with the name of the machine."""
+        return f"the container engine of {self.name}" if self.name else "the container engine"
+
+
+def default_machine() -> Machine:
+    """Return the engine that Docker's own settings choose."""
+    return Machine("", DockerClient())
+
+
+def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
+    """Return the machines of a cluster. The first one for servers is where images are built."""
+    machines = [
+        Machine(name, DockerClient(context=machine.context), machine.role, machine.cpuset, shares_files=False)
+        for name, machine in cluster.machines.items()
+    ]
+    return tuple(sorted(machines, key=lambda machine: machine.role == "load"))

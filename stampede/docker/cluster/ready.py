@@ -1,0 +1,160 @@
+"""Make the engines of a run ready: the lab's own engine, an engine elsewhere, or the machines of a cluster."""
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from stampede.docker import provenance
+from stampede.docker.cluster.engines import Engines, offset_s
+from stampede.docker.cluster.images import bring_images
+from stampede.docker.cluster.machines import Cluster, Machine, default_machine, machines_of, read_machines
+from stampede.docker.cluster.probe import IMAGE as PROBE_IMAGE
+from stampede.docker.cluster.probe import Probe, start_probes
+from stampede.docker.cluster.swarm import check_joined, nodes_of
+from stampede.docker.commands import Say, output
+from stampede.docker.engine import engine_cores, memory_budget, plugin_version
+from stampede.docker.facts import ask_engine
+from stampede.experiment.model import Experiment
+from stampede.experiment.variations import generated_on
+from stampede.plan.placement import MemoryBudgets, load_machines, server_machines
+from stampede.records.run import Host, RunMachine
+from stampede.servers.limits import MemoryBudget
+
+
+@contextmanager
+def read_cluster(file: Path | None) -> Iterator[Cluster | None]:
+    """Read the file of machines, if there is one, and make its first machine the engine of Docker's commands.
+
+    Raise WrongUse if the file is wrong, and LabError if an engine does not answer or is in no swarm.
+    """
+    cluster = read_machines(file) if file else None
+    with use_cluster(cluster):
+        if cluster:
+            find_machines(cluster)
+        yield cluster
+
+
+def spread_generators(experiment: Experiment, cluster: Cluster | None) -> Experiment:
+    """Return an experiment with a load generator on each machine for load."""
+    return generated_on(experiment, len(load_machines(machines_of(cluster)))) if cluster else experiment
+
+
+@contextmanager
+def use_cluster(cluster: Cluster | None) -> Iterator[None]:
+    """Make the first machine of a cluster the engine that Docker's commands use, which builds the images."""
+    if cluster is None:
+        yield
+        return
+    before = {name: os.environ.pop(name, None) for name in ("DOCKER_CONTEXT", "DOCKER_HOST")}
+    os.environ["DOCKER_CONTEXT"] = machines_of(cluster)[0].client.client_config.context or "default"
+    try:
+        yield
+    finally:
+        del os.environ["DOCKER_CONTEXT"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+def find_machines(cluster: Cluster | None) -> tuple[Machine, ...]:
+    """Return the machines of a run. Raise LabError if an engine of a cluster does not answer."""
+    if cluster is None:
+        return (find_machine(),)
+    found = machines_of(cluster)
+    nodes = nodes_of(found)
+    if len(found) > 1:
+        check_joined(nodes)
+    return found
+
+
+def find_machine() -> Machine:
+    """Return the engine that Docker's own settings choose. An engine elsewhere has a name, and shares no files."""
+    engine = ask_engine()
+    if not engine or engine.machine in ("", platform.node()):
+        return default_machine()
+    context = output(["docker", "context", "show"])
+    return Machine(
+        context if context not in ("", "default") else engine.machine, default_machine().client, shares_files=False
+    )
+
+
+def cores_for_servers(cluster: Cluster | None) -> int:
+    """Return how many cores the servers of a run may use. Without a cluster: the cores of the engine."""
+    if cluster is None:
+        return engine_cores()
+    return sum(
+        cluster.machines[machine.name].cores or int(output([*machine.docker, "info", "--format", "{{.NCPU}}"]) or 1)
+        for machine in server_machines(machines_of(cluster))
+    )
+
+
+def memory_budgets(cluster: Cluster | None) -> MemoryBudgets:
+    """Return the memory of the machines of a run."""
+    if cluster is None:
+        return MemoryBudgets([default_machine()], [memory_budget()])
+    found = machines_of(cluster)
+    totals = [int(output([*machine.docker, "info", "--format", "{{.MemTotal}}"]) or 0) // 2**20 for machine in found]
+    return MemoryBudgets(found, [MemoryBudget(total, total) for total in totals])
+
+
+@contextmanager
+def engines_on(
+    machines: tuple[Machine, ...], images: Sequence[str], say: Say, *, encrypted: bool = False
+) -> Iterator[Engines]:
+    """Yield the engines of a run, with the images on all machines. Wait until no other lab measures there.
+
+    Raise LabError if a machine cannot be made ready.
+    """
+    if machines[0].shares_files:
+        yield Engines(machines)
+        return
+    bring_images([PROBE_IMAGE], machines, say)
+    with start_probes(machines, say) as probes:
+        bring_images(images, machines, say)
+        yield Engines(machines, probes, overlay=len(machines) > 1, encrypted=encrypted)
+
+
+def server_host(engines: Engines) -> Host:
+    """Describe the machine on which servers run: the first of them, if there are several."""
+    first = engines.machines[0]
+    return describe_host(first, engines.probes[first.name]) if engines.probes else provenance.local_host()
+
+
+def describe_host(machine: Machine, probe: Probe | None) -> Host:
+    """Describe one machine of a cluster; without a probe, its processor has the name of its architecture."""
+    info = machine.client.system.info()
+    return Host(
+        cpu=(probe and probe.cpu_model()) or info.architecture or "",
+        cores=info.n_cpu or 0,
+        memory_gib=round((info.mem_total or 0) / 2**30, 1),
+        kernel=f"{(info.os_type or '').capitalize()} {info.kernel_version}",
+        engine=f"Docker {info.server_version}",
+        compose=plugin_version("compose"),
+    )
+
+
+def machine_records(engines: Engines) -> list[RunMachine]:
+    """Return how a run records its machines; empty if there is only one."""
+    if not engines.overlay:
+        return []
+    return [
+        RunMachine(name=machine.name, role=machine.role, cpuset=machine.cpuset,
+                   host=describe_host(machine, engines.probes[machine.name]))
+        for machine in engines.machines
+    ]  # fmt: skip
+
+
+def machine_problems(machine: Machine) -> Iterator[str]:
+    """Yield what one machine of a cluster lacks, in sentences."""
+    info = machine.client.system.info()
+    if info.memory_limit is False:
+        yield f"the engine of {machine.name} cannot limit the memory of containers"
+    if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= (info.n_cpu or 1):
+        yield f"{machine.name} has {info.n_cpu} cores, but its file says that containers may use {machine.cpuset}"
+
+
+def clock_phrase(probe: Probe) -> str:
+    """Return in words how far the clock of a machine is ahead of the lab's, in ms."""
+    asked = probe.exchanges()
+    uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
+    return f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"

@@ -1,0 +1,258 @@
+"""Find the container engine with Compose v2 and buildx, install or start the engine if allowed, and call it.
+
+The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from stampede.docker.commands import ANSWERS_WITHIN_S, Say, output, run_command
+from stampede.docker.facts import PLATFORM, ask_engine, way_into_the_group
+from stampede.errors import LabError
+from stampede.paths import TOOLS
+from stampede.servers.limits import MemoryBudget
+
+ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
+SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine
+ENGINE_SETTINGS = Path("/etc/docker/daemon.json")
+ENGINE_START_S = 60
+_HALF_A_NETWORK = (
+    "libnetwork.(*controller).reservePools"  # in its log, an engine's panic: github.com/moby/moby/issues/45057
+)
+
+_CA_BUNDLES = (
+    os.environ.get("SSL_CERT_FILE", ""),
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+)
+
+INSTALL_BY_HAND = """\
+Debian or Ubuntu, as root:  tools/install-engine.sh
+Fedora:                     sudo dnf install moby-engine docker-compose docker-buildx
+macOS or Windows (WSL2):    install Docker Desktop, or: brew install colima docker docker-compose docker-buildx
+Then run the same command again."""
+
+
+def default_jobs(cores: int | None = None) -> int:
+    """Return how many variants whose requests sleep may run side by side: four for each core of the engine."""
+    return 4 * (cores or engine_cores())
+
+
+def engine_cores() -> int:
+    """Return how many cores containers may use: those of the engine, which may be a virtual machine with few cores.
+
+    If no engine answers, return the cores of this machine.
+    """
+    engine = ask_engine()
+    return (engine and engine.cores) or os.cpu_count() or 1
+
+
+def memory_budget() -> MemoryBudget:
+    """Return the memory of the machine that containers run on.
+
+    If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
+    """
+    memory, engine = psutil.virtual_memory(), ask_engine()
+    here_mib = memory.total // 2**20
+    total_mib = (engine and engine.memory_mib) or here_mib
+    elsewhere = abs(total_mib - here_mib) > 0.01 * here_mib
+    return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
+
+
+def ca_bundle() -> str:
+    """Return the path of the host's CA bundle, which builds of images need on networks that re-sign TLS.
+
+    If the host has none, return ``os.devnull``, because Compose needs a file.
+    """
+    return next((path for path in _CA_BUNDLES if path and Path(path).is_file()), os.devnull)
+
+
+def engine_version() -> str:
+    """Return the engine's name and version; empty when no engine answers."""
+    version = output(["docker", "version", "--format", "{{.Server.Version}}"])
+    return f"Docker {version}" if version else ""
+
+
+def make_engine_ready(say: Say) -> None:
+    """Install or start the engine if needed. If the lab may not, raise LabError with the commands for the user."""
+    client = bool(shutil.which("docker")) and is_v2(plugin_version("compose")) and bool(plugin_version("buildx"))
+    if client and engine_version():
+        return
+    check_that_it_may_be_used()
+    if not client or (is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
+        _install_engine(say)
+    if not engine_version():
+        _start_engine(say)
+
+
+def check_that_it_may_be_used() -> None:
+    """Raise LabError if an engine keeps its client waiting or refuses this user: a second engine would not help."""
+    try:
+        asked = subprocess.run(
+            ["docker", "version"], capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(
+            "The container engine is there and does not answer.",
+            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
+            "sudo systemctl restart docker, or Docker Desktop.",
+        ) from None
+    except OSError:  # there is no client
+        return
+    if "permission denied" in asked.stderr.lower():
+        raise LabError("The container engine runs, and this user may not use it.", hint=way_into_the_group())
+
+
+def check_limits(say: Say) -> None:
+    """Say which limits of containers the engine does not enforce, and whether it emulates another processor.
+
+    Raise LabError if it cannot limit their memory, because a load could then harm the machine, or if it is Podman.
+    """
+    facts = ask_engine()
+    if facts is None:
+        return
+    if facts.name == "Podman":
+        raise LabError(
+            f"The engine is Podman {facts.version}, which the lab does not support.",
+            hint="Through its Docker socket, Podman 4.3 started none of the lab's containers, because they have no "
+            "capabilities. Use Docker's engine: unset DOCKER_HOST, or choose another with docker context use.",
+        )
+    if facts.emulates:
+        say(f"{PLATFORM} is {os.environ[PLATFORM]}, so the engine emulates a processor, and containers compute several "
+            "times more slowly.")  # fmt: skip
+    if not facts.unenforced:
+        return
+    if "memory" in facts.unenforced:
+        raise LabError(
+            "The container engine cannot limit the memory of containers, so a load could use up all memory.",
+            hint=_WITHOUT_DELEGATION if facts.rootless else
+            "If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine.",
+        )  # fmt: skip
+    say(f"The container engine does not enforce limits of {', '.join(facts.unenforced)}: containers may disturb each "
+        "other, and the machine.")  # fmt: skip
+
+
+_WITHOUT_DELEGATION = """\
+A rootless engine limits only what systemd delegates to the user. As root:
+mkdir -p /etc/systemd/system/user@.service.d
+printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' > /etc/systemd/system/user@.service.d/delegate.conf
+systemctl daemon-reload
+Then log in again. The engine needs cgroup v2 for this."""
+
+
+def _dockerd() -> str | None:
+    """Return the path of the engine's program. Debian keeps it in a folder that only root's PATH contains."""
+    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def _engine_is_elsewhere() -> bool:
+    return bool(os.environ.get("DOCKER_HOST")) or output(["docker", "context", "show"]) not in ("", "default")
+
+
+def _install_engine(say: Say) -> None:
+    if not is_debian_root():
+        raise LabError("This machine has no container engine with Compose v2 and buildx.", hint=INSTALL_BY_HAND)
+    question = "Install Docker's engine, Compose and buildx from the distribution? [Y/n] "
+    if sys.stdin.isatty() and input(question).strip().lower() not in ("", "y", "yes"):
+        raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
+    say("Installing Docker's engine, Compose and buildx from the distribution …")
+    began = time.monotonic()
+    run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
+                "The container engine could not be installed.", say)  # fmt: skip
+    say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
+
+
+def _start_engine(say: Say) -> None:
+    program = _dockerd()
+    if os.geteuid() != 0 or not program or _engine_is_elsewhere():
+        raise LabError("The container engine does not answer.", hint=how_to_start())
+    say("Starting the container engine …")
+    if SYSTEMD.is_dir():
+        run_command(["systemctl", "start", "docker"], "starting the container engine",
+                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
+        _wait_for_engine(None)
+        return
+    said = _run_engine(program)
+    if _HALF_A_NETWORK in said and (networks := _data_root() / "network/files/local-kv.db").exists():
+        aside = networks.rename(f"{networks}.damaged-{time.time():.0f}")
+        say("The engine was once killed while it created a network, and its list of networks is damaged.\n"
+            f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …")  # fmt: skip
+        said = _run_engine(program)
+    if said:
+        raise LabError("The container engine ended instead of starting.", hint=f"{_reason(said)}\nLog: {ENGINE_LOG}")
+
+
+def _run_engine(program: str) -> str:
+    """Start the engine's program and wait until the engine answers.
+
+    Return what the engine logged if its program ended instead; empty if the engine answers.
+    """
+    with ENGINE_LOG.open("ab") as log:
+        logged_before = log.tell()
+        engine = subprocess.Popen(
+            [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+        )  # the engine goes on after the lab has ended, like an engine that the system starts
+    if _wait_for_engine(engine):
+        return ""
+    said = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip()
+    return said or f"exit code {engine.returncode}"
+
+
+def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
+    """Return whether the engine answers: False as soon as its program has ended. Raise LabError if neither happens."""
+    deadline = time.monotonic() + ENGINE_START_S
+    while not engine_version():
+        if program and program.poll() is not None:
+            return False
+        if time.monotonic() > deadline:
+            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
+        time.sleep(0.1)
+    return True
+
+
+def _data_root() -> Path:
+    """Return the folder in which an engine that the lab starts keeps its images and its list of networks."""
+    try:
+        settings = json.loads(ENGINE_SETTINGS.read_bytes())
+    except (OSError, ValueError):
+        settings = {}
+    return Path(settings.get("data-root", "/var/lib/docker"))
+
+
+def _reason(said: str) -> str:
+    """Return the line of an engine's log that says why the engine ended: by default, the last line."""
+    lines = said.splitlines()
+    return next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
+
+
+def plugin_version(plugin: str) -> str:
+    """Return the version of a plug-in of docker; empty if the plug-in is missing."""
+    return output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
+
+
+def is_v2(compose: str) -> bool:
+    """Whether this version of Compose is 2 or later."""
+    return compose.lstrip("v").split(".")[0].isdecimal() and int(compose.lstrip("v").split(".")[0]) >= 2
+
+
+def is_debian_root() -> bool:
+    """Whether the lab may install packages: it runs as root on Debian or Ubuntu."""
+    return os.geteuid() == 0 and Path("/etc/debian_version").exists()
+
+
+def how_to_start() -> str:
+    """Return a hint that says how the user starts the engine."""
+    if _engine_is_elsewhere():
+        return "DOCKER_HOST or docker context names an engine elsewhere: start that engine, or choose another engine."
+    if platform.system() == "Darwin":
+        return "Start Docker Desktop (or: colima start), then run the same command again."
+    return "sudo systemctl start docker, then run the same command again."

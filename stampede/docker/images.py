@@ -1,0 +1,226 @@
+"""The images: two base images, which are pulled or built as stand-ins, and the lab's own images.
+
+The lab builds its own images, and builds an image again when one of its files has changed.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from python_on_whales import DockerClient
+from python_on_whales.exceptions import DockerException, NoSuchImage
+
+from stampede.docker.commands import Say, last_line, run_command
+from stampede.docker.engine import ca_bundle, is_debian_root
+from stampede.docker.inputs import inputs_digest
+from stampede.errors import LabError
+from stampede.paths import COMPOSE_FILE, SERVERS, TOOLS
+from stampede.plan import Plan
+from stampede.servers.services import image_of
+from stampede.servers.unreleased import Unreleased, lay_out
+from stampede.servers.workload import Workload
+
+DEBIAN = "debian:trixie-slim"
+K6_RELEASE = "2.1.0"
+K6 = f"grafana/k6:{K6_RELEASE}"
+BASE_IMAGES: dict[str, tuple[str, ...]] = {DEBIAN: (), K6: ("k6",)}
+"""The images that are used as published or that other images are built on, each with its main packages."""
+PINNED = {line.split("@")[0]: line for line in (TOOLS / "base-images.txt").read_text(encoding="utf-8").split()}
+"""For each base image, the name with the digest that is pulled. `make lock` pins newer digests."""
+STAND_IN = "stampede.stand-in"
+INPUTS = "stampede.inputs"
+LAB_USER = "10001"
+"""The user of the lab's own images, who also runs an image that would run as root."""
+
+
+@dataclass(frozen=True)
+class LabImage:
+    """An image that the lab builds: its service, the factors (LAB_…) that Compose builds it with, and its packages.
+
+    ``packages`` names the main packages of the image, as provenance finds them: Python's packages are ``python/…``.
+    ``build_minutes``: see ``Variant.build_minutes``. ``unreleased`` is a build of the server that is not released.
+    """
+
+    service: str
+    packages: tuple[str, ...]
+    factors: Mapping[str, str] = field(default_factory=dict)
+    workload: Workload | None = None
+    build_minutes: int = 0
+    unreleased: Unreleased | None = None
+
+    @property
+    def released(self) -> "LabImage":
+        """The image of the release that the build is installed over."""
+        factors = {name: value for name, value in self.factors.items() if name != "LAB_UNRELEASED"}
+        return replace(self, factors=factors, unreleased=None)
+
+    @property
+    def name(self) -> str:
+        """The name of the image in docker-compose.yml, e.g. stampede/gunicorn:27.0.1."""
+        return image_of(self.service, self.factors)
+
+
+BESIDE_SERVERS = {
+    "nginx": LabImage("nginx", ("nginx",)),
+    "haproxy": LabImage("haproxy", ("haproxy",)),
+    "mariadb": LabImage("mariadb", ("mariadb-server",)),
+    "api": LabImage("api", ("python3",)),
+    "client": LabImage("client", ("python3",)),
+}
+"""The lab's own images that are not servers, by their service."""
+
+
+def images_of(plan: Plan) -> list[LabImage]:
+    """Return the lab's own images that a plan needs, without repetitions."""
+    images: dict[str, LabImage] = {}
+    for trial in plan.trials:
+        server = trial.variant
+        of_server = LabImage(server.service, ("python3", *server.packages), server.factors(), server.workload,
+                             server.build_minutes, server.unreleased)  # fmt: skip
+        known = images.get(of_server.name, of_server)
+        packages = tuple(dict.fromkeys((*known.packages, *of_server.packages)))
+        images[of_server.name] = replace(known, packages=packages)
+        for service in trial.services_beside:
+            images[BESIDE_SERVERS[service].name] = BESIDE_SERVERS[service]
+    return list(images.values())
+
+
+def build_images(images: Iterable[LabImage], say: Say) -> None:
+    """Build those of the lab's own images that are missing, or whose files or base image have changed."""
+    base = contents(DEBIAN)
+    for image in images:
+        if image.workload:
+            image.workload.build(image.service, image.packages, image.factors, say)
+            continue
+        if image.unreleased:
+            build_images([image.released], say)
+            _build_unreleased(image, image.unreleased, say)
+            continue
+        digest = inputs_digest(image.service, image.factors, base)
+        if label(image.name, INPUTS) == digest:
+            continue
+        say(f"Building {image.name} …{_takes(image)}")
+        began = time.monotonic()
+        environment = os.environ | image.factors | {"LAB_INPUTS": digest, "LAB_CA_BUNDLE": ca_bundle()}
+        command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", image.service]
+        problem = f"The image {image.name} could not be built."
+        run_command(command, f"building {image.name}", problem, say, environment)
+        say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
+
+
+def _build_unreleased(image: LabImage, build: Unreleased, say: Say) -> None:
+    """Install a build that is not released over the image of a release. Raise LabError if this fails."""
+    program, released = image.factors["LAB_UNRELEASED"].split("-")[1], image.released.name
+    dockerfile = (SERVERS / "unreleased" / "Dockerfile").read_bytes()
+    digest = hashlib.sha256(f"{contents(released)} {build.sha256} ".encode() + dockerfile).hexdigest()[:16]
+    if label(image.name, INPUTS) == digest:
+        return
+    say(f"Building {image.name} from {build.name} …")
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(build, program, Path(folder))
+        shutil.copy(SERVERS / "unreleased" / "Dockerfile", folder)
+        command = ["docker", "buildx", "build", "--load", "--tag", image.name, "--label", f"{INPUTS}={digest}",
+                   "--build-arg", f"SERVER={released}", "--build-arg", f"PROGRAM={program}",
+                   "--build-arg", f"TAG={build.tag}", "--secret", f"id=ca_bundle,src={ca_bundle()}",
+                   folder]  # fmt: skip
+        problem = f"{build.name} could not be installed over {released}."
+        run_command(command, f"building {image.name}", problem, say)
+
+
+def _takes(image: LabImage) -> str:
+    minutes = f"about {image.build_minutes} minutes on two cores"
+    return f" This takes {minutes}, once: it compiles Python." if image.build_minutes else ""
+
+
+def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
+    """Pull the base images that are missing, or build stand-ins if the pull fails.
+
+    A stand-in of k6 takes minutes, so ``images`` are built meanwhile; no image is built on k6.
+    """
+    for image in BASE_IMAGES:
+        if DockerClient().image.exists(image):
+            continue
+        began = time.monotonic()
+        if not _pull(image, say):
+            if image == K6:
+                say(_STAND_IN)
+                run_command(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say,
+                            meanwhile=lambda: build_images(images, say))  # fmt: skip
+            else:
+                _build_debian_stand_in(say)
+        say(f"{image} is ready after {time.monotonic() - began:.0f} s.")
+
+
+def _pull(image: str, say: Say) -> bool:
+    """Pull a base image, and return whether this was possible."""
+    say(f"Pulling {image} …")
+    pulling = ["docker", "image", "pull", "--quiet", PINNED[image]]
+    try:
+        run_command(pulling, f"pulling {image}", "", say)
+        DockerClient().image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
+    except (DockerException, LabError) as error:
+        reason = last_line(error) if isinstance(error, DockerException) else error.hint.splitlines()[-1]
+        say(f"{image} could not be pulled ({reason}).")
+        return False
+    return True
+
+
+_STAND_IN = "Building a stand-in from package registries …"
+_NEITHER = "The image {} can be neither pulled nor built on this machine."
+
+
+_AS_ROOT = "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
+
+
+def _build_debian_stand_in(say: Say) -> None:
+    problem = _NEITHER.format(DEBIAN)
+    if not is_debian_root():
+        raise LabError(
+            problem,
+            hint=f"{_AS_ROOT}On a machine that reaches a registry: "
+            f"docker pull {PINNED[DEBIAN]} && docker tag {PINNED[DEBIAN]} {DEBIAN} "
+            f"&& docker save {DEBIAN} --output image.tar\nOn this machine: docker load --input image.tar",
+        )
+    say(_STAND_IN)
+    run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", problem, say)
+
+
+def _k6_stand_in() -> list[str]:
+    return [
+        "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
+        "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
+    ]  # fmt: skip
+
+
+def origin(image: str) -> str:
+    """Return in words where a base image came from."""
+    if stand_in := label(image, STAND_IN):
+        return f"stand-in from the {stand_in}"
+    pinned = PINNED[image].split("@")[1]
+    is_pinned = any(digest.endswith(f"@{pinned}") for digest in digests(image))
+    return "pulled as pinned" if is_pinned else "not the pinned image"
+
+
+def digests(image: str) -> list[str]:
+    """Return the digests of an image in its registry; an empty list for a stand-in."""
+    return [] if label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
+
+
+def contents(image: str) -> str:
+    """Return what names the contents of an image: its layers. Its id depends on how an engine stores images."""
+    found = DockerClient().image.inspect(image)
+    layers = found.root_fs.layers if found.root_fs else None
+    return " ".join(layers or [str(found.id)])
+
+
+def label(image: str, name: str) -> str:
+    """Return a label of an image; empty if the image or the label is missing."""
+    try:
+        return (DockerClient().image.inspect(image).config.labels or {}).get(name, "")
+    except NoSuchImage:
+        return ""

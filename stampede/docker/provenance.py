@@ -1,0 +1,90 @@
+"""Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+from python_on_whales import DockerClient
+
+from stampede.docker.cache import digest, recall_packages
+from stampede.docker.commands import output
+from stampede.docker.engine import engine_cores, engine_version, plugin_version
+from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
+from stampede.docker.processor import cpuinfo, model_name
+from stampede.interruption import uninterrupted
+from stampede.paths import ROOT
+from stampede.records.run import Git, Host, Image
+
+# Print a line with name and version for each package of Debian or Alpine, each package of Python, and k6.
+_PACKAGES = """\
+set -e
+if command -v dpkg-query > /dev/null; then dpkg-query --show --showformat='${Package} ${Version}\\n'
+else apk info -v 2> /dev/null | sed 's/-\\([0-9]\\)/ \\1/'
+fi
+if command -v python3 > /dev/null; then python3 -c '
+from importlib.metadata import distributions
+import platform, sys
+for one in distributions(): print("python/" + str(one.metadata["Name"]).lower(), one.version)
+if sys.base_prefix == "/opt/python": print("python3", platform.python_version() + sys.abiflags)'
+fi
+if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 \\1/p'; fi
+"""
+
+
+def local_host() -> Host:
+    """Describe this machine and its engine."""
+    return Host(
+        cpu=model_name(cpuinfo()) or platform.processor() or platform.machine(),
+        cores=engine_cores(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        kernel=f"{platform.system()} {platform.release()}",
+        engine=engine_version(),
+        compose=plugin_version("compose"),
+    )
+
+
+def git_state() -> Git | None:
+    """Return the commit of the checkout, and whether files differ from the commit; None outside a git checkout."""
+    commit = output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
+    if not commit:
+        return None
+    return Git(commit=commit, dirty=bool(output(["git", "-C", str(ROOT), "status", "--porcelain"])))
+
+
+def image_records(named: Mapping[str, Sequence[str]]) -> list[Image]:
+    """Return the ids of images, what stand-ins were built from, and the packages in each image.
+
+    ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.
+    """
+    ids = [DockerClient().image.inspect(name).id for name in named]
+    with uninterrupted(), ThreadPoolExecutor() as pool:
+        packages = list(pool.map(packages_of, ids))
+    return [
+        Image(
+            name=name,
+            id=identity,
+            stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
+            digests=digests(name) if name in BASE_IMAGES else [],
+            packages=inside,
+            programs={package.removeprefix("python/"): inside[package] for package in for_what if package in inside},
+        )
+        for (name, for_what), identity, inside in zip(named.items(), ids, packages, strict=True)
+    ]
+
+
+def packages_of(identity: str) -> dict[str, str]:
+    """Return the version of each package in an image by the package's name (``python/…`` for Python's packages).
+
+    Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
+    """
+    question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
+    return recall_packages(question, lambda: _look_into(identity))
+
+
+def _look_into(image: str) -> dict[str, str]:
+    lines = output(
+        ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
+         "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES]
+    ).splitlines()  # fmt: skip
+    return dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)

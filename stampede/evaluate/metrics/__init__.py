@@ -1,0 +1,80 @@
+"""All metrics. Each module is a family: it declares its metrics and computes them.
+
+To add a metric, declare it in the module of its family, or in a new module, and add that module's FAMILY here. Tables,
+units, comparisons, the schema of experiment files and docs/reference/metrics.md are made from these declarations.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from stampede.evaluate.metrics import (
+    avoidable_wait,
+    bursts,
+    failures,
+    rates,
+    servers,
+    spread,
+    throughput,
+    times,
+    visits,
+)
+from stampede.records.nearest import nearest_first
+
+FAMILIES = (
+    times.FAMILY,
+    throughput.FAMILY,
+    rates.FAMILY,
+    spread.FAMILY,
+    servers.FAMILY,
+    failures.FAMILY,
+    avoidable_wait.FAMILY,
+    bursts.FAMILY,
+    visits.FAMILY,
+)
+"""The families, in the order in which tables show them."""
+
+METRICS = {metric.name: metric for family in FAMILIES for metric in family.metrics}
+STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
+OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
+"""The metrics that exist for a trial as a whole, but not for each class of request."""
+WHOLE_UNITS = frozenset(
+    unit
+    for metric in METRICS.values()
+    for stat, unit in metric.units.items()
+    if stat == "count" or (stat == "max" and unit != "ms")
+)
+"""The units of counts, whose values are whole numbers."""
+
+
+def unit(metric: str, stat: str) -> str:
+    """Return the unit of a statistic; empty if this version does not know the statistic."""
+    return METRICS[metric].units.get(stat, "") if metric in METRICS else ""
+
+
+def statistics_of(request_class: str | None) -> Iterator[tuple[str, str]]:
+    """Yield every metric and statistic that a class of request can have; None: all classes together."""
+    for metric in METRICS.values():
+        if request_class is None or not metric.of_all:
+            for stat in metric.units:
+                yield metric.name, stat
+
+
+def _known_metric(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"there is no metric {name}; there are {nearest_first(name, list(METRICS))}")
+    return name
+
+
+_STATISTICS = list(dict.fromkeys(stat for metric in METRICS.values() for stat in metric.units))
+
+
+def _known_statistic(name: str) -> str:
+    if name not in _STATISTICS:
+        raise ValueError(f"there is no stat {name}; there are {nearest_first(name, _STATISTICS)}")
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_known_metric), Field(json_schema_extra={"enum": [*METRICS]})]
+Statistic = Annotated[str, AfterValidator(_known_statistic), Field(json_schema_extra={"enum": [*_STATISTICS]})]

@@ -1,0 +1,118 @@
+"""Which requests waited for a worker whose threads were all busy while another worker had a free thread.
+
+``stampede.evaluate.metrics.waiting`` computes the waits for this family and for the picture of the waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, ValidityIssue
+from stampede.evaluate.read.observation import stalls_within
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from stampede.evaluate.metrics.simulated import SimulatedTrial
+    from stampede.evaluate.read.trial_data import TrialData
+
+AVOIDABLE_WAIT = Metric(
+    "avoidable_wait",
+    {"count": "requests", "share": "share", "total": "ms", "max": "ms"},
+    {
+        "count": "requests whose [avoidable wait](../explain/measures.md#avoidable-wait) was longer than 50 ms",
+        "share": "the number of such requests, divided by the answered requests",
+        "total": "how long all answered requests together waited avoidably",
+        "max": "the longest avoidable wait of one request",
+    },
+    called="avoidable waits of {requests} requests",
+    between_clocks="share",
+    shown="if not 0",
+    compared=("share",),
+)
+RECOVERY = Metric(
+    "recovery",
+    {"avg": "ms", "max": "ms"},
+    "how long requests still waited for a thread after the end of a stall "
+    "([recovery](../explain/measures.md#recovery))",
+    of_all=True,
+    between_clocks="max",
+)
+
+
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+    """Yield how long requests of each class waited beside a free thread, and how long the servers took to recover.
+
+    Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
+    """
+    from stampede.evaluate.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from stampede.evaluate.metrics.likely import blocks, likely_share  # noqa: PLC0415  # the same
+
+    if trial.load.crashes or not (waiting.has_known_waits(trial.variant) or _has_stalls(trial)):
+        return
+    answered = waiting.read_answered(database, *trial.key)
+    if waits := waiting.waits_of_variant(trial.variant, answered):
+        of_class = [(name, answered.request_class == place) for place, name in enumerate(answered.classes)]
+        for request_class, mine in [*of_class, (None, answered.request_class >= 0)]:
+            beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
+            values = waiting.wait_statistics(beside_s)
+            beyond = beside_s > waiting.FROM_S
+            likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
+            yield MetricValues(
+                request_class,
+                AVOIDABLE_WAIT.keyed(values),
+                likely={(AVOIDABLE_WAIT.name, "share"): likely},
+            )
+    stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
+    if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
+        average_s, longest_s = fmean(recoveries_s), max(recoveries_s)
+        yield MetricValues(None, RECOVERY.keyed({"avg": 1000 * average_s, "max": 1000 * longest_s}))
+
+
+def _has_stalls(trial: TrialData) -> bool:
+    return any(container.after and container.after.stalls for container in trial.containers)
+
+
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
+    """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    from stampede.evaluate.metrics import waiting  # noqa: PLC0415
+
+    done = trial.answered
+    workers, worker = np.unique(trial.worker[done], return_inverse=True)
+    answered = waiting.Answered(
+        workers=[str(place) for place in workers],
+        classes=list(trial.classes),
+        first=0.0,
+        last=float(trial.ended_s.max(initial=0)),
+        last_sent=float(trial.sent_s.max(initial=0)),
+        worker=worker,
+        request_class=trial.request_class[done],
+        sent_s=trial.sent_s[done],
+        began_s=trial.began_s[done],
+        ended_s=trial.ended_s[done],
+    )
+    if waits := waiting.waits_of_variant(trial.variant, answered):
+        for request_class, mine in trial.each_class():
+            values = waiting.wait_statistics(waits.beside_s[mine[done]])
+            yield MetricValues(request_class, AVOIDABLE_WAIT.keyed(values))
+
+
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that the clocks of several machines are known well enough to tell which requests waited."""
+    from stampede.evaluate.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+
+    clocks = trial.raw.clocks
+    if clocks is None or clocks.worst is None:
+        return
+    asking, serving, within_s = clocks.worst
+    for from_s, what in ((waiting.FROM_S, "a wait counts"), (waiting.NOTICED_S, "a wait after a stall counts")):
+        if within_s > from_s and (from_s == waiting.FROM_S or _has_stalls(trial)):
+            known = f"the clocks of {asking} and {serving} are known to within {1000 * within_s:.1f} ms of each other"
+            yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
+
+
+FAMILY = Family((AVOIDABLE_WAIT, RECOVERY), _measure, _issues, _measure_simulated)

@@ -1,0 +1,176 @@
+"""How a family declares and computes its metrics, and the rules for each statistic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
+    import duckdb
+
+    from stampede.evaluate.metrics.likely import Times
+    from stampede.evaluate.metrics.simulated import SimulatedTrial
+    from stampede.evaluate.read.trial_data import TrialData
+
+Stats = dict[tuple[str, str], float]
+"""Measured values by the names of metric and statistic, in the units that the metrics declare."""
+Likely = dict[tuple[str, str], tuple[float, ...]]
+"""By the same names, values that a statistic could have had about as likely (``statistics.intervals.Draw``)."""
+Severity = Literal["invalid", "suspect", "note"]
+ValidityIssue = tuple[Severity, str]
+"""A reason to doubt a trial, and the verdict that follows from it. A note leaves the verdict as it is."""
+
+TIME_STATISTICS = (
+    "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
+)  # fmt: skip
+"""The statistics of a metric that has a time for each request or visit."""
+TIMES = dict.fromkeys(TIME_STATISTICS, "ms")
+"""The units of these statistics."""
+PRINTED = ("min", "p50", "p90", "p99")
+"""The statistics of times that a table always shows; it shows the others only if they were published."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One thing that is measured in a trial.
+
+    ``units`` has the unit of each statistic, in the order in which tables show them. ``how`` says how they are counted:
+    a plain sentence in Markdown, or one for each statistic; links are relative to docs/reference/metrics.md.
+
+    ``of_all``: the metric is computed for the trial as a whole, and not for each class of request. ``sample`` is what
+    the statistics are computed from; if a value is missing, the reason may be that the sample was too small or that too
+    much of it failed. None: the metric has no sample. ``called`` is how titles name the metric.
+    ``between_clocks`` is the statistic that shows the effect, if the metric compares times of several machines, so that
+    it depends on how their clocks differ; None: the metric compares only times of one machine.
+
+    ``shown`` says when a report has a table of the metric; there is always one if a claim or a published figure names
+    the metric. ``if not 0`` looks at the first statistic. ``compared`` are the statistics by which ``stampede compare``
+    compares; None: p50, p90 and p99 of times, else the first statistic; none of a metric that is only shown if asked
+    for.
+    """
+
+    name: str
+    units: Mapping[str, str]
+    how: str | Mapping[str, str]
+    of_all: bool = False
+    sample: Literal["requests", "visits"] | None = "requests"
+    called: str = "{metric} of {requests} requests"
+    between_clocks: str | None = None
+    shown: Literal["always", "if not 0", "if asked for"] = "if asked for"
+    compared: tuple[str, ...] | None = None
+
+    @property
+    def is_of_times(self) -> bool:
+        """Whether the metric has a time for each request or visit."""
+        return self.units == TIMES
+
+    def explained(self) -> list[tuple[str, list[str]]]:
+        """Return how statistics are counted, each sentence with the statistics that follow it."""
+        hows = dict.fromkeys(self.units, self.how) if isinstance(self.how, str) else self.how
+        return [(how, [*stats]) for how, stats in groupby(self.units, hows.__getitem__)]
+
+    @property
+    def comparable(self) -> tuple[str, ...]:
+        """The statistics that ``stampede compare`` compares."""
+        if self.compared is not None:
+            return self.compared
+        if self.shown == "if asked for":
+            return ()
+        return ("p50", "p90", "p99") if self.is_of_times else tuple(self.units)[:1]
+
+    def keyed(self, values: Mapping[str, float]) -> Stats:
+        """Return values by statistic as values by metric and statistic."""
+        return {(self.name, stat): value for stat, value in values.items()}
+
+
+class MetricValues(NamedTuple):
+    """What a family measured for one class of request in one trial; ``request_class`` is None for all classes together.
+
+    If a metric was computed from something other than answered requests, such as visits, ``carried_by`` says from how
+    many.
+    """
+
+    request_class: str | None
+    stats: Stats
+    carried_by: Mapping[str, int] = {}
+    likely: Mapping[tuple[str, str], tuple[float, ...]] = {}
+
+
+class Sample(NamedTuple):
+    """The times of a trial, in ms, by the name of the metric whose percentiles are computed from them.
+
+    ``made`` is how many requests of the class, or visits, were made; those that failed have no time.
+    """
+
+    times_ms: Mapping[str, Times]
+    made: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """Metrics that belong together.
+
+    ``measure`` yields the values from a trial's rows (the view ``requests``) and observations.
+    ``issues`` yields reasons to doubt a trial; it is called only for trials that have requests.
+    ``measure_simulated`` yields the same values as ``measure`` from the requests of a simulated trial.
+    ``sample`` returns the times of one class of request in a trial; None: the family has no times of the class.
+    """
+
+    metrics: tuple[Metric, ...]
+    measure: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[MetricValues]]
+    issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
+    measure_simulated: Callable[[SimulatedTrial], Iterable[MetricValues]] = lambda _: ()
+    sample: Callable[[duckdb.DuckDBPyConnection, TrialData, str | None], Sample | None] = lambda *_: None
+
+
+@cache
+def percentile(stat: str) -> float | None:
+    """Return the q of a percentile, between 0 and 100; None for other statistics."""
+    return float(stat[1:]) if re.fullmatch(r"p[0-9]+(\.[0-9]+)?", stat) else None
+
+
+@cache
+def rows_needed(stat: str) -> int:
+    """Return how many rows a statistic needs before it may be printed: p99 needs 100, p99.9 needs 1000.
+
+    At least one row must lie beyond a percentile.
+    """
+    q = percentile(stat)
+    if q is not None:
+        return round(100 / min(q, 100 - q))
+    return 2 if stat == "stdev" else 1
+
+
+@cache
+def failures_allowed(stat: str) -> float:
+    """Return the share of failed requests, or visits, at which a statistic of their times is no longer printed.
+
+    The failed requests might have been the slowest. So if one request in a hundred failed, there is no p99.
+    """
+    q = percentile(stat)
+    return 1 if q is None else 1 - q / 100
+
+
+def is_printed(stat: str, made: int, failed: int) -> bool:
+    """Whether a statistic of times may be printed, given how many requests or visits were made and failed."""
+    return made - failed >= rows_needed(stat) and failed / made < failures_allowed(stat)
+
+
+_AGGREGATES = {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}
+_LEVELS = {stat: q / 100 for stat in TIME_STATISTICS if (q := percentile(stat)) is not None}
+
+
+def aggregate_times(column: str) -> str:
+    """Return the SQL of a list of all statistics of a column of times; percentiles are interpolated."""
+    others = ", ".join(f"{function}({column})" for function in _AGGREGATES.values())
+    return f"[{others}] || quantile_cont({column}, {[*_LEVELS.values()]})"
+
+
+def by_statistic(times_ms: Sequence[float | None] | None) -> dict[str, float]:
+    """Return the values of ``aggregate_times`` by statistic, without those that are missing."""
+    found = zip((*_AGGREGATES, *_LEVELS), times_ms or (), strict=False)
+    return {stat: time_ms for stat, time_ms in found if time_ms is not None}

@@ -1,0 +1,313 @@
+"""What servers and the balancer count, and whether their counts agree with the counts of the load generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Severity, Stats, ValidityIssue
+from stampede.evaluate.read.observation import Container, Observation, balanced, counted_by_worker
+from stampede.records.plural import noun_for, plural
+from stampede.records.summary import CounterRow
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from stampede.evaluate.read.trial_data import TrialData
+    from stampede.records.run import ContainerLog
+
+THROTTLED_ALLOWED = 0.01
+
+ACCEPT_ATTEMPTS = Metric(
+    "accept_attempts",
+    {"per_connection": "attempts"},
+    "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
+    of_all=True,
+)
+ACCEPT_FAILURES = Metric(
+    "accept_failures",
+    {"per_connection": "failures"},
+    "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
+    of_all=True,
+)
+PROCESSOR = Metric(
+    "processor",
+    {"per_request": "ms"},
+    "the processor time of the servers' containers during the load, divided by the requests that they served; "
+    "observing the containers before and after the load adds about 30 ms to the processor time",
+    of_all=True,
+)
+THROTTLED = Metric(
+    "throttled",
+    {"share": "share"},
+    "how long their limit of processor time (`cpus`) kept the servers' containers from computing, divided by the "
+    "duration of the load; a container that is stopped on several cores counts for each",
+    of_all=True,
+    sample=None,
+)
+MEMORY = Metric(
+    "memory",
+    {"total": "MiB"},
+    "the anonymous memory that the servers' processes hold after the load, in all containers together",
+    of_all=True,
+)
+QUEUED = Metric(
+    "queued",
+    {"count": "requests"},
+    "requests that waited in the balancer's queue for a server, as the balancer counts them; only HAProxy has such a "
+    "queue here",
+    of_all=True,
+)
+OUTPUT = Metric(
+    "output",
+    {"per_request": "bytes"},
+    "what the servers' containers write to their standard output and standard error during the load, divided by the "
+    "requests that they served; if the engine has dropped the beginning of a log, what their processes write() beyond "
+    "what the containers send, files included",
+    of_all=True,
+)
+
+
+def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+    """Yield what a trial's servers and balancer report: attempts to accept, processor time, memory, queued requests."""
+    observed = [*_observed(trial)]
+    servers = [(before, after) for _, before, after in observed if before.workers or after.workers]
+    accepted, served = _total(trial, "accepted"), _total(trial, "served")
+    stats: Stats = {}
+    if accepted:
+        for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
+            stats[metric.name, "per_connection"] = _total(trial, metric.name) / accepted
+    used_s = [after.processor_s - before.processor_s for before, after in servers
+              if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
+    if used_s and served:
+        stats[PROCESSOR.name, "per_request"] = 1000 * sum(used_s) / served
+    throttled_s = [after.throttled_s - before.throttled_s for before, after in servers
+                   if before.throttled_s is not None and after.throttled_s is not None]  # fmt: skip
+    if throttled_s and (lasted_s := trial.record.seconds.load):
+        stats[THROTTLED.name, "share"] = sum(throttled_s) / lasted_s
+    memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
+    if memory_mib:
+        stats[MEMORY.name, "total"] = sum(memory_mib)
+    output = [written for container in trial.containers if (written := _output(trial, container)) is not None]
+    if output and served:
+        stats[OUTPUT.name, "per_request"] = sum(output) / served
+    for _name, before, after in observed:
+        if before.queued is not None and after.queued is not None:
+            stats[QUEUED.name, "count"] = after.queued - before.queued
+    yield MetricValues(None, stats)
+
+
+def _output(trial: TrialData, container: Container) -> float | None:
+    """Return how many bytes a server's container wrote to its output during the load; None: nobody knows.
+
+    Some servers write() their answers, too, so what the container sent is left out of what its processes wrote.
+    """
+    log, before, after = trial.record.logs.get(container.name), container.before, container.after
+    if log is None or not (before and after) or not (before.workers or after.workers):
+        return None
+    if not log.cut:
+        return max(log.kept - log.before, 0)
+    if None in (before.written, after.written, before.sent, after.sent):
+        return log.kept
+    written = (after.written or 0) - (before.written or 0)
+    return max(log.kept, written - (after.sent or 0) + (before.sent or 0))
+
+
+def _total(trial: TrialData, counter: str) -> int:
+    return sum(counted_by_worker(trial.containers, counter).values())
+
+
+def _observed(trial: TrialData) -> Iterator[tuple[str, Observation, Observation]]:
+    """Yield the name and the observations of each container that was observed before and after the load."""
+    for container in trial.containers:
+        if container.before and container.after:
+            yield container.name, container.before, container.after
+
+
+def counter_rows(trials: Iterable[TrialData]) -> Iterator[CounterRow]:
+    """Yield the counters of each worker in each trial; the workers of a trial are sorted by name."""
+    for trial in trials:
+        observed = [container.after for container in trial.containers if container.after]
+        names = sorted({name for after in observed for counts in after.counts.values() for name in counts})
+        by_name = {name: counted_by_worker(trial.containers, name) for name in names}
+        variant, load, number = trial.key
+        for worker in sorted({worker for by_worker in by_name.values() for worker in by_worker}):
+            counts = {name: by_worker[worker] for name, by_worker in by_name.items() if worker in by_worker}
+            yield CounterRow(variant=variant, load=load, trial=number, worker=worker, counts=counts)
+
+
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Yield where counts disagree, and where the servers were not what the variant asks for."""
+    for check in (_counts, _unobserved, _changed_workers, _full_queues, _throttled, _accept_models, _workers, _logs):
+        yield from check(trial)
+
+
+def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that the load generators, the balancer and the workers counted the same requests.
+
+    If no request failed, the counts must be equal. The load generators cannot know how far a failed request got; so if
+    some requests failed, the other counts must lie between the number of requests sent and the number answered. If the
+    variant has no balancer, only the counts of the load generators and of the workers are compared. If the load kills
+    workers, or workers of somebody's own service ended, a difference is suspect and not invalid, because a worker may
+    die before it counts its last answer.
+    """
+    requests = trial.requests
+    asked_directly = trial.variant.settings.get("balancer") == "none"
+    passed = requests.sent - requests.direct_sent if asked_directly else balanced(trial.containers)
+    by_worker = counted_by_worker(trial.containers, "served")
+    wrong: Severity = "suspect" if trial.load.crashes or own_workers_ended(trial) else "invalid"
+    if passed is None or not by_worker:
+        yield "suspect", "the servers were not observed before and after the load: nothing confirms the counts"
+        return
+    workers = sum(by_worker.values())
+    sent, with_status = requests.sent - requests.direct_sent, requests.with_status - requests.direct_with_status
+    if not with_status <= passed <= sent:
+        said = f"{sent} requests were sent and {with_status} answered"
+        yield wrong, f"the counts disagree: {said}, the balancer served {passed}"
+    if not requests.answered <= workers <= max(passed + requests.direct_sent, requests.answered):
+        said = f"{requests.answered} requests were answered by a worker"
+        said += ", the workers served" if asked_directly else f", the balancer served {passed}, the workers"
+        yield wrong, f"the counts disagree: {said} {workers}"
+    for worker in sorted(by_worker.keys() | requests.by_worker.keys()):
+        named, counted = requests.by_worker.get(worker, 0), by_worker.get(worker, 0)
+        if named > counted or (named < counted and requests.sent == requests.answered):
+            yield wrong, f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
+
+
+def _unobserved(trial: TrialData) -> Iterator[ValidityIssue]:
+    for container in trial.containers:
+        if container.before is None or container.after is None:
+            when = "before" if container.before is None else "after"
+            yield "suspect", f"{container.name} was not observed {when} the load"
+
+
+def own_workers_ended(trial: TrialData) -> bool:
+    """Whether workers of somebody's own service came or went during the load, which is a finding about the service."""
+    return trial.load.is_of_user_service and any(
+        before.workers != after.workers or (after.counts.keys() - before.counts.keys() - after.workers)
+        for _, before, after in _observed(trial)
+    )
+
+
+def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that no worker came or went, unless a request kills its worker or the server is elastic.
+
+    An elastic server remembers workers that died, so their counts are there. Workers of somebody's own service may end
+    as they do at home, so that is a note.
+    """
+    is_own = trial.load.is_of_user_service
+    severity: Severity = "note" if trial.load.crashes or is_own else "invalid"
+    for name, before, after in _observed(trial):
+        memory = " (out of memory)" if (after.out_of_memory or 0) > (before.out_of_memory or 0) else ""
+        if trial.variant.elastic or is_own:
+            started = (after.workers | after.counts.keys()) - before.workers - before.counts.keys()
+            ended = (before.workers | started) - after.workers
+            for problem in [] if is_own else _unintended(trial, before, after, ended):
+                yield "invalid", f"{name}: {problem}"
+            if started or ended:
+                counts = f"started {len(started)} and ended {len(ended)}"
+                yield "note", f"{name} {counts} workers during the load{memory}"
+            continue
+        if lost := before.workers - after.workers:
+            yield severity, f"{name} lost {_named(lost)} during the load{memory}"
+        if new := after.workers - before.workers:
+            yield severity, f"{name} started {_named(new)} during the load"
+
+
+def _unintended(trial: TrialData, before: Observation, after: Observation, ended: set[int]) -> Iterator[str]:
+    """Yield which workers ended otherwise than the variant replaces them, and which its signal did not replace."""
+    if not trial.variant.is_replaced:
+        return
+    limit, signal = trial.variant.settings.get("max_requests") or 0, trial.variant.signal
+    if (after.out_of_memory or 0) > (before.out_of_memory or 0):
+        yield "a worker ran out of memory"
+    early = {worker for worker in ended if after.counts.get(worker, {}).get("served", 0) < limit}
+    if early and not signal:
+        yield f"{_named(early)} ended before its limit of {limit} requests"
+    if signal and (kept := before.workers & after.workers):
+        yield f"{signal} did not replace {_named(kept)}"
+    if signal and not limit and (others := ended - before.workers):
+        yield f"{_named(others)} ended, and not by {signal}"
+
+
+def _full_queues(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that no listen queue overflowed; a finding if the load asks for too much, or while workers are replaced."""
+    for name, before, after in _observed(trial):
+        if full := after.listen_overflows - before.listen_overflows:
+            expected = trial.load.overloads or trial.variant.is_replaced or own_workers_ended(trial)
+            severity: Severity = "note" if expected else "suspect"
+            yield severity, f"the listen queue of {name} was full for {full} connections"
+
+
+def _throttled(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that no limit slowed a container; this is a finding if requests compute or the load asks for too much."""
+    lasted_s = trial.record.seconds.load
+    for name, before, after in _observed(trial):
+        throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
+        if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
+            expected = trial.load.overloads or trial.variant.is_replaced  # workers that start compute
+            severity: Severity = "suspect" if trial.run.sleeping and not expected else "note"
+            yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
+
+
+def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that the workers hold the listening sockets that the variant asks for."""
+    if trial.variant.accept not in ("shared", "per-worker"):
+        return
+    for name, before, _ in _observed(trial):
+        held = [before.holds[worker] for worker in before.workers]
+        sockets = frozenset[int]().union(*held)
+        if trial.variant.accept == "shared":
+            right = len(sockets) == 1 and all(mine == sockets for mine in held)
+            wanted = "one socket that all share"
+        else:
+            right = all(len(mine) == 1 for mine in held) and len(sockets) == len(held)
+            wanted = "a socket of their own each"
+        if held and not right:
+            count = plural(len(sockets), "listening socket")
+            yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
+
+
+def _workers(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that as many workers served as were asked for; of an own service, some may have ended before the load."""
+    before = sum(len(before.workers) for _, before, _ in _observed(trial))
+    after = sum(len(after.workers) for *_, after in _observed(trial))
+    asked, most = trial.variant.workers, max(before, after)
+    if trial.variant.elastic and most > asked:
+        yield "invalid", f"{most} workers served where at most {asked} were asked for"
+    if not trial.variant.elastic and before and before != asked:
+        had_all = trial.load.is_of_user_service and sum(len(each.counts) for _, each, _ in _observed(trial)) >= asked
+        yield "note" if had_all else "invalid", f"{before} workers served where {asked} were asked for"
+
+
+def _logs(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Say which logs lack their beginning, and how much of them is there."""
+    written = {container.name: container.after.written for container in trial.containers if container.after}
+    for name, there in cut_logs(trial.record.logs, written).items():
+        yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
+
+
+def megabytes(size: float) -> str:
+    """Return a number of bytes as megabytes; below 0.1 MB, as kilobytes."""
+    value, unit = (size / 1e6, "MB") if size >= 1e5 else (size / 1e3, "kB")
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+
+
+def cut_logs(logs: Mapping[str, ContainerLog], written: Mapping[str, int | None]) -> dict[str, str]:
+    """Return how much is there of each log that lacks its beginning, e.g. the last 1.8 MB of about 133 MB.
+
+    ``written`` is how many bytes each container wrote in all; None: nobody knows.
+    """
+    found = {}
+    for name, log in logs.items():
+        if log.cut:
+            total = written.get(name) or 0
+            found[name] = f"the last {megabytes(log.kept)}" + (f" of about {megabytes(total)}" * (total > log.kept))
+    return found
+
+
+def _named(workers: set[int]) -> str:
+    return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
+
+
+FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT), _measure, _issues)

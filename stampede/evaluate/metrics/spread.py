@@ -1,0 +1,110 @@
+"""How requests, and the connections that brought them, are spread over the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from statistics import correlation
+from typing import TYPE_CHECKING
+
+from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Stats
+from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.records.summary import WorkerRow
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from stampede.evaluate.metrics.simulated import SimulatedTrial
+    from stampede.evaluate.read.trial_data import TrialData, WorkerTotals
+    from stampede.records.run import VariantRecord
+
+REQUESTS_BY_WORKER = Metric(
+    "requests_by_worker",
+    {"largest_share": "share", "max_over_mean": "ratio", "jain_index": "index"},
+    {
+        "largest_share": "the share of the answered requests that the busiest worker served; 1 / workers is even",
+        "max_over_mean": "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
+        "jain_index": "Jain's index of the requests by worker",
+    },
+    compared=("largest_share",),
+)
+CONNECTIONS_BY_WORKER = Metric(
+    "connections_by_worker",
+    {**REQUESTS_BY_WORKER.units, "correlation": "index"},
+    dict.fromkeys(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker")
+    | {"correlation": "the correlation of requests and connections"},
+)
+REQUESTS_BY_CONNECTION = Metric(
+    "requests_by_connection",
+    {"avg": "requests", "max": "requests"},
+    "how many answered requests each connection carried",
+)
+
+_CONNECTIONS = f"""
+SELECT request_class, avg(requests), max(requests)
+FROM (SELECT request_class, connection, count(*) AS requests
+      FROM requests WHERE {OF_TRIAL} AND error IS NULL AND connection IS NOT NULL
+      GROUP BY GROUPING SETS ((request_class, connection), (connection)))
+GROUP BY request_class
+"""  # noqa: S608  # made of constants
+
+
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+    """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
+    for request_class, workers in groupby(trial.requests.workers, lambda totals: totals.request_class):
+        yield MetricValues(request_class, _spread(trial.variant, list(workers)))
+    if not any(totals.connections for totals in trial.requests.workers):
+        return
+    for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
+        yield MetricValues(request_class, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
+
+
+def worker_rows(trials: Iterable[TrialData]) -> Iterator[WorkerRow]:
+    """Yield how many requests of each class each worker answered in each trial, the smallest number first."""
+    for trial in trials:
+        variant, load, number = trial.key
+        for totals in trial.requests.workers:
+            share = totals.requests / trial.requests.of_class(totals.request_class).answered
+            yield WorkerRow(variant=variant, load=load, trial=number, share=share, **totals._asdict())
+
+
+def evenness(counts: Sequence[int]) -> dict[str, float]:
+    """Return how evenly counts are spread over workers; an idle worker counts as zero. Empty if all counts are zero.
+
+    Jain's index (Jain, Chiu and Hawe 1984) is 1 if all n counts are equal, and 1/n if one worker has everything.
+    """
+    total = sum(counts)
+    if not total:
+        return {}
+    return {
+        "largest_share": max(counts) / total,
+        "max_over_mean": max(counts) * len(counts) / total,
+        "jain_index": total**2 / (len(counts) * sum(count**2 for count in counts)),
+    }
+
+
+def _spread(variant: VariantRecord, rows: list[WorkerTotals]) -> Stats:
+    """Return how evenly one class of request is spread.
+
+    For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
+    """
+    idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
+    requests, connections = [*(row.requests for row in rows), *idle], [*(row.connections for row in rows), *idle]
+    stats: Stats = REQUESTS_BY_WORKER.keyed(evenness(requests))
+    stats |= CONNECTIONS_BY_WORKER.keyed(evenness(connections))
+    if len(set(requests)) > 1 and len(set(connections)) > 1:
+        stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
+    return stats
+
+
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    for request_class, mine in trial.each_class():
+        counts = np.bincount(trial.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
+        yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness(counts)))
+
+
+FAMILY = Family(
+    (REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), _measure, measure_simulated=_measure_simulated
+)

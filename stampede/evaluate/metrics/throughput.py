@@ -1,0 +1,81 @@
+"""How many requests were answered per second, and how near this is to what would be possible without waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Stats
+from stampede.evaluate.read import OF_TRIAL, of_trial
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from stampede.evaluate.metrics.simulated import SimulatedTrial
+    from stampede.evaluate.read.trial_data import TrialData
+
+THROUGHPUT = Metric(
+    "throughput",
+    {"per_second": "requests/s", "of_ideal": "share"},
+    {
+        "per_second": "answered requests, divided by the time from the first request sent to the last answer",
+        "of_ideal": "the throughput of a [closed loop](../explain/method.md#closed-and-open-loops), as a share of "
+        "what it would be without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
+    },
+    between_clocks="per_second",
+    compared=("per_second",),
+)
+
+_SPANS = f"""
+SELECT request_class, epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds
+FROM requests WHERE {OF_TRIAL} GROUP BY GROUPING SETS ((request_class), ())
+"""  # noqa: S608  # made of constants
+
+# A user of a closed loop sends nothing while it waits. Without the overhead, the same requests would take that much
+# less time.
+_OF_IDEAL = f"""
+SELECT request_class, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
+FROM (SELECT request_class, sum(overhead_ms) AS lost_ms, epoch_ms(max(answered)) - epoch_ms(min(sent)) AS span_ms
+      FROM (SELECT request_class, overhead_ms, sent, answered, generator, split_part(id, '-', 1) AS user
+            FROM requests WHERE {OF_TRIAL} AND answered IS NOT NULL)
+      GROUP BY GROUPING SETS ((request_class, generator, user), (generator, user)))
+GROUP BY request_class
+"""  # noqa: S608
+
+
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+    """Yield the throughput of each class; ``of_ideal`` only in a closed loop, where a wait delays the next request."""
+    closed = trial.load.loop == "closed"
+    of_ideal = dict(database.execute(_OF_IDEAL, of_trial(trial.key)).fetchall()) if closed else {}
+    for request_class, seconds in database.execute(_SPANS, of_trial(trial.key)).fetchall():
+        stats: Stats = {}
+        if (answered := trial.requests.of_class(request_class).answered) and seconds:
+            stats[THROUGHPUT.name, "per_second"] = answered / seconds
+        if (share := of_ideal.get(request_class)) is not None:
+            stats[THROUGHPUT.name, "of_ideal"] = share
+        yield MetricValues(request_class, stats)
+
+
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    responses_s = trial.ended_s - trial.sent_s
+    _, user = np.unique(trial.request_class * (1 + trial.user.max(initial=0)) + trial.user, return_inverse=True)
+    for request_class, mine in trial.each_class():
+        answered = mine & trial.answered
+        if not answered.any():
+            continue
+        seconds = trial.ended_s[mine].max() - trial.sent_s[mine].min()
+        stats: Stats = {(THROUGHPUT.name, "per_second"): float(answered.sum() / seconds)} if seconds else {}
+        if trial.load.loop == "closed":
+            first, last = np.full(len(user), np.inf), np.full(len(user), -np.inf)
+            np.minimum.at(first, user[answered], trial.sent_s[answered])
+            np.maximum.at(last, user[answered], trial.ended_s[answered])
+            span_s = (last - first)[np.isfinite(first)].sum()
+            lost_s = (responses_s - trial.asked_s)[answered].sum()
+            if span_s:
+                stats[THROUGHPUT.name, "of_ideal"] = float(1 - lost_s / span_s)
+        yield MetricValues(request_class, stats)
+
+
+FAMILY = Family((THROUGHPUT,), _measure, measure_simulated=_measure_simulated)

@@ -1,0 +1,327 @@
+"""Visits: up to three requests of one visitor, one after the other, in an open loop.
+
+A visit gets a page with a form (class ``page``), posts the form, which writes one row (``post``), and gets the page
+that the answer redirects to (``newest``). If a request fails, the visit ends there and has failed.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stampede.evaluate.metrics.metric import (
+    TIMES,
+    Family,
+    Metric,
+    MetricValues,
+    Sample,
+    Severity,
+    Stats,
+    ValidityIssue,
+    aggregate_times,
+    by_statistic,
+    is_printed,
+)
+from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.observation import database_of
+from stampede.records.duration import in_seconds
+from stampede.records.plural import noun_for, plural
+from stampede.records.summary import RateStepRow
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from stampede.evaluate.read import Key
+    from stampede.evaluate.read.sending import Posts
+    from stampede.evaluate.read.trial_data import TrialData
+
+VISIT = Metric(
+    "visit",
+    TIMES,
+    "the time from the first request of a [visit](../explain/measures.md#visits) to the visit's last answer, for "
+    "visits that succeeded",
+    of_all=True,
+    sample="visits",
+    compared=("p50", "p99"),
+)
+VISITS_FAILED = Metric(
+    "visits_failed",
+    {"share": "share", "count": "visits"},
+    "visits that failed; the share is of the visits made",
+    of_all=True,
+    sample="visits",
+    compared=("share",),
+)
+CAPACITY = Metric(
+    "capacity",
+    {"per_second": "visits/s"},
+    "the highest rate up to which fewer than 1 % of the visits failed ([capacity](../explain/measures.md#visits))",
+    of_all=True,
+    sample=None,
+    between_clocks="per_second",
+)
+ROWS_WRITTEN = Metric(
+    "rows_written",
+    {"count": "rows"},
+    "the rows in the database after the load; the database is empty before the load",
+    of_all=True,
+    sample=None,
+)
+ROWS_UNREPORTED = Metric(
+    "rows_unreported",
+    {"count": "rows"},
+    "rows in the database although the visit's post failed, or was never answered",
+    of_all=True,
+    sample=None,
+)
+DATABASE_CONNECTIONS = Metric(
+    "database_connections",
+    {"max": "connections"},
+    "the highest number of simultaneous connections since the database started, as the database counts them",
+    of_all=True,
+    sample=None,
+)
+
+LAST = "newest"
+"""The class of a visit's last request."""
+FAILED_ALLOWED = 0.01
+"""A rate is within the capacity if the share of its visits that fail is smaller than this."""
+CUT_OFF = "cut off by the end of the run"
+"""The outcome of a visit that the end of the run cut off: no request failed, but the last request was never sent."""
+
+# If a request was never answered, its visit has no end and no time; ``read_visits`` takes the trial's last answer.
+_VISITS = f"""
+WITH of_trial AS (
+    FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
+together AS (
+    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request_class)) AS error,
+        bool_or(request_class = '{LAST}') AS complete,
+        CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
+    FROM of_trial GROUP BY visit),
+visits AS (
+    SELECT *, (epoch_us(ended) - epoch_us(arrived)) / 1000 AS time_ms,
+        CASE WHEN error IS NOT NULL THEN error WHEN NOT complete THEN '{CUT_OFF}' END AS outcome
+    FROM together)
+"""  # noqa: S608  # made of this module's own constants
+
+
+class Visit(NamedTuple):
+    """One visit of a trial: when it came, in seconds since the first visit came, and how long it took, in seconds.
+
+    ``outcome`` is the error of the visit's request that failed, or CUT_OFF; None: the visit succeeded.
+    """
+
+    arrived_s: float
+    took_s: float
+    outcome: str | None
+
+
+class Count(NamedTuple):
+    """How many visits were made, and how many of them succeeded."""
+
+    made: int
+    succeeded: int
+
+
+class Written(NamedTuple):
+    """The rows of a database, compared with the posts that should have written the rows.
+
+    ``lost`` are visits whose post succeeded and which have no row. ``doubled`` are visits with several rows.
+    ``foreign`` is the number of rows that belong to no visit that posted, ``unreported`` the number of rows of visits
+    whose post failed.
+    """
+
+    rows: int
+    lost: list[str]
+    doubled: list[str]
+    foreign: int
+    unreported: int
+
+
+def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
+    """Return how many visits are due per second in each level; empty if one of the three settings is missing.
+
+    Each level lasts STEP_S seconds. The rate of the first level is FIRST_PER_S, and the rate of the last level is
+    LAST_PER_S. From each level to the next, the rate grows by the same factor.
+    """
+    if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
+        return []
+    first, last = float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"])
+    levels = max(1, math.floor(in_seconds(duration) / float(settings["STEP_S"])))
+    return [math.floor(first * (last / first) ** (level / max(1, levels - 1)) + 0.5) for level in range(levels)]
+
+
+def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
+    """Return the visits of a trial in the order in which they came."""
+    query = """
+        SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
+            (epoch_us(coalesce(ended, (SELECT max(coalesce(answered, sent)) FROM of_trial))) - epoch_us(arrived)) / 1e6,
+            outcome
+        FROM visits ORDER BY arrived, visit
+    """
+    return [Visit(*row) for row in _rows(database, query, key)]
+
+
+def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
+    """Return how many visits a trial made, and how many of the visits succeeded."""
+    [row] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
+    return Count(*row)
+
+
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+    """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
+    if trial.requests.of_visits:
+        made, succeeded = count_visits(database, trial.key)
+        stats = _times(database, trial.key, made, succeeded) | _capacity(database, trial)
+        yield MetricValues(None, stats, {VISIT.name: succeeded, VISITS_FAILED.name: made})
+    yield MetricValues(None, _written(trial))
+
+
+def _times(database: duckdb.DuckDBPyConnection, key: Key, made: int, succeeded: int) -> Stats:
+    """Return how long successful visits took, in ms, and how many failed.
+
+    Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
+    """
+    [(times_ms,)] = _rows(database, f"SELECT {aggregate_times('time_ms')} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
+    failed = made - succeeded
+    known = {stat: time_ms for stat, time_ms in by_statistic(times_ms).items() if is_printed(stat, made, failed)}
+    return VISITS_FAILED.keyed({"share": failed / made, "count": failed}) | VISIT.keyed(known)
+
+
+def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
+    """Return the times of the visits that succeeded; None: visits have no class."""
+    if request_class is not None:
+        return None
+    query = f"{_VISITS} SELECT time_ms FROM visits WHERE outcome IS NULL"  # noqa: S608  # made of constants
+    times_ms = database.execute(query, of_trial(trial.key)).fetchnumpy()["time_ms"]
+    return Sample({VISIT.name: times_ms}, count_visits(database, trial.key).made)
+
+
+def rate_steps(
+    database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float
+) -> list[RateStepRow]:
+    """Return the visits of each level of a trial; rates are in visits/s, and each level lasts ``level_s`` seconds.
+
+    All load generators together number the visits from 0, in the order in which the visits are due, so the number of a
+    visit says its level. Visits beyond the last level count as part of the last level.
+    """
+    ends = list(accumulate(rate * level_s for rate in rates))
+    made, failed = Counter[int](), Counter[int]()
+    query = "SELECT TRY_CAST(visit AS BIGINT) AS number, outcome IS NOT NULL FROM visits WHERE number IS NOT NULL"
+    for number, has_failed in _rows(database, query, key):
+        place = min(bisect_right(ends, number), len(rates) - 1)
+        made[place] += 1
+        failed[place] += has_failed
+    variant, load, trial = key
+    return [
+        RateStepRow(variant=variant, load=load, trial=trial, per_s=per_s, visits=made[place], failed=failed[place])
+        for place, per_s in enumerate(rates)
+    ]
+
+
+def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
+    """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each level failed.
+
+    Return 0 if too many visits failed in the first level. Return None if no level has too many failures, or if a level
+    without visits comes first: then the capacity is larger than the rates that were tried.
+    """
+    capacity = 0
+    for step in rate_steps(database, key, rates, level_s):
+        if not step.visits:
+            break
+        if step.failed >= FAILED_ALLOWED * step.visits:
+            return float(capacity)
+        capacity = step.per_s
+    return None
+
+
+def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Iterator[RateStepRow]:
+    """Yield the levels of each trial that made visits, if the rate of visits is known."""
+    for trial in trials:
+        settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
+        due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
+        if due and trial.requests.of_visits:
+            yield from rate_steps(database, trial.key, due, float(settings.get("STEP_S", 1)))
+
+
+def compare_rows(rows: Sequence[str], posts: Posts) -> Written:
+    """Compare the rows of a database with the posts of a trial; each row is the name of the visit that wrote it."""
+    by_visit = Counter(rows)
+    return Written(
+        rows=len(rows),
+        lost=_in_order(posts.succeeded - by_visit.keys()),
+        doubled=_in_order({visit for visit, count in by_visit.items() if count > 1}),
+        foreign=sum(count for visit, count in by_visit.items() if visit not in posts.sent),
+        unreported=sum(count for visit, count in by_visit.items() if visit in posts.sent - posts.succeeded),
+    )
+
+
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
+    if trial.load.database is None:
+        return
+    container = database_of(trial.containers)
+    if container is None or container.after is None or container.after.rows is None:
+        yield "invalid", "the database was not observed after the load: nobody knows which rows were written"
+        return
+    before, after = container.before, container.after
+    if before and before.rows:
+        yield "invalid", f"the database had {plural(len(before.rows), 'row')} before the load"
+    found = compare_rows(container.after.rows, trial.requests.posts)
+    for what, names in (("lost", found.lost), ("doubled", found.doubled)):
+        if names:
+            rows = f"{plural(len(names), 'row')} {'is' if len(names) == 1 else 'are'}"
+            which = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+            yield "invalid", f"{rows} {what}: {noun_for(len(names), 'visit')} {which}"
+    if found.foreign:
+        yield "invalid", f"{plural(found.foreign, 'row')} belong{'s' if found.foreign == 1 else ''} to no visit"
+    if found.unreported:
+        were = "was" if found.unreported == 1 else "were"
+        rows = plural(found.unreported, "row")
+        yield "note", f"{rows} {were} written for visits that were told of a failure"
+    refused_before = before.database.get("connections_refused", 0) if before else 0
+    if refused := after.database.get("connections_refused", 0) - refused_before:
+        severity: Severity = "note" if trial.load.overloads else "suspect"
+        yield severity, f"the database refused {plural(refused, 'connection')}"
+
+
+def _capacity(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Stats:
+    """Return the capacity, if the rate climbs and visits began to fail."""
+    rates = rates_per_s(trial.load.settings, trial.load.duration)
+    if len(rates) < 2:
+        return {}
+    per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
+    return {} if per_s is None else {(CAPACITY.name, "per_second"): per_s}
+
+
+def _written(trial: TrialData) -> Stats:
+    """Return what the database of a trial reports: its rows, and its highest number of simultaneous connections."""
+    container = database_of(trial.containers)
+    if not container or not container.after or container.after.rows is None:
+        return {}
+    rows, connections = compare_rows(container.after.rows, trial.requests.posts), container.after.database
+    stats = ROWS_WRITTEN.keyed({"count": rows.rows}) | ROWS_UNREPORTED.keyed({"count": rows.unreported})
+    if "connections_max" in connections:
+        stats[DATABASE_CONNECTIONS.name, "max"] = connections["connections_max"]
+    return stats
+
+
+def _in_order(names: set[str] | frozenset[str]) -> list[str]:
+    """Return the names of visits sorted; numbers are in numeric order."""
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: float | str) -> list[Any]:
+    return database.execute(f"{_VISITS} {query}", of_trial(key) | asked).fetchall()
+
+
+FAMILY = Family(
+    (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS),
+    _measure,
+    _issues,
+    sample=_sample,
+)

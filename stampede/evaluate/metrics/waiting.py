@@ -1,0 +1,212 @@
+"""Which requests waited for a worker whose threads were all busy, while another worker had a free thread."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.records.run import VariantRecord
+
+FROM_S = 0.050
+"""A request counts if it waited beside a free thread for longer than this in all. Even if no request has to queue, the
+short gaps between one request and the next add up to some hundredths of a second."""
+NOTICED_S = 0.010
+"""After a stall, a request counts as waiting for a thread if its work begins more than this long after it was sent."""
+
+Times = npt.NDArray[np.float64]
+Segments = npt.NDArray[np.float64]
+"""Pairs of start and end, in order and without overlap."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answered requests of one trial, in the order of sending; times are seconds since the first request was sent.
+
+    ``workers`` are the workers that served a request. ``worker`` and ``request_class`` are indexes into ``workers`` and
+    ``classes``. ``first`` and ``last_sent`` are when the first and the last request were sent, and ``last`` is when the
+    last answer came, in epoch seconds.
+    """
+
+    workers: list[str]
+    classes: list[str]
+    first: float
+    last: float
+    last_sent: float
+    worker: npt.NDArray[np.int64]
+    request_class: npt.NDArray[np.int64]
+    sent_s: Times
+    began_s: Times
+    ended_s: Times
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long each answered request waited beside a free thread, and when workers were blocked.
+
+    ``beside_s`` is in the order of the requests. ``blocked`` says for each worker when all its threads were busy while
+    another worker had a free thread.
+    """
+
+    beside_s: Times
+    blocked: list[Segments]
+
+
+def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
+    """Read the answered requests of a trial from the view ``requests``."""
+    asked = of_trial((variant, load, trial))
+    [(first, last, last_sent, workers, classes)] = database.execute(f"{_TRIAL} {_BOUNDS}", asked).fetchall()
+    columns = database.execute(f"{_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
+    return Answered(
+        workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0, last_sent=last_sent or 0.0,
+        **{name: np.asarray(column) for name, column in columns.items()},
+    )  # fmt: skip
+
+
+_TRIAL = f"""
+WITH trial AS (
+    SELECT *, error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL AS known
+    FROM requests WHERE {OF_TRIAL})
+"""  # noqa: S608  # made of a constant
+
+_BOUNDS = """
+SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))), epoch(max(sent)),
+    list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request_class) FILTER (WHERE known))
+FROM trial
+"""
+
+_TIMES = """
+SELECT dense_rank() OVER (ORDER BY worker) - 1 AS worker,
+    dense_rank() OVER (ORDER BY request_class) - 1 AS request_class,
+    epoch(sent) - $first AS sent_s, began - $first AS began_s, ended - $first AS ended_s
+FROM trial WHERE known ORDER BY sent, id, generator
+"""
+
+
+def has_known_waits(variant: VariantRecord) -> bool:
+    """Whether it is known which requests of a variant wait beside a free thread.
+
+    The number of threads is unknown if the server is elastic, unless workers are only replaced, or if several workers
+    do not say how many threads they have. A variant with a single worker has no other worker, so no request waits
+    beside a free thread.
+    """
+    counted = not variant.elastic or variant.is_replaced
+    return counted and bool(variant.threads or variant.workers <= 1)
+
+
+def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
+    """Return which requests waited in a trial of a variant; None: this is unknown."""
+    if not has_known_waits(variant):
+        return None
+    if variant.threads:
+        return avoidable_waits(answered, variant.workers, variant.threads, replaced=variant.is_replaced)
+    return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])
+
+
+def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced: bool = False) -> Waits:
+    """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
+
+    A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
+    While one worker is busy, another worker has a free thread unless all workers are busy. So the wait beside a free
+    thread is computed from the time between when the request was sent and when its work began: how long the request's
+    worker was busy in that time, minus how long all workers were busy in that time. If workers are ``replaced``, a
+    worker surely has a free thread only between its first request and its last one.
+    """
+    mine = [answered.worker == worker for worker in range(len(answered.workers))]
+    busy = [at_least(threads, answered.began_s[own], answered.ended_s[own]) for own in mine]
+    away = [_around(answered, own) for own in mine if replaced]
+    workers = len(busy) if replaced else workers
+    every = np.concatenate([_NEVER, *busy, *away])
+    all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
+    beside_s = np.zeros_like(answered.sent_s)
+    for own, segments in zip(mine, busy, strict=True):
+        sent_s, began_s = answered.sent_s[own], answered.began_s[own]
+        waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
+        beside_s[own] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
+    return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
+
+
+def _around(answered: Answered, own: npt.NDArray[np.bool_]) -> Segments:
+    """Return the time before a worker's first request and after its last one."""
+    first_s = min(answered.sent_s.min(), answered.began_s.min())
+    return np.array([[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), answered.ended_s.max()]])
+
+
+def waits_in_line_s(answered: Answered, threads: int) -> Times:
+    """Return how long each request would wait if ``threads`` threads took all requests from one queue.
+
+    The requests come at the same times and work for as long. In a closed loop, they would come sooner, so this is the
+    least that they would wait.
+    """
+    free_s = [-math.inf] * threads
+    began_s = np.empty_like(answered.sent_s)
+    for place, (sent_s, work_s) in enumerate(zip(answered.sent_s, answered.ended_s - answered.began_s, strict=True)):
+        began_s[place] = max(sent_s, free_s[0])
+        heapreplace(free_s, began_s[place] + max(0.0, work_s))
+    return began_s - answered.sent_s
+
+
+def wait_statistics(beside_s: Times) -> dict[str, float]:
+    """Return the statistics of how long requests waited beside a free thread; empty if there is no request."""
+    if not beside_s.size:
+        return {}
+    count = int((beside_s > FROM_S).sum())
+    return {
+        "count": count,
+        "share": count / beside_s.size,
+        "total": 1000 * math.fsum(beside_s.tolist()),
+        "max": 1000 * float(beside_s.max()),
+    }
+
+
+def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> Iterator[float]:
+    """Yield for each stall (epoch seconds) how long after its end at least one request still waited for a thread.
+
+    A request waits from when it was sent to when its work begins. A wait of up to NOTICED_S does not count.
+    """
+    noticed = answered.began_s - answered.sent_s > NOTICED_S
+    sent_s, began_s = answered.sent_s[noticed], answered.began_s[noticed]
+    for _, ended in stalls:
+        ended_s = until_s = ended - answered.first
+        while (waiting := (sent_s <= until_s) & (began_s > until_s)).any():
+            until_s = float(began_s[waiting].max())
+        yield round(until_s - ended_s, 6)
+
+
+def at_least(count: int, starts: Times, ends: Times) -> Segments:
+    """Return when at least ``count`` of the intervals are open; an interval includes its start, but not its end."""
+    times = np.concatenate([starts, np.maximum(starts, ends)])
+    changes = np.repeat([1, -1], len(starts))
+    order = np.argsort(times, kind="stable")  # starts come before ends at the same time, so there is no gap
+    enough = np.cumsum(changes[order]) >= count
+    turns = np.flatnonzero(np.diff(enough, prepend=False))
+    segments = times[order][turns].reshape(-1, 2)
+    return segments[segments[:, 1] > segments[:, 0]]
+
+
+def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
+    """Return how much of each interval lies within the segments; 0 if the interval ends before it starts."""
+    if not len(segments):
+        return np.zeros_like(starts)
+    lengths = segments[:, 1] - segments[:, 0]
+    passed = np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1)
+    until = [np.interp(times, segments.ravel(), passed.ravel()) for times in (starts, np.maximum(starts, ends))]
+    return np.asarray(until[1] - until[0])
+
+
+def _common(*sets: Segments) -> Segments:
+    """Return the time that lies in a segment of every set."""
+    every = np.concatenate(sets)
+    return at_least(len(sets), every[:, 0], every[:, 1])
+
+
+def _besides(segments: Segments) -> Segments:
+    """Return the time that lies outside all segments."""
+    return np.concatenate([[-np.inf], segments.ravel(), [np.inf]]).reshape(-1, 2)
+
+
+_NEVER: Segments = np.empty((0, 2))

@@ -1,0 +1,268 @@
+"""The state of a trial's containers before and after the load, as servers/observe printed it."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from stampede.records.files import GENERATOR
+from stampede.records.model import Model
+
+if TYPE_CHECKING:  # loading NumPy would double the time of short commands
+    from stampede.evaluate.read.clocks import Clock
+
+APP_PORTS = range(8000, 8064)
+"""The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""
+
+WRITTEN, SENT = "bytes that processes wrote", "network interfaces"
+"""The sections that the lab puts before the output of servers/observe."""
+_SECTION = re.compile(r"^==> (.+) <==\n", re.MULTILINE)
+_NS_PER_S = 1e9
+
+
+class UnreadableObservation(Exception):
+    """A file is cut short, or not from servers/observe or k6/run; the message names the file and the reason."""
+
+
+class Observation(Model):
+    """One container at one moment. All counts begin at the start of the container.
+
+    ``counts`` has the counters of each worker, by process id and name. If the server remembers workers that have died,
+    ``counts`` includes them. Every worker counts the requests that it ``served``. ``holds`` has the listening sockets
+    of the server (inodes) that each living process has open. ``balanced`` is how many requests the balancer has
+    handled, ``queued`` how many of these requests waited in the balancer's queue; None: the container is no balancer,
+    or has no queue. ``stalls`` has the beginning and end of each stall of a called service, in epoch seconds.
+    ``processor_s`` is the processor time that the container has used, ``memory_mib`` the memory of its processes
+    without the machine's file cache, ``throttled_s`` how long its CPU limit kept it from computing, and
+    ``out_of_memory`` how many of its processes the kernel has killed; None: the machine does not report it. For a
+    database, ``rows`` names for each row the visit that wrote the row, and ``database`` has two counters:
+    ``connections_max`` (the most connections at the same time) and ``connections_refused``. For other containers
+    ``rows`` is None and ``database`` is empty. ``written`` is how many bytes the processes wrote by write(): to files,
+    to their output, and with some servers to connections. ``sent`` is how many bytes the container sent. None: nobody
+    asked.
+    """
+
+    host: str
+    counts: dict[int, dict[str, int]]
+    holds: dict[int, frozenset[int]]
+    listen_overflows: int
+    throttled_s: float | None
+    out_of_memory: int | None
+    balanced: int | None
+    queued: int | None
+    processor_s: float | None
+    memory_mib: float | None
+    stalls: tuple[tuple[float, float], ...] = ()
+    rows: tuple[str, ...] | None = None
+    database: dict[str, int] = Field({})
+    written: int | None = None
+    sent: int | None = None
+
+    @property
+    def workers(self) -> set[int]:
+        """The workers that are alive, by process id."""
+        return self.counts.keys() & self.holds.keys()
+
+
+class Container(Model):
+    """One container of a trial, e.g. nginx-1, before and after the load. None: the container was not observed then."""
+
+    name: str
+    before: Observation | None
+    after: Observation | None
+
+
+class Reading(Model):
+    """How long the load generator waited for a processor until ``at`` (epoch seconds), summed over its threads."""
+
+    at: float
+    waited_s: float
+
+
+def read_containers(trial_folder: Path) -> tuple[Container, ...]:
+    """Read all observations of a trial, ordered by container. Raise UnreadableObservation if a file makes no sense."""
+    names = {path.name.rsplit(".", 2)[0] for when in ("before", "after") for path in trial_folder.glob(f"*.{when}.txt")}
+    return tuple(
+        Container(name=name, **{when: _read(trial_folder / f"{name}.{when}.txt") for when in ("before", "after")})
+        for name in sorted(names)
+    )
+
+
+def balanced(containers: tuple[Container, ...]) -> int | None:
+    """Return how many requests the balancer handled during the load; None: no balancer was observed."""
+    observed = [(container.before, container.after) for container in containers if container.before and container.after]
+    counts = [(before.balanced, after.balanced) for before, after in observed]
+    return next((after - before for before, after in counts if before is not None and after is not None), None)
+
+
+def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
+    """Return by how much each worker's (host:pid) counter ``name`` rose during the load, for workers that have it."""
+    return {
+        f"{container.after.host}:{worker}": counts[name] - container.before.counts.get(worker, {}).get(name, 0)
+        for container in containers
+        if container.before and container.after
+        for worker, counts in container.after.counts.items()
+        if name in counts
+    }
+
+
+def stalls_within(containers: tuple[Container, ...], began: float, ended: float) -> tuple[tuple[float, float], ...]:
+    """Return the stalls that began and ended between two times (epoch seconds), in order."""
+    told = [stall for container in containers if container.after for stall in container.after.stalls]
+    return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
+
+
+def stalls_by_lab_clock(containers: tuple[Container, ...], of_hosts: "Mapping[str, Clock]") -> tuple[Container, ...]:
+    """Return the containers with the times of their stalls by the lab's clock, given the clock of each host."""
+
+    def corrected(container: Observation | None) -> Observation | None:
+        if container is None or not container.stalls or container.host not in of_hosts:
+            return container
+        clock = of_hosts[container.host]
+        stalls = tuple((clock.corrected(began), clock.corrected(ended)) for began, ended in container.stalls)
+        return container.model_copy(update={"stalls": stalls})
+
+    return tuple(
+        container.model_copy(update={"before": corrected(container.before), "after": corrected(container.after)})
+        for container in containers
+    )
+
+
+def database_of(containers: tuple[Container, ...]) -> Container | None:
+    """Return the container of a trial's database; None: no database was observed after the load."""
+    return next((container for container in containers if container.after and container.after.rows is not None), None)
+
+
+def read_generators(
+    trial_folder: Path, of_generators: "Mapping[str, Clock] | None" = None
+) -> tuple[tuple[Reading, ...], ...]:
+    """Read what the k6/run of each load generator wrote every second; a k6 that ended at once has no readings.
+
+    ``of_generators`` has the clock of each load generator, by the name of its file of points, if there are several
+    machines: the times are then corrected to the lab's clock. Raise UnreadableObservation if a file makes no sense.
+    """
+    return tuple(
+        _readings(path, (of_generators or {}).get(path.stem.replace("k6-processor", "points")))
+        for path in sorted(trial_folder.glob(GENERATOR))
+    )
+
+
+def _readings(path: Path, clock: "Clock | None") -> tuple[Reading, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        readings = [(float(at), int(waited)) for at, waited in map(str.split, lines)]
+    except (OSError, ValueError) as error:
+        raise UnreadableObservation(f"{path} cannot be read: {error}") from None
+    return tuple(
+        Reading(at=clock.corrected(at) if clock else at, waited_s=waited / _NS_PER_S) for at, waited in readings
+    )
+
+
+def parse(text: str) -> Observation:
+    """Return the observation that a text describes. Raise ValueError, KeyError or IndexError if it is unreadable."""
+    parts = _SECTION.split(text)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    listening = {
+        int(inode)
+        for port, inode in map(str.split, _lines(sections, "listening sockets: port in hexadecimal, inode"))
+        if int(port, 16) in APP_PORTS
+    }
+    holds: dict[int, set[int]] = {}
+    for folder, *sockets in map(str.split, _lines(sections, "sockets of processes")):
+        held = holds.setdefault(int(folder.split("/")[2]), set())
+        for socket in sockets:  # none, if the process closed the socket before find could print its name
+            if (inode := int(socket.removeprefix("socket:[").removesuffix("]"))) in listening:
+                held.add(inode)
+    names, values = (line.split() for line in _lines(sections, "TcpExt"))
+    return Observation(
+        host=sections["/etc/hostname"].strip(),
+        counts={
+            int(name.removeprefix("worker ")): {what: int(count) for what, count in _pairs(section).items()}
+            for name, section in sections.items()
+            if name.startswith("worker ")
+        },
+        holds={process: frozenset(inodes) for process, inodes in holds.items()},
+        listen_overflows=int(dict(zip(names, values, strict=True))["ListenOverflows"]),
+        throttled_s=_cgroup_count(sections, _THROTTLED_S),
+        out_of_memory=None if (killed := _cgroup_count(sections, _KILLED)) is None else int(killed),
+        balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
+        queued=int(queued) if (queued := _pairs(sections.get("balancer", "")).get("queued")) else None,
+        processor_s=_processor_s(sections),
+        memory_mib=_cgroup_count(sections, _ANONYMOUS_MIB),
+        stalls=_stalls(sections) if "stalls" in sections else (),
+        rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
+        database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
+        written=_written(sections),
+        sent=_sent(sections),
+    )
+
+
+def _read(path: Path) -> Observation | None:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise UnreadableObservation(f"{path} is not an observation: {error}") from None
+
+
+def _lines(sections: dict[str, str], name: str) -> list[str]:
+    return sections[name].strip().splitlines()
+
+
+def _pairs(section: str) -> dict[str, str]:
+    return dict(line.split(maxsplit=1) for line in section.strip().splitlines())
+
+
+def _cgroup_count(sections: dict[str, str], places: Sequence[tuple[str, str, float]]) -> float | None:
+    """Return what a control group counts, divided by its unit: a file, a name in it and a unit for each version."""
+    for file, name, unit in places:
+        if count := _pairs(sections.get(file, "")).get(name):
+            return int(count) / unit
+    return None
+
+
+_THROTTLED_S = (
+    ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),  # missing if the control group has no CPU controller
+    ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", _NS_PER_S),
+)
+_KILLED = (  # a kernel before 4.13 does not count them
+    ("/sys/fs/cgroup/memory.events", "oom_kill", 1),
+    ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill", 1),
+)
+_ANONYMOUS_MIB = (
+    ("/sys/fs/cgroup/memory.stat", "anon", 2**20),
+    ("/sys/fs/cgroup/memory/memory.stat", "rss", 2**20),
+)
+
+
+def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:
+    stalls = tuple((float(began), float(ended)) for began, ended in map(str.split, _lines(sections, "stalls")))
+    for began, ended in stalls:
+        if not 0 <= began <= ended < math.inf:
+            raise ValueError(f"a stall has no sound beginning and end: {began:g} {ended:g}")
+    return stalls
+
+
+def _written(sections: dict[str, str]) -> int | None:
+    """Return the sum of the lines ``wchar: BYTES`` of all processes."""
+    found = [line.split()[-1] for line in sections.get(WRITTEN, "").splitlines()]
+    return sum(map(int, found)) if found else None
+
+
+def _sent(sections: dict[str, str]) -> int | None:
+    """Return how many bytes all network interfaces but the loopback interface sent; see proc_pid_net(5)."""
+    lines = [line.partition(":") for line in sections.get(SENT, "").splitlines()]
+    found = [numbers.split()[8] for name, colon, numbers in lines if colon and name.strip() != "lo"]
+    return sum(map(int, found)) if found else None
+
+
+def _processor_s(sections: dict[str, str]) -> float | None:
+    if "/sys/fs/cgroup/cpu.stat" in sections:
+        return int(_pairs(sections["/sys/fs/cgroup/cpu.stat"])["usage_usec"]) / 1e6
+    if "/sys/fs/cgroup/cpuacct/cpuacct.usage" in sections:
+        return int(sections["/sys/fs/cgroup/cpuacct/cpuacct.usage"]) / _NS_PER_S
+    return None

@@ -1,0 +1,259 @@
+"""How two runs, or two variants, differ: which changes are more than chance, and how large the others may be.
+
+All changes of one comparison together are wrong in at most one of twenty comparisons in which nothing differs
+(Bonferroni). Each trial is one draw; the trials of the two sides may vary differently (Welch 1947).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from math import exp, isclose, log, sqrt
+from pathlib import Path
+from statistics import fmean, median, variance
+from typing import Literal, NamedTuple
+
+from stampede.evaluate.metrics import METRICS
+from stampede.evaluate.metrics.metric import Metric
+from stampede.evaluate.statistics.intervals import Draw, by_all_clocks
+from stampede.evaluate.statistics.stopping import ENOUGH, LEAST, Interval
+from stampede.records.run import LoadRecord, Run
+from stampede.records.summary import Row, Summary, TrialValidity, suspect_trials
+
+ERROR = 0.05
+"""The share of comparisons, of which nothing differs, that may name a change."""
+
+_FARTHEST = log(1000)
+"""The end of an interval is never farther than this: ratios of two trials may reach to hundreds of digits."""
+
+
+class Side(NamedTuple):
+    """One side of a comparison. ``variant``: only this variant; None: all variants that both sides have."""
+
+    name: str
+    run: Run
+    summary: Summary
+    variant: str | None = None
+
+    def trials_of(self, cells: Iterable[tuple[str, str]]) -> list[TrialValidity]:
+        """Return the trials of some variants under loads."""
+        compared = {*cells}
+        return [trial for trial in self.summary.trials if (trial.variant, trial.load) in compared]
+
+
+class Change(NamedTuple):
+    """How one statistic changes. ``low`` and ``high`` are the interval of b divided by a, or of b minus a for shares.
+
+    ``smallest`` is the smallest change, as a ratio or a share, that these trials would have told from chance. The
+    verdict is ``~`` if the change may be chance. ``of_a`` and ``of_b`` have the value of each trial.
+    """
+
+    variant: str
+    load: str
+    request_class: str | None
+    metric: str
+    stat: str
+    unit: str
+    a: float
+    b: float
+    of_share: bool
+    low: float
+    high: float
+    smallest: float
+    verdict: Literal["lower", "higher", "~"]
+    of_a: Sequence[float] = ()
+    of_b: Sequence[float] = ()
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both sides have enough trials for an interval that tells a reader anything."""
+        return min(len(self.of_a), len(self.of_b)) >= ENOUGH
+
+
+def obstacles(a: Side, b: Side) -> Iterator[str]:
+    """Yield why two sides cannot be compared; nothing: they can."""
+    cells = [*_cells(a, b)]
+    if not cells:
+        yield f"{a.name} and {b.name} have no variant and load in common"
+    for side, trials in _compared_trials(a, b):
+        invalid = sum(trial.verdict == "invalid" for trial in trials)
+        if cells and len({trial.trial for trial in trials if trial.is_trusted}) < LEAST:
+            yield f"{side.name} has fewer than two trusted trials, and one trial does not show how far trials differ"
+        elif invalid:
+            yield f"{invalid} of {len(trials)} trials of {side.name} are invalid"
+    for name in dict.fromkeys(load for *_, load in cells):
+        of_a, of_b = a.run.load(name), b.run.load(name)
+        if of_a.loop != of_b.loop:
+            yield f"{name} is {_loop(of_a)} in {a.name} and {_loop(of_b)} in {b.name}"
+        elif of_a.script_today != of_b.script_today:
+            yield f"{name} is sent by {of_a.script} in {a.name} and by {of_b.script} in {b.name}"
+        if of_a.settings.get("CPU") != of_b.settings.get("CPU"):
+            ways = [f"CPU={load.settings.get('CPU', 'no')}" for load in (of_a, of_b)]
+            yield f"requests of {name} compute in another way: {ways[0]} in {a.name}, {ways[1]} in {b.name}"
+    if a.run.method != b.run.method:
+        yield (
+            f"{a.name} was measured by method {a.run.method} and {b.name} by method {b.run.method} "
+            "(see Method in CHANGELOG.md)"
+        )
+
+
+def suspect_sides(a: Side, b: Side) -> Iterator[str]:
+    """Yield how many trials of each side are suspect, and why the first of them is."""
+    for side, trials in _compared_trials(a, b):
+        if counted := suspect_trials(trials, of=side.name):
+            yield f"{counted}: {next(trial.reasons[0] for trial in trials if trial.verdict == 'suspect')}"
+
+
+def have_common(a: Side, b: Side) -> bool:
+    """Whether there is anything to compare: a variant of each side, under a load that both sides have."""
+    return any(_cells(a, b))
+
+
+def _compared_trials(a: Side, b: Side) -> Iterator[tuple[Side, list[TrialValidity]]]:
+    cells = [*_cells(a, b)]
+    for place, side in enumerate((a, b)):
+        yield side, side.trials_of((cell[place], cell[2]) for cell in cells)
+
+
+def _loop(load: LoadRecord) -> str:
+    return {"closed": "a closed loop", "open": "an open loop"}.get(load.loop, f"of the loop {load.loop}")
+
+
+def _cells(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
+    """Yield the variant of a, the variant of b, and the load, for everything to be compared."""
+    loads = [load.name for load in a.run.loads if load.name in {theirs.name for theirs in b.run.loads}]
+    known = [{variant.name for variant in side.run.variants} for side in (a, b)]
+    if a.variant or b.variant:
+        pairs = [(a.variant or b.variant or "", b.variant or a.variant or "")]
+    else:
+        pairs = [(variant.name, variant.name) for variant in a.run.variants]
+    for (of_a, of_b), load in product(pairs, loads):
+        if of_a in known[0] and of_b in known[1]:
+            yield of_a, of_b, load
+
+
+def changes(a: Side, b: Side) -> list[Change]:
+    """Return how the statistics change that both sides have from two or more trials."""
+    pairs = [*_pairs(a, b)]
+    confidence = 1 - ERROR / max(1, len(pairs))
+    return [_change(variant, of_a, of_b, confidence) for variant, of_a, of_b in pairs]
+
+
+def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
+    for of_a, of_b, load in _cells(a, b):
+        for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
+            for request_class in _classes(a.summary, of_a, load, metric):
+                mine = a.summary.row(of_a, load, request_class, metric.name, stat)
+                their = b.summary.row(of_b, load, request_class, metric.name, stat)
+                if mine and their and min(len(mine.values), len(their.values)) >= LEAST:
+                    yield of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their
+
+
+def _classes(summary: Summary, variant: str, load: str, metric: Metric) -> list[str | None]:
+    """Return the classes of requests, and None for all together unless the only class says the same."""
+    classes = summary.request_classes(variant, load)
+    return [*classes] if len(classes) == 1 and not metric.of_all else [*classes, None]
+
+
+def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:
+    of_a, of_b = _draws(a), _draws(b)
+    least = min(value for draw in (*of_a, *of_b) for value in (draw.value, *(draw.clocks or ())))
+    of_share = a.unit in ("share", "index") or least <= 0
+    scale = float if of_share else log
+
+    def interval(*sides: Sequence[Draw]) -> Interval:
+        values = [[scale(draw.value) for draw in side] for side in sides]
+        error, degrees = welch(*values)
+        middle, reach = fmean(values[1]) - fmean(values[0]), student(confidence, degrees) * error
+        return middle - reach, middle + reach
+
+    ends = by_all_clocks(interval, of_a, of_b)
+    assert ends
+    change = fmean(scale(draw.value) for draw in of_b) - fmean(scale(draw.value) for draw in of_a)
+    low, high, reach = *ends, max(change - ends[0], ends[1] - change)
+    same = isclose(change, 0, abs_tol=1e-12)
+    verdict: Literal["lower", "higher", "~"] = "~" if same else "higher" if low > 0 else "lower" if high < 0 else "~"
+    if not of_share:
+        low, high, reach = (exp(max(-_FARTHEST, min(end, _FARTHEST))) for end in (low, high, reach))
+    return Change(
+        variant=variant,
+        load=a.load,
+        request_class=a.request_class,
+        metric=a.metric,
+        stat=a.stat,
+        unit=a.unit,
+        a=median(a.values.values()),
+        b=median(b.values.values()),
+        of_share=of_share,
+        low=low,
+        high=high,
+        smallest=reach,
+        verdict=verdict,
+        of_a=[*a.values.values()],
+        of_b=[*b.values.values()],
+    )
+
+
+def _draws(row: Row) -> list[Draw]:
+    return [Draw(value, clocks=(row.by_clocks or {}).get(trial)) for trial, value in row.values.items()]
+
+
+def welch(a: list[float], b: list[float]) -> tuple[float, float]:
+    """Return the standard error of the difference of two means, and its degrees of freedom (Welch 1947).
+
+    Values that do not vary at all have an error of 0, and as many degrees of freedom as the smaller side.
+    """
+    parts = [variance(side) / len(side) for side in (a, b)]
+    if not sum(parts):
+        return 0.0, min(len(a), len(b)) - 1
+    degrees = sum(parts) ** 2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
+    return sqrt(sum(parts)), degrees
+
+
+def student(confidence: float, degrees: float) -> float:
+    """Return the t beyond which, on both sides together, 1 - ``confidence`` of Student's distribution lies."""
+    from scipy.special import stdtrit  # noqa: PLC0415  # takes a quarter of a second
+
+    return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def what_differs(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
+    """Yield what else differs between two sides: its name, and its value on each side."""
+    cells = [*_cells(a, b)]
+    setups = [
+        _setup(side.run, [(cell[0], cell[place], cell[2]) for cell in cells]) for place, side in enumerate((a, b))
+    ]
+    for name in {**setups[0], **setups[1]}:
+        of_a, of_b = (setup.get(name, "–") for setup in setups)
+        if of_a != of_b:
+            yield name, of_a, of_b
+
+
+def _setup(run: Run, cells: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Return how a run was measured, by names; each cell is what a variant is called, the variant and the load."""
+    host = run.host
+    found: dict[str, object] = {
+        "machine": f"{host.cpu}, {host.cores} cores, {host.memory_gib} GiB",
+        "machines": run.measured_on if run.machines else "–",
+        "kernel": host.kernel,
+        "engine": f"{host.engine}, Compose {host.compose}",
+        "lab": run.git.commit[:12] if run.git else "not a git checkout",
+        "trials": run.trials,
+        "side by side": run.jobs,
+    }
+    programs = {f"{image.name}: {name}": release for image in run.images for name, release in image.programs.items()}
+    found |= dict(sorted(programs.items()))
+    for called, variant, load_name in cells:
+        load = run.load(load_name)
+        found |= {f"{called}: {key}": value for key, value in run.variant(variant).settings_in_words.items()}
+        found |= {f"{load_name}: {key}": value for key, value in {"duration": load.duration, **load.settings}.items()}
+        found |= {f"{load_name}: {key}": getattr(load, key) or "–" for key in _FURTHER}
+    return {name: str(value) for name, value in found.items()}
+
+
+_FURTHER = ("generators", "api", "database", "client", "relative")
+"""What a load may have besides a script, a duration and settings."""
+
+
+def parse_side(text: str) -> tuple[Path, str | None]:
+    """Return the folder and the variant that ``FOLDER`` or ``FOLDER:VARIANT`` names."""
+    folder, colon, variant = text.rpartition(":")
+    return (Path(folder), variant) if colon and not Path(text).exists() else (Path(text), None)

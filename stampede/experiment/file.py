@@ -1,0 +1,103 @@
+"""Find and read experiment files. Each YAML file asks one question."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stampede.errors import WrongUse
+from stampede.experiment.loads.clients import CLIENT_SCRIPTS
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.settings import Described
+from stampede.experiment.model import (
+    DURATION_PATTERN,
+    SETTING_NAME_PATTERN,
+    SETTING_TEXT_PATTERN,
+    Experiment,
+)
+from stampede.experiment.yaml_file import read_yaml
+from stampede.paths import EXPERIMENTS
+from stampede.records.mistakes import Place, Wording
+from stampede.records.model import NAME_PATTERN
+from stampede.records.nearest import nearest_first
+from stampede.servers import KINDS
+from stampede.servers.base import CPUSET_PATTERN, RELEASE_PATTERN
+
+
+def names() -> list[str]:
+    """Return the names of all experiments."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml") if re.fullmatch(NAME_PATTERN, path.stem))
+
+
+def load_experiment(name: str) -> Experiment:
+    """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first mistake."""
+    path = EXPERIMENTS / f"{name}.yaml"
+    if not name:
+        raise WrongUse("No experiment was named.", hint=f"NAME=…, one of {nearest_first(name, names())}")
+    if name not in names():
+        raise WrongUse(
+            f"There is no experiment {name!r}.", hint=f"make experiment NAME=…, one of {nearest_first(name, names())}"
+        )
+    return read_experiment(path)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read and check one experiment file. Raise WrongUse with the place of the first mistake."""
+    return read_yaml(path, Experiment, WORDING)
+
+
+def editor_schema() -> str:
+    """Return the JSON schema of experiment files, for editors."""
+    return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _allowed_setting(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything
+    """Return what a script allows as a setting, or as its settings; None at another place, or for no known script."""
+    if place[:1] not in (("load",), ("loads",)) or "settings" not in place:
+        return None
+    at = place.index("settings")
+    for key in place[:at]:
+        values = values[key]
+    declared = (K6_SCRIPTS | CLIENT_SCRIPTS).get(str(values.get("script")))
+    if declared is None:
+        return None
+    given = values["settings"]
+    needed = declared.declared(given if isinstance(given, Mapping) else {})
+    if len(place) == at + 1:
+        return f"a mapping with {', '.join(needed)}"
+    setting = {**needed, **declared.optional}.get(str(place[at + 1]))
+    if setting is None:
+        return f"one of {', '.join(needed)}"
+    quotes = ", without single quotes and backslashes" if isinstance(setting, Described) else ""
+    return setting.allowed + quotes
+
+
+_WORD, _SERVER = next(iter(KINDS.items()))
+WORDING = Wording(
+    patterns={
+        DURATION_PATTERN: ("whole seconds or minutes", "90s"),
+        RELEASE_PATTERN: ("a release, digits with dots between them", "27.0.1"),
+        CPUSET_PATTERN: ("the numbers of cores", "0-1"),
+        SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "light_vus"),
+        SETTING_TEXT_PATTERN: ("a number, or a word without quotes and backslashes", "wait"),
+    },
+    examples={
+        "Api": "{first_s: 5, every_s: 20, stall_s: 5, takes_s: 10}",
+        "ClaimEntry": "{says: One process is quick, value: {variant: one-process, metric: overhead, stat: p99}, "
+        "at_most: 50}",
+        "Client": "{script: silent.py, settings: {connections: 2, silent_s: 10}}",
+        "CurveEntry": "{over: threads, values: [{metric: overhead, stat: p99}]}",
+        "Database": "{max_connections: 151}",
+        "Durations": "{short: 60s, full: 5m}",
+        "Experiment": "title: …, question: …, load: {…}, variants: {…}",
+        "Load": "{script: heavy-mix.js, duration: {short: 60s, full: 5m}, settings: {…}}",
+        "MeasureEntry": "{request_class: light, metric: overhead, stat: p99}",
+        "PublishedEntry": "{variant: one-process, request_class: light, metric: overhead, stats: {p99: 13.07}}",
+        "QuantityEntry": "{variant: one-process, request_class: light, metric: overhead, stat: p99}",
+        "Relative": "{times: 2, of: gunicorn-5, under: capacity}",
+        "Source": "{title: …, publisher: …, year: 2025}",
+        "server": f"{{server: {_WORD}, {', '.join(f'{key}: {value}' for key, value in _SERVER.example.items())}}}",
+    },
+    allowed=_allowed_setting,
+)

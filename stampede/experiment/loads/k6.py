@@ -1,0 +1,373 @@
+"""The scripts of k6/, with one declaration for each."""
+
+import json
+from math import ceil
+
+from stampede.evaluate.metrics.visits import rates_per_s
+from stampede.experiment.loads.script import (
+    LoadScript,
+    Numbers,
+    Settings,
+    WrongSetting,
+    as_variables,
+    closed_loop_rps,
+    described_classes,
+    numbers_of,
+    request_environment,
+    service_time_ms,
+)
+from stampede.experiment.loads.settings import (
+    ANSWER_WITHIN_S,
+    GIVES_UP,
+    HOUR_S,
+    LOGIN,
+    Number,
+    Word,
+    count,
+    delay_s,
+    own_classes,
+    pause_s,
+    rounds,
+    sleeping_classes,
+)
+from stampede.records.duration import in_seconds
+from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps
+
+VISIT_REQUESTS = 3
+VISIT_SLACK_S = 5
+"""After a load of visits, k6 waits for the longest possible visit and these seconds."""
+ALL_ARE_THERE_S = 2
+"""How long k6 waits before a first burst, as k6/lib/shapes.js says, so that all of its users are there."""
+MOST_SESSIONS = 100
+"""How many users log in at most before a load. Many applications take half a second to check a password."""
+
+
+def _work_ends(asked: Numbers) -> None:
+    if "rounds" in asked and (takes_s := service_time_ms(asked) / 1000) > ANSWER_WITHIN_S:
+        sum_ = f"{asked['rounds']:g} x ({asked['wait_ms']:g} + {asked['cpu_ms']:g}) ms"
+        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s, but {GIVES_UP}", "rounds")
+
+
+def _climbs(asked: Numbers) -> None:
+    first, last = asked["first_rps"], asked["last_rps"]
+    if first >= last:
+        raise WrongSetting(f"{last:g} must be above first_rps, which is {first:g}", "last_rps")
+    _work_ends(asked)
+    takes_s = (service_time_ms(asked) + asked["late_ms"]) / 1000
+    if asked["users_max"] < (needed := ceil(last * takes_s)):
+        said = f"{asked['users_max']:g} users cannot show that requests are late at last_rps, {last:g} requests/s"
+        raise WrongSetting(f"{said}; it takes {last:g} x {takes_s:g} s = {needed}", "users_max")
+
+
+def _rate_steps(settings: Settings, duration: str) -> dict[str, str]:
+    rates = climbing_rates_rps(settings)
+    # what requests that compute ask for, each trial finds out (stampede/run/trial/calibration.py)
+    asks = {} if "cpu_ms" in settings else request_environment(settings)
+    lasts_s = in_seconds(duration) / len(rates)
+    return {"RATES_RPS": ",".join(map(str, rates)), "STEP_LASTS_S": f"{lasts_s:.10g}", **asks}
+
+
+def _stream_ends(asked: Numbers) -> None:
+    if (takes_s := asked["parts"] * asked["every_s"]) > ANSWER_WITHIN_S:
+        product = f"{asked['parts']:g} x {asked['every_s']:g} s"
+        raise WrongSetting(f"a stream takes {product} = {takes_s:,.10g} s, but {GIVES_UP}", "parts")
+
+
+def _delays_are_in_order(asked: Numbers) -> None:
+    least, most = asked["delay_min_s"], asked["delay_max_s"]
+    if least > most:
+        raise WrongSetting(f"{most:g} must be at least delay_min_s, which is {least:g}", "delay_max_s")
+
+
+def _patience_ends(asked: Numbers) -> None:
+    if (waits_s := asked["timeout_steps"] * asked["step_s"]) > ANSWER_WITHIN_S:
+        product = f"{asked['timeout_steps']:g} x {asked['step_s']:g} s"
+        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s, but {GIVES_UP}", "timeout_steps")
+
+
+def _step_s(asked: Numbers, duration_s: float) -> float:
+    """Return how long one step of a climbing rate lasts: ``step_s``, but at most as long as the load."""
+    return min(asked["step_s"], duration_s)
+
+
+def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
+    return VISIT_REQUESTS * asked["timeout_steps"] * _step_s(asked, duration_s) + VISIT_SLACK_S
+
+
+def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
+    asked = numbers_of(settings)
+    step_s = _step_s(asked, in_seconds(duration))
+    return {
+        "RATES_PER_S": ",".join(map(str, rates_per_s(as_variables(settings), duration))),
+        "STEP_LASTS_S": f"{step_s:.10g}",
+        "TIMEOUT_S": f"{asked['timeout_steps'] * step_s:.10g}",
+    }
+
+
+def _users_max(settings: Settings) -> dict[str, str]:
+    users = {name: described.users_at_once for name, described in described_classes(settings).items()}
+    return {"USERS_MAX": json.dumps(users)}
+
+
+def _sessions(settings: Settings) -> dict[str, str]:
+    """Return how many users log in before the load; k6/lib/sessions.js shares these sessions among all users."""
+    users = sum(numbers_of(settings).get(name, 0) for name in ("users_max", "classes"))
+    return {"SESSIONS": f"{min(users, MOST_SESSIONS):g}"} if "login" in settings else {}
+
+
+def _probes_at_once(asked: Numbers) -> int:
+    """Return how many probes are under way at most, and one for a probe that begins as another gives up."""
+    return ceil(asked["probe_timeout_s"] / asked["probe_every_s"]) + 1
+
+
+def _last_burst_s(asked: Numbers, duration_s: float) -> float:
+    """Return when the last burst is sent: bursts come for as many times as fit into the load, and at least once."""
+    return ALL_ARE_THERE_S + (max(1, duration_s // asked["every_s"]) - 1) * asked["every_s"]
+
+
+K6_SCRIPTS = {
+    "arrivals.js": LoadScript(
+        "requests at a fixed rate, whether or not earlier requests were answered",
+        {"rate_rps": count(50), "users_max": count(100), "delay_s": delay_s(0.1)},
+        users=("users_max",),
+        traffic=TRAFFIC["arrivals.js"],
+        open_loop=True,
+    ),
+    "burst.js": LoadScript(
+        "many requests at the same moment, again every `every_s`; they wait, compute or call",
+        {
+            "burst": count(10),
+            "every_s": Number(10, 1, HOUR_S),
+            "does": Word(
+                "wait",
+                {
+                    "wait": {"delay_s": delay_s(1)},
+                    "compute": rounds(5, wait_ms=10, cpu_ms=10),
+                    "call": {"delay_s": delay_s(1)},
+                },
+            ),
+        },
+        users=("burst",),
+        traffic=TRAFFIC["burst.js"],
+        kind="burst",
+        fits=_work_ends,
+        last_sent_s=_last_burst_s,
+        # what requests that compute ask for, each trial finds out (stampede/run/trial/calibration.py)
+        variables=lambda asked, _: {} if "cpu_ms" in asked else request_environment(asked),
+    ),
+    "calls.js": LoadScript(
+        "requests that wait for another service, and quick requests that do not",
+        {
+            "call_rps": count(4),
+            "call_delay_s": delay_s(0.05),
+            "quick_rps": count(20),
+            "quick_delay_s": delay_s(0.02),
+            "users_max": count(200),
+        },
+        users=("users_max", "users_max"),  # each of the two classes has users_max users
+        traffic=TRAFFIC["calls.js"],
+        open_loop=True,
+        needs="The service api must run, too.",
+    ),
+    "classes.js": LoadScript(
+        "the classes of requests that a text describes: users who pause, or a rate, and any durations",
+        {
+            "classes": sleeping_classes(
+                '{"page": {"users": 5, "pause_s": 1, "takes_s": {"least": 0, "most": 0.2}}, '
+                '"report": {"per_second": 0.5, "takes_s": 2}}'
+            )
+        },
+        users=("classes",),
+        traffic=TRAFFIC["classes.js"],
+        variables=lambda asked, _: _users_max(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
+    ),
+    "crash.js": LoadScript(
+        "some requests at the same moment, one that kills its worker, and some more",
+        {
+            "before": count(5),
+            "after": count(5),
+            "crash_after_s": Number(0.25, 0.1, ANSWER_WITHIN_S),
+            "delay_s": delay_s(1),
+        },
+        users=("before", "after"),
+        missing=NOT_SIMULATED["crash.js"],
+        classes=("before", "crash", "after"),
+        rate_rps=lambda _: 0.0,  # it sends every request once
+        kind="crash",
+        last_sent_s=lambda asked, _: ALL_ARE_THERE_S + 2 * asked["crash_after_s"],
+    ),
+    "fibonacci.js": LoadScript(
+        "requests for a Fibonacci number: a fixed amount of computing",
+        {"users": count(4), "n": Number(22, 1, 35, "35 takes seconds", whole=True)},
+        users=("users",),
+        missing=NOT_SIMULATED["fibonacci.js"],
+        classes=("fibonacci",),
+        rate_rps=lambda asked: closed_loop_rps(
+            asked["users"], 0
+        ),  # how long the computing takes is not known beforehand
+    ),
+    "heavy-mix.js": LoadScript(
+        "many light requests and a few heavy requests",
+        {
+            "light_vus": count(5),
+            "light_delay_max_s": delay_s(1),
+            "heavy_vus": count(2),
+            "heavy_delay_s": delay_s(10),
+        },
+        users=("light_vus", "heavy_vus"),
+        traffic=TRAFFIC["heavy-mix.js"],
+    ),
+    "idle.js": LoadScript(
+        "GET and POST requests at about the same moment, again every `every_s`, whose connections are idle meanwhile; "
+        "and requests that compute, one at a time",
+        {
+            "gets": count(15),
+            "posts": count(15),
+            "every_s": Number(5, 1, HOUR_S),
+            "spread_s": Number(0.1, 0, 1),
+            "delay_s": delay_s(0.1),
+            "busy_ms": Number(20, 1, 1000),
+        },
+        users=("gets", "posts"),
+        missing=NOT_SIMULATED["idle.js"],
+        classes=("get", "post", "busy"),
+        rate_rps=lambda asked: (asked["gets"] + asked["posts"]) / asked["every_s"] + 500 / asked["busy_ms"],
+        last_sent_s=lambda asked, duration_s: max(duration_s, _last_burst_s(asked, duration_s) + asked["spread_s"]),
+    ),
+    "probe.js": LoadScript(
+        "requests of users who wait for each answer, and a health probe that gives up after a while",
+        {
+            "users": count(30),
+            "delay_min_s": delay_s(0),
+            "delay_max_s": delay_s(1),
+            "probe_every_s": Number(1, 0.1, HOUR_S),
+            "probe_timeout_s": Number(1, 0.1, ANSWER_WITHIN_S, GIVES_UP),
+        },
+        users=("users",),
+        traffic=TRAFFIC["probe.js"],
+        fits=_delays_are_in_order,
+        variables=lambda asked, _: {"PROBES_MAX": str(_probes_at_once(numbers_of(asked)))},
+    ),
+    "queries.js": LoadScript(
+        "requests that ask a database for something that takes `query_s`, and requests that need no connection to it",
+        {
+            "query_vus": count(36),
+            "query_s": delay_s(0.5),
+            "free_vus": count(2),
+            "free_delay_s": delay_s(0.02),
+            "free_pause_s": pause_s(0.2),
+        },
+        users=("query_vus", "free_vus"),
+        missing=NOT_SIMULATED["queries.js"],
+        classes=("query", "free"),
+        rate_rps=lambda asked: (
+            closed_loop_rps(asked["query_vus"], asked["query_s"])
+            + closed_loop_rps(asked["free_vus"], asked["free_delay_s"] + asked["free_pause_s"])
+        ),
+        asks_database=True,
+        needs="The application must be FastAPI with def endpoints on uvicorn, and its database must run, too.",
+    ),
+    "replay.js": LoadScript(
+        "the requests of an access log to [your own application]"
+        "(../how-to/your-service.md#can-i-send-the-requests-of-a-log), at the times at which they came",
+        {
+            "classes": own_classes(
+                '{"home": {"path": "/", "per_second": 2}, "report": {"path": "/report", "per_second": 1}}'
+            ),
+            "users_max": count(10),
+        },
+        users=("users_max",),
+        missing=NOT_SIMULATED["replay.js"],
+        rate_rps=lambda asked: asked["classes_per_s"],
+        open_loop=True,
+        variables=lambda asked, _: _sessions(asked),
+        needs="It sends the requests of replay.json to the lab's application.",
+        optional={"login": LOGIN},
+    ),
+    "rounds.js": LoadScript(
+        "requests that wait and compute in turns",
+        {"users": count(4), **rounds(5, wait_ms=10, cpu_ms=10)},
+        users=("users",),
+        traffic=TRAFFIC["rounds.js"],
+        fits=_work_ends,
+    ),
+    "steps.js": LoadScript(
+        "requests at a rate that climbs in `steps` by the same factor each, whether or not earlier requests were "
+        "answered; they wait or compute, and `late_ms` and `late_share` say "
+        "[what rate to look for](../explain/measures.md#the-highest-rate)",
+        {
+            "first_rps": count(10),
+            "last_rps": count(40),
+            "steps": Number(5, 2, 100, whole=True),
+            "users_max": count(100),
+            "late_ms": Number(100, 1, ANSWER_WITHIN_S * 1000, GIVES_UP),
+            "late_share": Number(0.01, 0.0001, 1),
+            "does": Word("wait", {"wait": {"delay_s": delay_s(0.1)}, "compute": rounds(1, wait_ms=20, cpu_ms=5)}),
+        },
+        users=("users_max",),
+        traffic=TRAFFIC["steps.js"],
+        open_loop=True,
+        fits=_climbs,
+        variables=_rate_steps,
+    ),
+    "streams.js": LoadScript(
+        "answers that are streamed in parts, to viewers who follow one after the other, and quick requests beside them",
+        {
+            "viewers": count(5),
+            "parts": Number(50, 1, 10_000, "the application sends no more", whole=True),
+            "every_s": delay_s(0.1),
+            "quick_rps": count(10),
+            "quick_delay_s": delay_s(0.01),
+            "users_max": count(200),
+        },
+        users=("viewers", "users_max"),
+        traffic=TRAFFIC["streams.js"],
+        open_loop=True,
+        fits=_stream_ends,
+        needs="The application must be bare WSGI or FastAPI.",
+    ),
+    "user-service.js": LoadScript(
+        "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "
+        "headers, bodies, and users or a rate",
+        {
+            "classes": own_classes(
+                '{"home": {"path": "/?delay=0.1", "users": 5, "pause_s": 1}, '
+                '"report": {"path": "/?delay=2", "per_second": 0.5}}'
+            )
+        },
+        users=("classes",),
+        missing=NOT_SIMULATED["user-service.js"],
+        rate_rps=lambda asked: asked["classes_per_s"],
+        variables=lambda asked, _: _users_max(asked) | _sessions(asked),
+        needs="The paths are those of the lab's own application.",
+        optional={"login": LOGIN},
+    ),
+    "users.js": LoadScript(
+        "requests of users who wait for each answer, and then pause",
+        {"users": count(30), "delay_min_s": delay_s(0), "delay_max_s": delay_s(1), "pause_s": pause_s(0)},
+        users=("users",),
+        traffic=TRAFFIC["users.js"],
+        fits=_delays_are_in_order,
+    ),
+    "visits.js": LoadScript(
+        "visits to the guest book, at a rate that climbs in steps: page, form, new entry",
+        {
+            "first_per_s": count(5),
+            "last_per_s": count(20),
+            "step_s": Number(5, 1, HOUR_S),
+            "timeout_steps": Number(1, 0.1, ANSWER_WITHIN_S),
+            "users_max": count(200),
+        },
+        users=("users_max",),
+        missing=NOT_SIMULATED["visits.js"],
+        classes=("page", "post", "newest"),
+        rate_rps=lambda asked: VISIT_REQUESTS * max(asked["first_per_s"], asked["last_per_s"]),
+        kind="visits",
+        open_loop=True,
+        fits=_patience_ends,
+        grace_s=_visit_grace_s,
+        variables=_visit_steps,
+        needs="The application must be Django, and its database must run, too.",
+    ),
+}
+"""The scripts of k6/ by name."""

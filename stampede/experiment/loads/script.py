@@ -1,0 +1,229 @@
+"""The declaration of a load script: its settings, what it sends, and how long it waits for answers.
+
+The lab finds a wrong setting here, before anything starts. It also computes here what follows from several settings,
+and passes the result to the script in environment variables. A script that lacks a variable does not start.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from stampede.errors import Misplaced
+from stampede.experiment.loads.settings import Described, Number, Word
+from stampede.records.classes import OwnRequestClass, RequestClass, read_classes, read_own_classes
+from stampede.records.duration import in_seconds
+from stampede.records.nearest import nearest_first
+from stampede.records.run import LoadKind
+from stampede.records.traffic import Traffic, TrafficClass
+
+USERS_MAX = 16_000
+"""Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""
+RATE_MAX_RPS = 20_000
+"""Most requests per second of one k6 container. On two cores, k6 sends 16 to 17 thousand."""
+QUICKEST_S = 0.0005
+"""A response time that no server of the lab undercuts (docs/develop/benchmarks.md, "The floor")."""
+GRACE_S = 60
+"""How long k6 waits for the last answers after a load: longer than any wait that a trial should show."""
+RELATIVE = frozenset({"first_per_s", "last_per_s"})
+"""The settings that give a rate of visits. A load whose rate is relative leaves these settings out."""
+
+Settings = Mapping[str, int | float | str]
+Numbers = Mapping[str, float]
+
+
+class WrongSetting(Misplaced):
+    """A setting that is unknown, missing or out of bounds."""
+
+    def __init__(self, message: str, *place: str) -> None:
+        super().__init__(message, "settings", *place)
+
+
+@dataclass(frozen=True)
+class LoadScript:
+    """One script: what it sends, in Markdown, its settings by name, its kind of load, and the most that it sends.
+
+    ``users`` names the settings whose sum is the number of virtual users (or connections) at once. In an ``open_loop``
+    the script sends whether or not earlier requests were answered. ``traffic`` returns the classes of requests as
+    theory simulates them. A script that theory cannot simulate says instead what is ``missing``, its ``classes`` of
+    requests (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every
+    answer comes as soon as possible.
+
+    ``asks_database``: the requests fail without a database. ``fits`` raises WrongSetting if the settings contradict
+    each other. ``grace_s`` returns how many seconds the script waits for the last answers after a load of the given
+    number of seconds, and ``last_sent_s`` after how many seconds it sends its last requests. ``variables`` returns
+    variables that follow from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the
+    script by hand, what else must run. ``optional`` has the settings that may be left out.
+    """
+
+    sends: str
+    settings: Mapping[str, Number | Word | Described]
+    users: tuple[str, ...]
+    traffic: Callable[[Settings], dict[str, TrafficClass]] | None = None
+    missing: str = ""
+    classes: tuple[str, ...] = ()
+    rate_rps: Callable[[Numbers], float] | None = None
+    kind: LoadKind = "steady"
+    open_loop: bool = False
+    asks_database: bool = False
+    fits: Callable[[Numbers], None] = lambda _: None
+    grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
+    last_sent_s: Callable[[Numbers, float], float] = lambda _asked, duration_s: duration_s
+    variables: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
+    needs: str = ""
+    optional: Mapping[str, Described] = field(default_factory=dict)
+
+    def check(self, name: str, values: Settings, generators: int, *, relative: bool = False) -> None:
+        """Raise WrongSetting for the first setting that is unknown, missing, out of bounds or too much for k6.
+
+        ``generators`` k6 containers share the users and the rate. ``relative``: the rate follows from another load.
+        """
+        needed = self.declared(values)
+        allowed = {**needed, **self.optional}
+        words = self._words()
+        for setting, value in sorted(values.items(), key=lambda item: item[0] not in words):
+            if setting not in allowed:
+                there = nearest_first(setting, list(needed))
+                raise WrongSetting(f"{name} has no setting {setting}{self._where(values)}; it has {there}", setting)
+            if problem := allowed[setting].problem(value):
+                raise WrongSetting(problem, setting)
+        said = values.keys() | (RELATIVE if relative else set())
+        if missing := sorted(needed.keys() - said):
+            raise WrongSetting(f"{name} also needs {', '.join(missing)}{self._where(values)}")
+        numbers = numbers_of(values)
+        self.fits(numbers)
+        share = self.users_at_once(values) / generators
+        if share > USERS_MAX:
+            most = max(self.users, key=lambda setting: numbers[setting])
+            raise WrongSetting(f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}", most)
+        if self.open_loop and not relative and (rate := self._rate_rps(values) / generators) > RATE_MAX_RPS:
+            rates = [setting for setting in numbers if setting.endswith(("_rps", "_per_s"))]
+            most = max(rates, key=lambda setting: numbers[setting])
+            raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the settings, for editors. A relative rate makes the settings in RELATIVE optional."""
+        plain = {name: setting.schema for name, setting in self.settings.items()}
+        words = [(name, setting.needs) for name, setting in self.settings.items() if isinstance(setting, Word)]
+        if not words:
+            return _closed(plain)
+        [(name, needs)] = words
+        kinds = [
+            _closed(plain | {name: {"const": word}} | {further: setting.schema for further, setting in numbers.items()})
+            for word, numbers in needs.items()
+        ]
+        return {"oneOf": kinds}
+
+    def derived_environment(self, settings: Settings, duration: str) -> dict[str, str]:
+        """Return the variables that follow from checked settings and a duration (e.g. ``7s``)."""
+        grace_s = self.grace_s(numbers_of(settings), in_seconds(duration))
+        return {"GRACE_S": f"{grace_s:.10g}", **self.variables(settings, duration)}
+
+    def recorded_traffic(self, settings: Settings) -> Traffic:
+        """Return what a run records of the requests that the script sends with checked settings."""
+        return Traffic(classes=self.traffic(settings)) if self.traffic else Traffic(missing=self.missing)
+
+    def request_classes(self, settings: Settings) -> list[str]:
+        """Return the names of the classes of requests that the script sends with checked settings."""
+        if "classes" in settings:
+            return list(described_classes(settings))
+        return list(self.traffic(settings) if self.traffic else self.classes)
+
+    def users_at_once(self, values: Settings) -> float:
+        """Return the number of virtual users (or connections) at once."""
+        numbers = numbers_of(values)
+        return sum(numbers[name] for name in self.users)
+
+    def rate_at_most_rps(self, values: Settings, generators: int) -> float:
+        """Return the most requests per second. If the rate is not known yet, return as many as k6 can send."""
+        known = self._rate_rps(values) if values.keys() >= self.declared(values).keys() else inf
+        return min(known, RATE_MAX_RPS * generators)
+
+    @property
+    def example(self) -> dict[str, int | float | str]:
+        """The settings with which people start the script by hand."""
+        words = {name: setting.example for name, setting in self.settings.items()}
+        return {name: setting.example for name, setting in self.declared(words).items()}
+
+    def _rate_rps(self, values: Settings) -> float:
+        if self.rate_rps:
+            return self.rate_rps(numbers_of(values))
+        return sum(map(_most_per_second, self.traffic(values).values())) if self.traffic else 0.0
+
+    def _words(self) -> set[str]:
+        return {name for name, setting in self.settings.items() if isinstance(setting, Word)}
+
+    def declared(self, values: Settings) -> dict[str, Number | Word | Described]:
+        """Return the settings of this script by name, including the settings that words among the values require."""
+        needed = dict(self.settings)
+        for name, setting in self.settings.items():
+            if isinstance(setting, Word):
+                needed |= setting.needs.get(str(values.get(name)), {})
+        return needed
+
+    def _where(self, values: Settings) -> str:
+        """Return the words among the values that decide which settings are required, as part of a sentence."""
+        return "".join(f" with {name}: {values[name]}" for name in sorted(self._words() & values.keys()))
+
+
+def numbers_of(values: Settings) -> Numbers:
+    """Return the settings that are numbers. Classes count as their users, and have a rate (``classes_per_s``)."""
+    numbers: dict[str, float] = {name: value for name, value in values.items() if not isinstance(value, str)}
+    if "classes" in values:
+        classes = described_classes(values).values()
+        numbers["classes"] = sum(described.users_at_once for described in classes)
+        numbers["classes_per_s"] = sum(described.at_most_per_second for described in classes)
+    return numbers
+
+
+def described_classes(settings: Settings) -> Mapping[str, RequestClass] | Mapping[str, OwnRequestClass]:
+    """Return classes of requests that sleep, or classes that somebody's own application is asked for."""
+    described = str(settings["classes"])
+    return read_own_classes(described) if '"path":' in described else read_classes(described)
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name in properties if name not in RELATIVE]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def as_variables(settings: Settings) -> dict[str, str]:
+    """Return settings as the upper-case environment variables that a script reads."""
+    return {name.upper(): str(value) for name, value in settings.items()}
+
+
+def request_path(settings: Settings) -> str:
+    """Return the path that each request of a load asks for."""
+    if "cpu_ms" in settings:
+        return "/work?" + "&".join(f"{name}={settings[name]}" for name in ("rounds", "wait_ms", "cpu_ms", "cpu"))
+    return f"{'/call' if settings.get('does') == 'call' else '/'}?delay={settings['delay_s']}"
+
+
+def service_time_ms(settings: Settings) -> float:
+    """Return the service time of each request of a load."""
+    if "cpu_ms" in settings:
+        asked = numbers_of(settings)
+        return asked["rounds"] * (asked["wait_ms"] + asked["cpu_ms"])
+    return 1000 * float(settings["delay_s"])
+
+
+def request_environment(settings: Settings, further: str = "") -> dict[str, str]:
+    """Return the variables that tell a script what to ask for: the path with further parameters, the service time."""
+    return {"ASKS": request_path(settings) + further, "ASKED_MS": f"{service_time_ms(settings):.10g}"}
+
+
+def closed_loop_rps(users: float, takes_s: float) -> float:
+    """Return the requests per second of a closed loop whose users need ``takes_s`` for a request and its pause."""
+    return users / max(takes_s, QUICKEST_S)
+
+
+def _most_per_second(asked: TrafficClass) -> float:
+    """Return how many requests of a class come per second if every answer comes as soon as possible."""
+    if asked.users:
+        return closed_loop_rps(asked.users, asked.rounds * sum(work.mean_s for work in asked.work) + asked.pause_s)
+    return asked.burst / asked.every_s if asked.burst else asked.per_second or max(asked.rates_rps, default=0.0)
+
+
+_ONE_HAS_FILES = "that one k6 container has files for; reduce them, or increase generators (the k6 containers)"
+_ONE_SENDS = "that one k6 container can send; reduce them, or increase generators (the k6 containers)"

@@ -1,0 +1,207 @@
+"""The door for files that somebody else wrote: what a reader gets of them is bounded, whatever is in them.
+
+Small files are read whole by ``read_text``, logs line by line by ``open_text``. Neither yields half a character (a
+surrogate), both refuse devices, and both say which file is larger than what is read of one.
+"""
+
+import errno
+import gzip
+import io
+import json
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from stampede.errors import WrongUse
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MIB = 1 << 20
+MOST_LOG_BYTES = 1 << 40
+"""A log may have so many bytes, after it was unpacked."""
+LONGEST_LINE = 1 << 16
+"""A line with more characters is not read: :data:`TOO_LONG` stands in its place."""
+TOO_LONG = f"(a line of more than {LONGEST_LINE:,} characters)"
+DEEPEST = 64
+"""JSON is nested so deeply at most."""
+UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+"""Characters that a terminal or a reader obeys instead of showing them: controls, directions of text, and halves."""
+MOST_TIMES, FREE_BYTES = 200, 1 << 28
+"""A packed file may unpack to so many times its size; to FREE_BYTES in any case. Logs pack to a tenth or a fiftieth."""
+MOST_JSON_BYTES = 1 << 28
+"""A log that is one list of objects must be read whole, and may have so many characters."""
+
+
+def read_text(path: Path, *, most_bytes: int = MIB) -> str:
+    """Read a small regular file as UTF-8; what is no UTF-8 becomes U+FFFD.
+
+    Raise WrongUse if the file is larger than ``most_bytes``, is a device, a pipe or a folder, or cannot be read.
+    """
+    try:
+        with _opened(path, may_be_pipe=False) as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if len(content) > most_bytes:
+        raise WrongUse(f"{path} has more than {_size(most_bytes)}, so it is not read.",
+                       hint="Name a smaller file, or shorten this one.")  # fmt: skip
+    return content.decode("utf-8-sig", "replace")
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401  # whatever somebody wrote
+    """Parse JSON. Raise ValueError if it is broken, or nested more deeply than DEEPEST."""
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [values]
+    for _ in range(DEEPEST):
+        level = [inner for value in level if isinstance(value, dict | list)
+                 for inner in (value.values() if isinstance(value, dict) else value)]  # fmt: skip
+        if not level:
+            return values
+    raise ValueError("it is nested too deeply")
+
+
+def unreadable(path: Path, error: Exception) -> WrongUse:
+    """Return the error that says why a file cannot be read."""
+    said = getattr(error, "strerror", None) or str(error)
+    return WrongUse(f"{path} cannot be read: {said}.", hint="Name a file that you may read.")
+
+
+@contextmanager
+def open_text(path: Path, *, most_bytes: int = MOST_LOG_BYTES) -> Iterator["Lines"]:
+    """Yield the lines of a log, which may be packed with gzip or come through a pipe; ``-`` is standard input.
+
+    Raise WrongUse if the file is a device or a folder, if it cannot be read, or if reading it reaches more than
+    ``most_bytes`` or more than MOST_TIMES its packed size.
+    """
+    try:
+        with _opened(path, may_be_pipe=True) as file:
+            packed = _Counted(path, file, most_bytes)
+            stream = io.BufferedReader(packed, _BLOCK)
+            start = stream.peek(2)[:2]
+            if start == b"\x1f\x8b":
+                unpacked = gzip.GzipFile(fileobj=stream)
+                stream = io.BufferedReader(_Counted(path, unpacked, most_bytes, packed), _BLOCK)
+                start = stream.peek(2)[:2]
+            encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            yield Lines(io.TextIOWrapper(stream, encoding, "replace"))
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from None
+
+
+class Lines:
+    """The lines of a text, read once from its beginning to its end. None has more than LONGEST_LINE characters."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._before = ""
+
+    def unread(self, text: str) -> None:
+        """Put back what was read; it is read again before all that follows."""
+        self._before = text + self._before
+
+    def read_whole(self, most: int) -> str:
+        """Read all that is left, as it is, with lines of any length; at most so many characters."""
+        text, self._before = self._before + self._stream.read(max(0, most - len(self._before))), ""
+        return text
+
+    def read(self, size: int) -> str:
+        """Read whole lines of about so many characters, each with its end; empty: there is nothing left."""
+        text, self._before = self._before, ""
+        if len(text) < size:
+            text += self._stream.read(size - len(text))
+        if text and not text.endswith("\n"):
+            text += self._stream.readline(LONGEST_LINE + 1)
+            if not text.endswith("\n"):
+                text += self._end_of_line()
+        return _without_long_lines(text)
+
+    def take(self, count: int) -> list[str]:
+        """Read so many lines, each with its end; fewer if there are no more."""
+        taken: list[str] = []
+        while len(taken) < count and (text := self.read(MIB)):
+            taken += io.StringIO(text)
+        self.unread("".join(taken[count:]))
+        return taken[:count]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all lines that are left, each with its end."""
+        while lines := self.take(1000):
+            yield from lines
+
+    def _end_of_line(self) -> str:
+        """Leave out the rest of a line that is too long."""
+        while piece := self._stream.readline(MIB):
+            if piece.endswith("\n"):
+                return "\n"
+        return ""
+
+
+def _without_long_lines(text: str) -> str:
+    kept, first, at = [], 0, 0
+    while at < len(text):
+        end = text.rfind("\n", at, at + LONGEST_LINE + 1)
+        if end < 0 and len(text) - at > LONGEST_LINE:
+            kept += [text[first:at], TOO_LONG]
+            end = text.find("\n", at)
+            first = at = len(text) if end < 0 else end
+        at = len(text) if end < 0 else end + 1
+    return "".join([*kept, text[first:]]) if kept else text
+
+
+_BLOCK = 1 << 17
+
+
+class _Counted(io.RawIOBase):
+    """A stream that ends with WrongUse after so many bytes; an unpacked one also after too many times its source's."""
+
+    def __init__(self, path: Path, source: IO[bytes] | gzip.GzipFile, most: int, of: "_Counted | None" = None) -> None:
+        self.count, self._path, self._source, self._most, self._of = 0, path, source, most, of
+
+    def readable(self) -> bool:
+        """Say that the stream can be read."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Read into a buffer. Raise WrongUse if that was too much."""
+        count = self._source.readinto(buffer)  # type: ignore[union-attr]  # files and packed files have it
+        self.count += count
+        if self.count > self._most:
+            raise WrongUse(f"{self._path} has more than {_size(self._most)}.", hint="Name a part of the log.")
+        if self._of and self.count > max(FREE_BYTES, MOST_TIMES * self._of.count):
+            raise WrongUse(f"{self._path} unpacks to more than {MOST_TIMES} times its size, as no log does.",
+                           hint="If it is a log, unpack it, and name the unpacked file.")  # fmt: skip
+        return int(count)
+
+
+@contextmanager
+def _opened(path: Path, *, may_be_pipe: bool) -> Iterator[IO[bytes]]:
+    """Yield an open file. Raise OSError unless it is a regular file, or a pipe if that is allowed."""
+    if may_be_pipe and str(path) == "-":
+        yield sys.stdin.buffer
+        return
+    _check(path.stat().st_mode, may_be_pipe=may_be_pipe)  # first, because a pipe without a writer would never open
+    with path.open("rb") as file:
+        _check(os.fstat(file.fileno()).st_mode, may_be_pipe=may_be_pipe)
+        yield file
+
+
+def _check(mode: int, *, may_be_pipe: bool) -> None:
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, "Is a directory")
+    if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
+        raise OSError(errno.EINVAL, "It is a device" if may_be_pipe else "It is a pipe or a device")
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes in the largest unit in which it is whole, e.g. ``1 MiB``."""
+    power = next(power for power in (40, 30, 20, 10, 0) if count % (1 << power) == 0)
+    return f"{count >> power:,} {({40: 'TiB', 30: 'GiB', 20: 'MiB', 10: 'KiB', 0: 'bytes'})[power]}"

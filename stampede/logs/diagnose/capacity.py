@@ -1,0 +1,171 @@
+"""How many workers and threads a service has, and when all of them were at work: told by the user, or found in logs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stampede.errors import WrongUse
+from stampede.evaluate.metrics.waiting import FROM_S, Segments, at_least, time_in
+from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
+from stampede.logs.diagnose.requests import Requests
+from stampede.records.plural import plural
+
+_WINDOW = 20
+"""If times are coarse, the requests at work are counted as means of windows of so many ticks."""
+_NEARLY = 0.35
+"""All threads count as at work in a window if at most so many of them are free on average."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """``workers`` workers of ``threads`` threads each; ``found`` are those of both that the user did not say.
+
+    ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
+    of another worker has its place. ``restarts`` is how often that happened. ``full`` is when all threads were at work;
+    of waits of up to ``unsure_s``, times that are coarse do not tell whether they were. ``seen`` is how many workers
+    are in the logs at once; 0: the logs name none. ``doubts`` say where the logs contradict the user, in sentences.
+    """
+
+    workers: int
+    threads: int
+    found: Sequence[str]
+    place: Integers
+    restarts: int
+    full: Segments
+    unsure_s: float = 0.0
+    seen: int = 0
+    doubts: Sequence[str] = ()
+
+    @property
+    def total(self) -> int:
+        """How many threads there are in all."""
+        return self.workers * self.threads
+
+
+def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capacity:
+    """Return how many workers and threads served requests. ``workers`` and ``threads`` are what the user says; 0: find.
+
+    If no log names the workers, all threads together are found, as threads of one worker. Raise WrongUse if more
+    workers served requests at the same time than the user says.
+    """
+    found = [name for name, told in (("workers", workers), ("threads", threads)) if not told]
+    place, restarts = places_of(requests)
+    seen = 0 if (place < 0).any() else int(place.max()) + 1
+    if workers and workers < seen:
+        raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
+                       hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
+    doubts = [*_doubts(requests, place, seen, workers, threads)]
+    if seen:
+        workers = max(workers, seen)
+        threads = threads or _threads(requests, [np.flatnonzero(place == of) for of in range(workers)])
+    else:
+        workers = workers or 1
+        threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
+    unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
+    full = full_times(requests, workers * threads)
+    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, doubts)
+
+
+def _doubts(requests: Requests, place: Integers, seen: int, workers: int, threads: int) -> Iterator[str]:
+    """Yield in which point the logs contradict what the user says of workers and threads; 0: the user says nothing."""
+    if seen and workers > seen:
+        yield f"Check --workers {workers}: only {plural(seen, 'worker')} served requests."
+    if threads and requests.tick_s < COARSE_S and requests.joins and (seen or workers):
+        parts = [np.flatnonzero(place == of) for of in range(seen)] or [np.arange(len(requests))]
+        most = max(most_at_once(requests, mine) for mine in parts)
+        if most > threads * (1 if seen else workers):
+            where = "in one worker" if seen else f"although there are {workers} x {threads} threads"
+            yield f"Check --threads {threads}: {most} requests were at work at once {where}."
+
+
+def places_of(requests: Requests) -> tuple[Integers, int]:
+    """Return which place each request's worker has, and how many workers came in the place of another worker.
+
+    A worker lives at least from its first request to its last request. Of two workers that never lived at the same
+    time, the later has the place of the earlier.
+    """
+    place = np.full(len(requests), -1)
+    workers = np.unique(requests.worker[requests.worker >= 0])
+    if not len(workers):
+        return place, 0
+    began_s, ended_s = np.full(workers.max() + 1, np.inf), np.full(workers.max() + 1, -np.inf)
+    known = requests.worker >= 0
+    np.minimum.at(began_s, requests.worker[known], requests.began_s[known])
+    np.maximum.at(ended_s, requests.worker[known], requests.ended_s[known])
+    last_s: list[float] = []
+    of = np.full(workers.max() + 1, -1)
+    for worker in sorted(workers, key=lambda worker: began_s[worker]):
+        free = [at for at, ended in enumerate(last_s) if ended <= began_s[worker] - requests.tick_s]
+        at = max(free, key=lambda at: last_s[at], default=len(last_s))
+        last_s[at : at + 1] = [ended_s[worker]]
+        of[worker] = at
+    place[known] = of[requests.worker[known]]
+    return place, len(workers) - len(last_s)
+
+
+def _threads(requests: Requests, of_workers: Sequence[Integers]) -> int:
+    """Return how many threads each worker has: the number that contradicts the fewest requests.
+
+    With too few threads, requests are at work at once that could not be. With too many, requests wait although their
+    worker has a free thread.
+    """
+    most = max(most_at_once(requests, mine) for mine in of_workers)
+    if requests.tick_s >= COARSE_S:
+        return most
+    contradicted = np.zeros(most)
+    for mine in of_workers:
+        sent_s, began_s, ended_s = (times[mine] for times in (requests.sent_s, requests.began_s, requests.ended_s))
+        for threads in range(1, most + 1):
+            beyond_s = time_in(at_least(threads + 1, began_s, ended_s), began_s, ended_s)
+            waited_s = began_s - sent_s
+            free_s = waited_s - time_in(at_least(threads, began_s, ended_s), sent_s, began_s)
+            contradicted[threads - 1] += ((beyond_s > FROM_S) | (free_s > np.maximum(FROM_S, waited_s / 2))).sum()
+    return int(contradicted.argmin()) + 1
+
+
+def most_at_once(requests: Requests, mine: Integers) -> int:
+    """Return the most of these requests that were at work at once for longer than 50 ms.
+
+    If times are coarse, it is the most that were at work at once on average in a window.
+    """
+    if not len(mine):
+        return 1
+    if requests.tick_s >= COARSE_S:
+        return max(1, round(float(at_work(requests, mine)[1].max(initial=1.0))))
+    began_s, ended_s = requests.began_s[mine], requests.ended_s[mine]
+    most = 1
+    while (np.diff(at_least(most + 1, began_s, ended_s)) > FROM_S).any():
+        most += 1
+    return most
+
+
+def at_work(requests: Requests, mine: Integers) -> tuple[Floats, Floats]:
+    """Return windows of _WINDOW ticks, one after each tick, and how many requests were at work in them on average."""
+    edges = np.arange(0.0, float(requests.ended_s.max()) + (_WINDOW + 1) * requests.tick_s, requests.tick_s)
+    done_s = work_until(edges, requests.began_s[mine], requests.ended_s[mine])
+    means = (done_s[_WINDOW:] - done_s[:-_WINDOW]) / (_WINDOW * requests.tick_s)
+    return edges[: len(means)] + _WINDOW / 2 * requests.tick_s, means
+
+
+def work_until(times_s: Floats, began_s: Floats, ended_s: Floats) -> Floats:
+    """Return for each time how long requests were at work until then, all together."""
+
+    def since(moments_s: Floats) -> Floats:
+        """Return how much time has passed at each time since these moments, all together."""
+        ordered = np.sort(moments_s)
+        count = np.searchsorted(ordered, times_s, side="right")
+        return np.asarray(count * times_s - np.concatenate([[0.0], np.cumsum(ordered)])[count])
+
+    return since(began_s) - since(np.maximum(began_s, ended_s))
+
+
+def full_times(requests: Requests, total: int) -> Segments:
+    """Return when all threads were at work."""
+    if requests.tick_s < COARSE_S:
+        return at_least(total, requests.began_s, requests.ended_s)
+    middle_s, means = at_work(requests, np.arange(len(requests)))
+    full = np.concatenate([[False], means >= total - _NEARLY, [False]])
+    turns = np.flatnonzero(np.diff(full))
+    step = _WINDOW / 2 * requests.tick_s  # a window is full later than its middle
+    return np.stack([middle_s[turns[::2]] - step, middle_s[turns[1::2] - 1] + step], axis=1)

@@ -1,0 +1,84 @@
+"""The command ``stampede diagnose``: who waited in production, from access logs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede.errors import WrongUse
+from stampede.logs.formats import Clock
+from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom
+from stampede.terminal import interruptible, out, print_json, say
+
+if TYPE_CHECKING:
+    from stampede.logs.diagnose.diagnosis import Asked, Diagnosis
+
+
+def diagnose(
+    logs: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Access logs of balancers and servers, also packed.")
+    ] = None,
+    balancer: Annotated[list[Path] | None, typer.Option(help="A log that is a balancer's; may be repeated.")] = None,
+    server: Annotated[list[Path] | None, typer.Option(help="A log that is a server's; may be repeated.")] = None,
+    workers: Annotated[int, typer.Option(min=0, max=1024, help="How many workers there are; 0: find it.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, max=1024, help="How many threads a worker has; 0: find it.")] = 0,
+    unit: Annotated[str, typer.Option(help="The unit of durations that are whole numbers: s, ms, us.")] = "",
+    format_: LogFormat = "",
+    format_from: LogFormatFrom = None,
+    json_keys: JsonKeys = "",
+    to: Annotated[
+        Path | None, typer.Option(show_default=False, help="Also write a page with the lanes of the workers.")
+    ] = None,
+    setup: Annotated[bool, typer.Option("--setup", help="Print what makes servers log what is needed.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with growing logs, and tell Prometheus.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --follow, how often, in seconds.")] = 60,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="With --follow, the port for Prometheus.")] = 9378,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say who waited in production, from access logs, e.g. stampede diagnose nginx.log gunicorn.log.
+
+    The logs stay on this machine, and nothing of a person is shown: routes, counts and times only.
+    """
+    from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs  # noqa: PLC0415
+    from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415
+    from stampede.logs.diagnose.replayed import replay  # noqa: PLC0415
+    from stampede.logs.diagnose.screen import as_values, print_diagnosis  # noqa: PLC0415
+    from stampede.logs.format_files import choose_formats  # noqa: PLC0415
+    from stampede.records.folder import write_whole  # noqa: PLC0415  # so that other commands start faster
+
+    if setup:
+        sys.stdout.write((Path(__file__).parent / "logging-lines.txt").read_text(encoding="utf-8"))
+        return
+    told: list[tuple[list[Path] | None, Clock]] = [(balancer, "balancer"), (server, "server")]
+    clocks = {path: clock for files, clock in told for path in files or []}
+    paths = [*dict.fromkeys([*(logs or []), *clocks])]
+    if not paths:
+        raise WrongUse(
+            "No access log is named.", hint="stampede diagnose nginx.log gunicorn.log, or stampede diagnose --setup"
+        )
+    asked = Asked(paths, clocks, choose_formats(format_, format_from, json_keys), unit, workers, threads)
+    if follow:
+        _follow(asked, every, port)
+        return
+    found = diagnose_logs(asked)
+    replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
+    if to:
+        write_whole(to, diagnosis_page(found, replayed))
+    if as_json:
+        print_json(as_values(found, replayed))
+        return
+    print_diagnosis(out, found, replayed)
+    if to:
+        say(f"Page: {to}")
+
+
+def _follow(asked: "Asked", every_s: float, port: int) -> None:
+    from stampede.logs.diagnose.follow import answer_prometheus, follow_logs  # noqa: PLC0415
+    from stampede.loopback import HOST, serving  # noqa: PLC0415
+
+    found: list[Diagnosis | None] = []
+    with interruptible(), serving(port, lambda path, _: answer_prometheus(found, path)):
+        say(f"For Prometheus: http://{HOST}:{port}/metrics")
+        for line, found[:] in ((line, [each]) for line, each in follow_logs(asked, every_s)):
+            out.print(line, markup=False, soft_wrap=True)

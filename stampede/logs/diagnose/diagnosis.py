@@ -1,0 +1,44 @@
+"""The story of a diagnosis: from logs to requests, to workers and threads, to who waited."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stampede.logs.diagnose.capacity import Capacity, capacity_of
+from stampede.logs.diagnose.findings import Findings, findings_of
+from stampede.logs.diagnose.logs import Logs, read_logs
+from stampede.logs.diagnose.requests import Requests, requests_of
+from stampede.logs.formats import KNOWN, Clock, Formats
+
+
+class Asked(NamedTuple):
+    """Which logs are diagnosed, and what the user says of them; 0 workers or threads: find how many there are."""
+
+    paths: Sequence[Path]
+    clocks: Mapping[Path, Clock]
+    formats: Formats = KNOWN
+    unit: str = ""
+    workers: int = 0
+    threads: int = 0
+
+    def of(self, copies: Mapping[Path, Path]) -> "Asked":
+        """Return the same of copies of the logs."""
+        clocks = {copies[path]: clock for path, clock in self.clocks.items()}
+        return self._replace(paths=[copies[path] for path in self.paths], clocks=clocks)
+
+
+class Diagnosis(NamedTuple):
+    """What logs say of a service."""
+
+    logs: Logs
+    requests: Requests
+    capacity: Capacity
+    findings: Findings
+
+
+def diagnose_logs(asked: Asked) -> Diagnosis:
+    """Return what logs say of a service. Raise WrongUse if they cannot be read."""
+    logs = read_logs(asked.paths, asked.formats, asked.clocks, asked.unit)
+    requests = requests_of(logs)
+    capacity = capacity_of(requests, asked.workers, asked.threads)
+    return Diagnosis(logs, requests, capacity, findings_of(requests, capacity, logs.routes.names))

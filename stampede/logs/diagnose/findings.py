@@ -1,0 +1,227 @@
+"""What logs say of a service: who waited, for how long, where, when, and behind what."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stampede.evaluate.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
+from stampede.logs.diagnose.capacity import Capacity, work_until
+from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
+from stampede.logs.diagnose.ranges import Range, Ranges, ranges_of
+from stampede.logs.diagnose.requests import Requests
+
+MOST_CLASSES = 6
+"""So many routes are classes of their own: those whose requests waited longest in all, then the most frequent."""
+OTHERS = "other routes"
+NOTICED = 0.01
+"""If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
+PERIODS = 60
+_MINUTE_S = 60
+BUSY = 0.9
+"""A minute is busy if requests for more than this share of the threads come in it."""
+
+
+@dataclass(frozen=True)
+class ClassFindings:
+    """What the requests of one class waited, in seconds; shares are of its requests.
+
+    ``waited`` is the share that waited more than 50 ms, ``avoidably`` the share that did so while a thread was free.
+    """
+
+    name: str
+    requests: int
+    latency_p99_s: float
+    wait_p50_s: float
+    wait_p90_s: float
+    wait_p99_s: float
+    longest_s: float
+    waited: float
+    avoidably: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the requests waited, in all and by class.
+
+    ``queueing`` is the share of all latency that is queueing delay; ``avoidable`` is the share of all queueing delay
+    during which a thread was free elsewhere, ``full`` the share during which all threads were at work, and ``idle`` the
+    share during which no request was at work. ``longest`` is the place of the longest wait. ``in_front`` says which
+    classes held the busy threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of
+    PERIODS periods. ``load`` is how many workers' worth of work came in each minute, ``busy_load`` the mean of those
+    minutes that are busy, and ``busy_load_range`` their least and their most. ``ranges`` are bounds if lines
+    are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load`` is that of all their time.
+    """
+
+    classes: list[ClassFindings]
+    names: list[str]
+    of_class: Integers
+    avoidable_s: Floats
+    queueing: float
+    avoidable: float
+    full: float
+    idle: float
+    longest: int
+    in_front: dict[str, float]
+    periods_s: Floats
+    load: Floats
+    busy_load: float
+    busy_load_range: tuple[float, float]
+    busy_minutes: int
+    of_minutes: bool
+    ranges: Ranges | None
+
+    @property
+    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown", "missing"]:
+        """What is true of most of the delay: no request was at work, a thread was free elsewhere, or none was free.
+
+        Empty: hardly any request waited. ``unknown``: none of these, as if there are fewer threads than the user says.
+        ``missing``: so many lines are missing that nobody can tell.
+        """
+        usually = self.ranges.usually if self.ranges else Range(self.waited, self.waited)
+        if usually.low <= NOTICED:
+            return "" if usually.high <= NOTICED else "missing"
+        causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
+            ("idle", self.ranges.idle if self.ranges else Range(self.idle, self.idle)),
+            ("avoidable", self.ranges.avoidable if self.ranges else Range(self.avoidable, self.avoidable)),
+            ("full", self.ranges.full if self.ranges else Range(self.full, self.full)),
+        )
+        for name, share in causes:
+            if share.high >= 0.5:
+                return name if share.low >= 0.5 else "missing"
+        return "unknown"
+
+    @property
+    def unexplained(self) -> float:
+        """The share of all queueing delay with no such cause: the request's own worker was at work, but not full."""
+        return max(0.0, 1 - self.avoidable - self.full - self.idle)
+
+    @property
+    def waited(self) -> float:
+        """The share of all requests that waited more than 50 ms."""
+        return _of_all(self.classes, [each.waited for each in self.classes])
+
+    @property
+    def waited_avoidably(self) -> float:
+        """The share of all requests that waited more than 50 ms while a thread was free."""
+        return _of_all(self.classes, [each.avoidably for each in self.classes])
+
+
+def _of_all(classes: Sequence[ClassFindings], shares: Sequence[float]) -> float:
+    requests = sum(each.requests for each in classes)
+    return sum(each.requests * share for each, share in zip(classes, shares, strict=True)) / max(requests, 1)
+
+
+def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -> Findings:
+    """Return what requests waited. ``routes`` are the names of their routes."""
+    waited_s, joined = requests.waited_s, requests.joined
+    avoidable_s = avoidable_of(requests, capacity)
+    names, of_class = _classes(requests, waited_s, routes)
+    load = _load(requests)
+    busy = load[load > BUSY * capacity.total]
+    total_s = waited_s.sum()
+    return Findings(
+        classes=[
+            _class(name, requests, waited_s, avoidable_s, joined & (of_class == at))
+            for at, name in enumerate(names)
+            if (joined & (of_class == at)).any()
+        ],
+        names=names,
+        of_class=of_class,
+        avoidable_s=avoidable_s,
+        queueing=float(total_s / max((requests.ended_s - requests.sent_s)[joined].sum(), 1e-9)),
+        avoidable=float(avoidable_s.sum() / max(total_s, 1e-9)),
+        full=float(time_in(capacity.full, requests.sent_s, requests.began_s).sum() / max(total_s, 1e-9)),
+        longest=int(waited_s.argmax()),
+        idle=float(_idle_s(requests).sum() / max(total_s, 1e-9)),
+        in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
+        periods_s=_longest(requests.sent_s, waited_s),
+        load=load,
+        busy_load=float(busy.mean()) if len(busy) else float(load.max(initial=0.0)),
+        busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
+        busy_minutes=len(busy),
+        of_minutes=bool(requests.sent_s[-1] >= _MINUTE_S),
+        ranges=ranges_of(requests, capacity, avoidable_s),
+    )
+
+
+def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
+    """Return how long each request waited although a thread was free.
+
+    If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
+    thread. Otherwise, it is while fewer requests were at work than there are threads; with a single worker, no other
+    worker has a free thread.
+    """
+    if (capacity.place >= 0).all():
+        answered = requests.answered([], capacity.place, capacity.workers, capacity.place)
+        return avoidable_waits(answered, capacity.workers, capacity.threads).beside_s
+    free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
+    sure = capacity.total > 1 and ("workers" in capacity.found or capacity.workers > 1)
+    return np.where(requests.waited_s > capacity.unsure_s, free_s, 0) if sure else np.zeros_like(free_s)
+
+
+def _idle_s(requests: Requests) -> Floats:
+    """Return for how long no request was at work while each request waited."""
+    if requests.tick_s >= COARSE_S:
+        return np.zeros(len(requests))
+    working = at_least(1, requests.began_s, requests.ended_s)
+    return np.maximum(requests.waited_s - time_in(working, requests.sent_s, requests.began_s), 0)
+
+
+def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:
+    """Return the names of the classes, and the class of each request."""
+    long_s = np.bincount(requests.route, weights=np.where(waited_s > FROM_S, waited_s, 0), minlength=len(routes))
+    count = np.bincount(requests.route[requests.joined], minlength=len(routes))
+    order = [int(route) for route in np.lexsort((-count, -long_s)) if count[route]]
+    own = order if len(order) <= MOST_CLASSES else order[: MOST_CLASSES - 1]
+    place = np.full(len(routes), len(own))
+    place[own] = range(len(own))
+    of_class = place[requests.route]
+    return [routes[route] for route in own] + ([OTHERS] if (of_class == len(own)).any() else []), of_class
+
+
+def _class(
+    name: str, requests: Requests, waited_s: Floats, avoidable_s: Floats, mine: npt.NDArray[np.bool_]
+) -> ClassFindings:
+    p50, p90, p99 = np.quantile(waited_s[mine], (0.5, 0.9, 0.99)).tolist()
+    latency_s = (requests.ended_s - requests.sent_s)[mine]
+    shares = [float((times[mine] > FROM_S).mean()) for times in (waited_s, avoidable_s)]
+    longest_s = float(waited_s[mine].max())
+    return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99, longest_s, *shares)
+
+
+def _in_front(
+    requests: Requests, capacity: Capacity, avoidable_s: Floats, names: Sequence[str], of_class: Integers
+) -> Iterator[tuple[str, float]]:
+    """Yield which share of the work of each class was done in a worker while requests waited for it avoidably."""
+    if (capacity.place < 0).any():
+        return
+    held_s = np.zeros(len(names))
+    for worker in range(capacity.workers):
+        mine = capacity.place == worker
+        waiting = mine & (avoidable_s > FROM_S)
+        for at in range(len(names)):
+            began_s, ended_s = (times[mine & (of_class == at)] for times in (requests.began_s, requests.ended_s))
+            until = [work_until(times[waiting], began_s, ended_s) for times in (requests.began_s, requests.sent_s)]
+            held_s[at] += (until[0] - until[1]).sum()
+    if held_s.sum() > 0:
+        yield from zip(names, (held_s / held_s.sum()).tolist(), strict=True)
+
+
+def _longest(sent_s: Floats, waited_s: Floats) -> Floats:
+    """Return the longest wait in each of PERIODS periods of the same length, by when requests were sent."""
+    longest_s = np.zeros(PERIODS)
+    places = np.minimum((sent_s / max(float(sent_s[-1]), 1e-9) * PERIODS).astype(np.int64), PERIODS - 1)
+    np.maximum.at(longest_s, places, waited_s)
+    return longest_s
+
+
+def _load(requests: Requests) -> Floats:
+    """Return for each whole minute how long the requests that were sent in it worked, as a multiple of a minute."""
+    worked_s = np.bincount((requests.sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
+    lasts_s = float(requests.sent_s[-1])
+    if lasts_s < _MINUTE_S:
+        return np.array([worked_s.sum() / max(lasts_s, 1.0)])
+    return worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S

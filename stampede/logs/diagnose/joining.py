@@ -1,0 +1,153 @@
+"""Which line of a server's log and which line of a balancer's log are the same request.
+
+Lines with the same id are one request. All others are joined by their path, their status, and their times: what a
+server did lies within what the balancer saw of it, and of all balancer's lines that the times allow, the first that
+ended after the server's line is the most likely. A pairing that the times forbid is never made.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
+from stampede.logs.diagnose.logs import Flags, Integers, Log
+
+FARTHEST_S = 15 * 3600
+"""How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
+SOON_S = 0.25
+"""A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
+MISSING = 0.01
+"""If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
+FEW, BINS = 8.0, 1 << 22
+"""How many standard deviations a peak must stand out by which two clocks are compared, and among how many moments."""
+
+
+class Clock(NamedTuple):
+    """How far a server's clock is ahead of the balancer's, in seconds, and how far it may be from that."""
+
+    ahead_s: float
+    uncertain_s: float
+
+
+class Joined(NamedTuple):
+    """The places of the same requests in a balancer's log and in a server's log.
+
+    ``ambiguous`` is the share of the pairs for which the times allow another line of the balancer nearly as well.
+    ``by_id`` is how many pairs have the same id.
+    """
+
+    balancer: Integers
+    server: Integers
+    clock: Clock
+    ambiguous: float
+    by_id: int
+
+
+def join(balancer: Log, server: Log) -> Joined:
+    """Return which lines of two logs are the same requests, in the order of the server's log."""
+    same = _same_ids(balancer.id, server.id)
+    by_id = bool(len(same[0]))
+    clock = _clock(balancer, server, *same) if by_id else _rough_clock(balancer, server)
+    for _ in range(2):  # the first time to know the clock
+        found = np.full(len(server), -1)
+        found[same[1]] = same[0]
+        _match(balancer, server, clock, SOON_S, found, by_id=by_id)
+        pairs = np.flatnonzero(found >= 0)
+        if len(pairs):
+            clock = _clock(balancer, server, found[pairs], pairs)
+    _match(balancer, server, clock, np.inf, found, by_id=by_id)
+    pairs = np.flatnonzero(found >= 0)
+    if not by_id and len(pairs) < (1 - MISSING) * len(server):
+        pairs = pairs[_end_together(balancer, server, clock, found[pairs], pairs)]
+    ambiguous = 0.0 if by_id else _ambiguous(balancer, server, clock, found[pairs], pairs)
+    return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
+
+
+def _end_together(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> Flags:
+    """Return which pairs ended at the same time as far as the clocks tell; others may be of two requests."""
+    late_s = np.abs(balancer.ends_s[at_balancer] - server.ends_s[at_server] + clock.ahead_s)
+    return np.asarray(late_s <= ALIKE_S + balancer.tick_s + server.tick_s + clock.uncertain_s)
+
+
+def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:
+    """Return the share of the pairs whose lines could be exchanged with those of the next request of the same path."""
+    order = np.argsort(server.path[at_server], kind="stable")
+    its, ours = at_server[order], at_balancer[order]
+    latest = server.ends_s - clock.ahead_s + server.tick_s + clock.uncertain_s
+    can = server.path[its[1:]] == server.path[its[:-1]]
+    for mine, other in ((its[1:], ours[:-1]), (its[:-1], ours[1:])):
+        ends_s, took_s, its_took_s = balancer.ends_s[other], balancer.took_s[other], server.took_s[mine]
+        can &= (its_took_s <= took_s + PRECISION_S) & (ends_s - took_s <= latest[mine] - its_took_s + PRECISION_S)
+        can &= (ends_s <= latest[mine] + SOON_S) & (ends_s >= server.ends_s[mine] - clock.ahead_s - clock.uncertain_s
+                                                   - balancer.tick_s)  # fmt: skip
+    return float(can.mean()) if len(can) else 0.0
+
+
+def _same_ids(balancer: Integers, server: Integers) -> tuple[Integers, Integers]:
+    """Return the places of the ids that each of two logs has once."""
+    single = []
+    for ids in (balancer, server):
+        known, first, count = np.unique(ids, return_index=True, return_counts=True)
+        single.append((known[(count == 1) & (known != 0)], first[(count == 1) & (known != 0)]))
+    _, here, there = np.intersect1d(single[0][0], single[1][0], assume_unique=True, return_indices=True)
+    return single[0][1][here], single[1][1][there]
+
+
+def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integers) -> Clock:
+    """Return the clock of a server by requests that are joined: what it did lies within what the balancer saw.
+
+    One bound in two hundred may be wrong, because lines are also written late.
+    """
+    late_s = server.ends_s[at_server] - balancer.ends_s[at_balancer]
+    spare_s = balancer.took_s[at_balancer] - server.took_s[at_server]
+    known = ~np.isnan(spare_s)
+    within_s = late_s[known] + np.maximum(spare_s[known], 0) if known.any() else late_s
+    least = float(np.quantile(late_s, 0.995)) - balancer.tick_s
+    most = float(np.quantile(within_s, 0.005)) + server.tick_s
+    return Clock((least + most) / 2, abs(most - least) / 2)
+
+
+def _rough_clock(balancer: Log, server: Log) -> Clock:
+    """Return the clock of a server by the pattern in which requests ended; no difference if no pattern stands out.
+
+    Each path has a sign by chance, so that only the same requests add up when one log is shifted against the other.
+    """
+    first = min(balancer.ends_s[0], server.ends_s[0])
+    lasts_s = max(balancer.ends_s[-1], server.ends_s[-1]) - first
+    bin_s = max(0.05, balancer.tick_s, server.tick_s, lasts_s / BINS)
+    size = 2 * int(lasts_s / bin_s + 2)
+    spectra = []
+    for log in (balancer, server):
+        places = ((log.ends_s - first) / bin_s).astype(np.int64)
+        series = np.bincount(places, weights=2.0 * (log.path & 1) - 1, minlength=size // 2)
+        spectra.append(np.fft.rfft(series - series.mean(), size))
+    match = np.fft.irfft(spectra[1] * np.conj(spectra[0]), size)
+    shifts = np.fft.fftfreq(size, 1 / size) * bin_s
+    match[np.abs(shifts) > FARTHEST_S] = 0
+    peak = int(match.argmax())
+    if match[peak] < FEW * match.std() or abs(shifts[peak]) <= bin_s:
+        return Clock(0.0, bin_s)
+    return Clock(float(shifts[peak]), bin_s)
+
+
+def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Integers, *, by_id: bool) -> None:
+    """Join the lines that are not joined yet, if the balancer's ended at most ``later_s`` after the server's."""
+    pairs = Pairs(found, np.zeros(len(balancer), dtype=np.bool_))
+    pairs.taken[found[found >= 0]] = True
+    limits = Limits(clock.ahead_s, clock.uncertain_s, balancer.tick_s, server.tick_s, later_s)
+    ours, its = (
+        _sorted(log, other, left, by_id=by_id)
+        for log, other, left in ((balancer, server, ~pairs.taken), (server, balancer, found < 0))
+    )
+    if later_s == SOON_S:
+        align(ours, its, limits, pairs)
+    join_rest(ours, its, limits, pairs)
+
+
+def _sorted(log: Log, other: Log, left: Flags, *, by_id: bool) -> Lines:
+    """Return the lines of a log that are left. If lines are joined by id, an id that another log lacks has no line."""
+    which = np.flatnonzero(left)
+    if by_id and len(which):
+        which = which[(log.id[which] == 0) | np.isin(log.id[which], other.id)]
+    order = which[np.lexsort((log.ends_s[which], log.path[which]))]
+    return Lines(log.path[order], log.ends_s[order], log.took_s[order], log.status[order], order)

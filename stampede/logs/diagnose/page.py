@@ -1,0 +1,124 @@
+"""The page of a diagnosis: the lanes of the real workers around the longest wait, and the same requests in other ways.
+
+It opens offline, and has nothing of a person: routes, times and numbers of workers only.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from stampede.evaluate.read.rows import COLUMNS
+from stampede.logs.diagnose.capacity import Capacity
+from stampede.logs.diagnose.diagnosis import Diagnosis
+from stampede.logs.diagnose.findings import Findings
+from stampede.logs.diagnose.logs import Floats, Integers
+from stampede.logs.diagnose.replayed import Replay, around_longest
+from stampede.logs.diagnose.requests import Requests
+from stampede.logs.diagnose.screen import cures_in_words, findings_in_words
+from stampede.records.run import Host, LoadRecord, Run, VariantRecord
+from stampede.records.summary import Summary, TrialValidity
+from stampede.report.html import timeline_page
+
+MOST = 4000
+"""So many requests are shown at most: those around the longest wait."""
+EARLY_S = 0.001
+"""If a request begins longer than this before a thread is free, the page says why it has more rows than threads."""
+_VARIANT, _LOAD = "production", "logs"
+
+
+def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
+    """Return the page of a diagnosis: what the terminal says of causes and cures, and the lanes of the workers."""
+    _, requests, capacity, findings = found
+    known = (capacity.place >= 0).all()  # otherwise nobody knows which worker had a free thread
+    workers, threads = (capacity.workers, capacity.threads) if known else (1, capacity.total)
+    settings = {"threads": threads} if known else {}
+    variant = VariantRecord(name=_VARIANT, workers=workers, accept="shared", settings=settings)
+    load = LoadRecord(name=_LOAD, script="", loop="open", duration="", settings={})
+    valid = TrialValidity(variant=_VARIANT, load=_LOAD, trial=1, verdict="valid", reasons=[])
+    summary = Summary.of_nothing("diagnosis").model_copy(update={"trials": [valid]})
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE requests ({COLUMNS})")
+        early_s = _insert(database, requests, capacity, findings)
+        heading = [*findings_in_words(found), *cures_in_words(found, replayed)]
+        if early_s > EARLY_S:
+            heading.append(
+                f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "
+                "the balancer notes some ends late. So a worker may have more rows than threads."
+            )
+        return timeline_page(
+            database, Path(), _run(requests, variant, load), summary, heading, (workers, threads), _title(requests),
+            requests.first + float(requests.sent_s[_shown(requests)].min()),
+        )  # fmt: skip
+
+
+def _shown(requests: Requests) -> slice:
+    return around_longest(requests.waited_s, MOST)
+
+
+def _title(requests: Requests) -> str:
+    """Return which requests the lanes show."""
+    sent_s = requests.sent_s[_shown(requests)]
+    first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s.min(), sent_s.max()))
+    which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
+    if len(sent_s) == len(requests):
+        which = f"All {len(requests):,} requests"
+    return f"{which}, sent from {first:%H:%M:%S} to {last:%H:%M:%S} UTC: which worker served each, and which waited"
+
+
+def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> float:
+    """Insert the requests around the longest wait into the table ``requests``.
+
+    Return how long before a thread was free a request began at most; 0: nobody knows.
+    """
+    shown = _shown(requests)
+    names, place = np.array(findings.names), capacity.place[shown]
+    thread, early_s = _threads(requests.began_s[shown], requests.ended_s[shown], place, capacity)
+    database.execute(_ROWS, {
+        "class": names[findings.of_class[shown]].tolist(), "worker": place.tolist(), "thread": thread.tolist(),
+        "sent": (requests.first + requests.sent_s[shown]).tolist(),
+        "began": (requests.first + requests.began_s[shown]).tolist(),
+        "ended": (requests.first + requests.ended_s[shown]).tolist(),
+        "status": requests.status[shown].tolist(),
+    })  # fmt: skip
+    return early_s
+
+
+def _threads(began_s: Floats, ended_s: Floats, place: Integers, capacity: Capacity) -> tuple[Integers, float]:
+    """Return a thread for each request, that which is free first, and how long before that a request began at most."""
+    thread, early_s = np.zeros_like(place), 0.0
+    if not capacity.seen or capacity.doubts:
+        return thread, early_s
+    free_s = np.full((capacity.workers, capacity.threads), -np.inf)
+    for at in np.argsort(began_s, kind="stable"):
+        mine = free_s[place[at]]
+        thread[at] = mine.argmin()
+        early_s = max(early_s, float(mine.min() - began_s[at]))
+        mine[thread[at]] = ended_s[at]
+    return thread, early_s
+
+
+_ROWS = f"""
+WITH logged AS (
+    SELECT unnest($class) AS request_class, unnest($worker) AS place, unnest($thread) AS thread,
+        unnest($sent) AS sent_s, unnest($began) AS began, unnest($ended) AS ended, unnest($status) AS status)
+INSERT INTO requests BY NAME
+SELECT '{_VARIANT}' AS variant, '{_LOAD}' AS load, 1 AS trial, request_class, status, began, ended, 'app' AS generator,
+    row_number() OVER (ORDER BY sent_s) AS id, make_timestamp((1e6 * sent_s)::BIGINT) AS sent,
+    make_timestamp((1e6 * ended)::BIGINT) AS answered, 0 AS service_time_ms, 'app:' || (1000 + place) AS worker,
+    thread
+FROM logged
+"""  # noqa: S608  # made of constants
+
+
+def _run(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Run:
+    """Return a record that says of the logs what the page shows."""
+    began = datetime.fromtimestamp(requests.first, UTC).isoformat(timespec="seconds")
+    host = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
+    return Run(
+        experiment="diagnosis", title="Production, from its logs", question="Who waited?", source=None, published=[],
+        claims=[], variants=[variant], loads=[load], full=False, trials=1, jobs=1, seed=1,
+        order=[[variant.name, load.name, "1"]], command="stampede diagnose", host=host, git=None,
+        images=[], began=began,
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""The requests of a service, from its logs: when each was sent, began and ended, and who served it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from stampede.errors import WrongUse
+from stampede.evaluate.metrics.waiting import Answered, Segments
+from stampede.logs.diagnose.aligning import PRECISION_S
+from stampede.logs.diagnose.joining import Joined, join
+from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs
+
+FEW = 0.01
+"""At most this share of the requests may seem to take longer in the server than in the balancer."""
+FEW_PAIRS = 0.5
+"""If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests in the order of sending; times are seconds since the first was sent, at ``first`` (epoch seconds).
+
+    ``tick_s`` is the resolution of their times, ``took_tick_s`` that of their durations; a duration is from ``sent_s``
+    to ``ended_s``. ``worker`` is -1 where no log names the worker. ``in_both`` is the share of the balancer's lines
+    that a server has, too; 0 if there is only one kind of log. ``joins`` say how the logs were joined.
+
+    ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
+    were sent; they count as sent when their work began. ``unserved`` are requests in a balancer's log only, of routes
+    that a server has: when each was sent and ended.
+    """
+
+    first: float
+    sent_s: Floats
+    began_s: Floats
+    ended_s: Floats
+    route: Integers
+    worker: Integers
+    status: Integers
+    tick_s: float
+    in_both: float
+    joined: Flags
+    unserved: Segments
+    joins: Sequence[tuple[Log, Log, Joined]] = ()
+
+    def __len__(self) -> int:
+        return len(self.sent_s)
+
+    @property
+    def waited_s(self) -> Floats:
+        """How long each request waited from when it was sent until its work began."""
+        return np.maximum(self.began_s - self.sent_s, 0)
+
+    @property
+    def worked_s(self) -> Floats:
+        """How long each request was at work."""
+        return self.ended_s - self.began_s
+
+    def answered(
+        self, classes: Sequence[str], of_class: Integers, workers: int, place: Integers, shown: slice = slice(None)
+    ) -> Answered:
+        """Return some requests as the analysis takes those of a trial, with the class and the worker of each."""
+        sent_s = self.sent_s[shown]
+        from_s, until_s = float(sent_s[0]), float(self.ended_s[shown].max())
+        return Answered(
+            [str(worker) for worker in range(workers)], [*classes], self.first + from_s, self.first + until_s,
+            self.first + float(sent_s[-1]), place[shown], of_class[shown], sent_s - from_s,
+            self.began_s[shown] - from_s, self.ended_s[shown] - from_s,
+        )  # fmt: skip
+
+
+Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
+"""When requests were sent, began and ended (epoch seconds), their routes, workers and statuses, and the resolution."""
+
+
+def requests_of(logs: Logs) -> Requests:
+    """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
+
+    Raise WrongUse if the logs of both kinds are not of the same requests, if the kinds are exchanged, or if no request
+    has a duration in all logs.
+    """
+    if not (logs.balancers and logs.servers):
+        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
+    joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
+    alike = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
+    if not alike:
+        [(balancer, server, _), *_] = joins
+        raise WrongUse(
+            f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
+            hint="Name the logs of a balancer and of the servers behind it, of the same time.",
+        )
+    joins = alike
+    for balancer, server, joined in joins:
+        _check_order(balancer, server, joined)
+    lines = sum(len(balancer) for balancer in logs.balancers)
+    in_both = sum(len(joined.server) for _, _, joined in joins) / lines
+    parts = [_joined(*each) for each in joins]
+    if not any(len(part[0]) for part in parts):
+        return _requests(parts)
+    period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
+    return _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
+
+
+def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Columns]:
+    """Yield the requests of a period that are in a server's log only."""
+    for server in {id(server): server for _, server, _ in joins}.values():
+        of = [joined for _, its, joined in joins if its is server]
+        alone = ~np.isin(np.arange(len(server)), np.concatenate([joined.server for joined in of]))
+        began_s, _, ended_s, route, worker, status, tick_s = _alone(server, alone)
+        ahead_s = of[0].clock.ahead_s
+        within = (ended_s - ahead_s >= period_s[0]) & (began_s - ahead_s <= period_s[1])
+        began_s, ended_s = began_s[within] - ahead_s, ended_s[within] - ahead_s
+        yield began_s, began_s, ended_s, route[within], worker[within], status[within], tick_s
+
+
+def _unserved(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Segments]:
+    """Yield when the requests of a period were sent and ended that only a balancer has, of routes that a server has."""
+    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
+        found = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        alone = ~np.isin(np.arange(len(balancer)), found) & np.isin(balancer.route, routes)
+        sent_s, _, ended_s, *_ = _alone(balancer, alone)
+        yield np.stack([sent_s, ended_s], axis=1)[(ended_s >= period_s[0]) & (sent_s <= period_s[1])]
+
+
+def _dated(log: Log) -> str:
+    """Return the name of a log, and from when to when its requests ended."""
+    first, last = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in (log.ends_s[0], log.ends_s[-1]))
+    return f"{log.file} (from {first} to {last})"
+
+
+def _check_order(balancer: Log, server: Log, joined: Joined) -> None:
+    """Raise WrongUse if requests took longer in the server than in the balancer."""
+    more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
+    if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
+        raise WrongUse(
+            f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's log.",
+            hint=f"--balancer {server.file} --server {balancer.file}",
+        )
+
+
+def _alone(log: Log, which: Flags | None = None) -> Columns:
+    """Return the requests of a log, or some of them, as if none of them waited."""
+    ends_s = spread(log.ends_s, log.tick_s)
+    began_s = ends_s - log.took_s
+    known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
+    return (began_s[known], began_s[known], ends_s[known], log.route[known], log.worker[known], log.status[known],
+            log.tick_s)  # fmt: skip
+
+
+def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
+    """Return the requests that are in both logs: their times by the better clock, their durations by both.
+
+    The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
+    two durations, which are more precise than the times are.
+    """
+    at, its = joined.balancer, joined.server
+    if balancer.tick_s <= server.tick_s:
+        ends_s = spread(balancer.ends_s, balancer.tick_s)[at]
+    else:
+        ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
+    worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
+    began_s, sent_s = ends_s - server.took_s[its], ends_s - balancer.took_s[at]
+    known = ~np.isnan(began_s) & ~np.isnan(sent_s)
+    return (sent_s[known], began_s[known], ends_s[known], balancer.route[at][known], worker[known],
+            balancer.status[at][known], min(balancer.tick_s, server.tick_s))  # fmt: skip
+
+
+def spread(ends_s: Floats, tick_s: float) -> Floats:
+    """Return sorted times with those of one tick spread evenly over the tick."""
+    if tick_s < COARSE_S:
+        return ends_s
+    _, first, count = np.unique(ends_s, return_index=True, return_counts=True)
+    place = np.arange(len(ends_s)) - np.repeat(first, count)
+    return ends_s + tick_s * (place + 0.5) / np.repeat(count, count)
+
+
+def _requests(
+    parts: Sequence[Columns],
+    unsent: Sequence[Columns] = (),
+    unserved: Sequence[Segments] = (),
+    in_both: float = 0.0,
+    joins: Sequence[tuple[Log, Log, Joined]] = (),
+) -> Requests:
+    columns: Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]
+    columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in (*parts, *unsent)), strict=True))
+    sent_s, began_s, ended_s, *others = columns
+    known = sum(len(part[0]) for part in parts)
+    if not known:
+        raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
+    order = np.argsort(sent_s, kind="stable")
+    first = float(sent_s[order[0]])
+    route, worker, status = (column.astype(np.int64)[order] for column in others)
+    return Requests(
+        first, sent_s[order] - first, began_s[order] - first, ended_s[order] - first, route, worker, status,
+        max(part[-1] for part in parts), in_both, order < known,
+        np.concatenate([np.empty((0, 2)), *unserved]) - first, joins,
+    )  # fmt: skip

@@ -1,0 +1,300 @@
+"""The answer of a diagnosis on one screen of 80 columns."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from textwrap import wrap
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from stampede.evaluate.metrics.waiting import FROM_S
+from stampede.logs.diagnose.capacity import Capacity
+from stampede.logs.diagnose.diagnosis import Diagnosis
+from stampede.logs.diagnose.findings import NOTICED, ClassFindings, Findings
+from stampede.logs.diagnose.logs import Floats, Logs
+from stampede.logs.diagnose.ranges import Range, Ranges
+from stampede.logs.diagnose.replayed import SEEDS, Replay, Served
+from stampede.logs.diagnose.requests import Requests
+from stampede.records.plural import noun_for, plural
+from stampede.report.tables import Table
+from stampede.report.terminal import terminal_table
+from stampede.report.wording import percent
+
+WIDTH = 80
+CLOCK_S = 0.05
+"""The clock of a server is mentioned if it differs by more than this."""
+MINOR, MAIN = 0.1, 0.75
+"""A class that held a worker for a smaller share of the time than MINOR is not named, for a larger than MAIN alone."""
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_NAME = 15
+
+
+def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
+    """Print who waited, how long, where, when, behind what, and what would have helped."""
+    logs, requests, _, findings = found
+    for sentence in (*_sources(logs, requests), *_capacity(found)):
+        _say(console, sentence, "dim")
+    console.print()
+    for sentence in findings_in_words(found):
+        _say(console, sentence)
+    console.print()
+    console.print(terminal_table(_table(findings, known=bool(requests.joins))))
+    if requests.joins:
+        console.print(Text(_when(requests, findings.periods_s)))
+    if cures := [*cures_in_words(found, replayed)]:
+        console.print()
+        for sentence in cures:
+            _say(console, sentence)
+
+
+def findings_in_words(found: Diagnosis) -> Iterator[str]:
+    """Yield what is doubtful, and what was wrong: the same sentences on the terminal and on the page."""
+    yield from found.capacity.doubts
+    yield " ".join(answer(found))
+
+
+def cures_in_words(found: Diagnosis, replayed: Replay | None) -> Iterator[str]:
+    """Yield what would have helped, in the same sentences on the terminal and on the page."""
+    if replayed and found.findings.cause:
+        yield from _replayed(replayed, found.capacity, found.findings)
+
+
+def _say(console: Console, sentence: str, style: str = "") -> None:
+    whole = re.sub(r"(\d) (ms|s|min|h)\b", "\\1\u00a0\\2", sentence)  # a number and its unit stay in one line
+    for line in wrap(whole, WIDTH, subsequent_indent="  " if sentence.startswith("- ") else "", break_on_hyphens=False):
+        console.print(Text(line.replace("\u00a0", " "), style=style))
+
+
+def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
+    began = datetime.fromtimestamp(requests.first, UTC)
+    lasts = _time(float(requests.ended_s.max()))
+    yield f"{len(requests):,} {noun_for(len(requests), 'request')} in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
+    for balancer, server, joined in requests.joins:
+        by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
+        ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
+        clock = f"; its clock is {_time(ahead_s)} {way}" if ahead_s > max(joined.clock.uncertain_s, CLOCK_S) else ""
+        yield (f"{server.file}: {percent(len(joined.server) / len(server))} of its lines are in {balancer.file}, "
+               f"joined {by}{clock}.")  # fmt: skip
+        if joined.ambiguous > NOTICED:
+            yield (f"For {percent(joined.ambiguous)} of the lines, the next line fits as well, so single waits may be "
+                   "exchanged.")  # fmt: skip
+    if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
+        yield f"{plural(lost, 'line')} could not be read."
+    for log in (*logs.balancers, *logs.servers):
+        if count := len(log.astray_s):
+            at = datetime.fromtimestamp(float(log.astray_s[-1]), UTC)
+            yield (f"{plural(count, 'line')} of {log.file} {'is' if count == 1 else 'are'} left out: more than 45 days "
+                   f"from most others, such as that of {at:%d %B %Y}.")  # fmt: skip
+    if requests.joins and requests.in_both < 1 - NOTICED:
+        yield (f"{percent(1 - requests.in_both)} of the balancer's lines are in no server's log; what these requests "
+               "waited is unknown.")  # fmt: skip
+
+
+def _capacity(found: Diagnosis) -> Iterator[str]:
+    _, requests, capacity, findings = found
+    if (capacity.place < 0).any() and "workers" in capacity.found:
+        of = "at work" if requests.joins else "under way"
+        are = "is" if capacity.total == 1 else "are"
+        assumed = (
+            f", so {plural(capacity.total, 'thread')} {are} assumed. If there are more, say --workers and --threads"
+        )
+        yield f"At most {plural(capacity.total, 'request')} {are} {of} at once{assumed if requests.joins else ''}."
+        return
+    shown = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
+    restarts = f" {plural(capacity.restarts, 'worker')} came in the place of another." if capacity.restarts else ""
+    unseen = "threads" in capacity.found and (findings.ranges or not findings.cause or not requests.joins)
+    least = "at least " if unseen else ""  # with no wait to explain, or lines missing, more threads may have been free
+    yield f"{plural(capacity.workers, 'worker')} x {least}{plural(capacity.threads, 'thread')}{shown}.{restarts}"
+
+
+def answer(found: Diagnosis) -> Iterator[str]:
+    """Yield what was wrong, in sentences; the first is the verdict."""
+    _, requests, capacity, findings = found
+    if not requests.joins:
+        kind = "a balancer" if found.logs.balancers else "a server"
+        yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a balancer "
+               "and of its servers together can: stampede diagnose --setup prints the lines to add.")  # fmt: skip
+    elif not findings.cause:
+        yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
+    else:
+        yield (f"{_VERDICTS[findings.cause]} {percent(findings.waited)} of the requests waited for a worker for more "
+               f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
+               "delay.")  # fmt: skip
+        yield from _cause(capacity, findings)
+    if findings.ranges:
+        yield missing_lines(findings.ranges)
+    yield from _load(capacity, findings, joined=bool(requests.joins))
+
+
+_VERDICTS = {
+    "avoidable": "Head-of-line blocking:",
+    "full": "Too few threads:",
+    "idle": "The workers stood still:",
+    "unknown": "Requests wait, and nothing explains it:",
+    "missing": "Nobody can tell the cause, because lines are missing:",
+}
+
+
+def missing_lines(ranges: Ranges) -> str:
+    """Return between which bounds the findings lie if lines are missing."""
+    p90, p99 = ranges.waits_s[1:]
+    return (
+        f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, {_shares(ranges.waited)} of "
+        f"the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
+        f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
+    )
+
+
+def _shares(of: Range) -> str:
+    return f"{percent(of.low)} to {percent(of.high)}"
+
+
+def _times(of: Range) -> str:
+    return f"{_time(of.low)} to {_time(of.high)}"
+
+
+def _longest(requests: Requests, findings: Findings) -> str:
+    """Return how long the longest wait was, and from when to when."""
+    sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
+    first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
+    return f"at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S})"
+
+
+def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
+    if findings.cause == "idle":
+        restarts = ", restarts" if capacity.restarts else ""
+        yield (f"For {percent(findings.idle)} of the delay, no request was at work. Something else held the workers, "
+               f"such as connections that say nothing{restarts}, or a process that was stopped.")  # fmt: skip
+    elif findings.cause == "avoidable":
+        other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
+        front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
+        held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > MINOR)
+        yield (f"For {percent(findings.avoidable)} of the delay, {other}"
+               + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
+    elif findings.cause == "full":
+        busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
+        yield (f"For {percent(findings.full)} of the delay, {busy} at work. Only the balancer's log shows these waits, "
+               "because a server's own log begins when a thread takes the request.")  # fmt: skip
+    elif findings.cause == "missing" and (ranges := findings.ranges):
+        yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
+               f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
+    elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
+        yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
+               f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
+    else:
+        yield ("Their own worker took other requests meanwhile. Something held it up that no log shows, such as code "
+               "that blocks an event loop, or a processor at its limit.")  # fmt: skip
+
+
+def _load(capacity: Capacity, findings: Findings, *, joined: bool) -> Iterator[str]:
+    when = "In the busiest minute" if findings.of_minutes else "On average"
+    if not joined:
+        yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
+        return
+    if not findings.busy_minutes:
+        yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
+        return
+    least, most = findings.busy_load_range
+    when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
+    work = f"{findings.busy_load:.3g}" + (f" ({least:.3g} to {most:.3g})" if findings.busy_minutes > 1 else "")
+    yield f"{when}, the work that came was enough for {work} threads; there are {capacity.total}."
+
+
+def _table(findings: Findings, *, known: bool) -> Table:
+    head = [
+        "class",
+        "requests",
+        "latency p99",
+        *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else []),
+    ]
+    return Table("", head, [_row(each, known=known) for each in findings.classes])
+
+
+def _row(each: ClassFindings, *, known: bool) -> Sequence[str]:
+    name = each.name.removeprefix("GET ")
+    name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    waits = [_time(each.wait_p90_s), _time(each.wait_p99_s), percent(each.waited), percent(each.avoidably)]
+    return [name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])]
+
+
+def _when(requests: Requests, periods_s: Floats) -> str:
+    """Return a strip of the longest waits over time, and its scale."""
+    most_s = float(periods_s.max())
+    levels = np.geomspace(FROM_S, max(most_s, FROM_S), len(_BLOCKS))[:-1]
+    strip = "".join(_BLOCKS[place] for place in np.searchsorted(levels, periods_s))
+    ends = [datetime.fromtimestamp(requests.first + at, UTC) for at in (0.0, float(requests.sent_s[-1]))]
+    scale = f"up to 50 ms {_BLOCKS[0]}, up to {_time(most_s)} {_BLOCKS[-1]} (logarithmic)"
+    return f"{ends[0]:%H:%M:%S} {strip} {ends[1]:%H:%M:%S}\nlongest wait of each period: {scale}"
+
+
+def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
+    today, measured = replayed.today, replayed.measured
+    if not today:
+        yield ("No way to serve that the simulator knows reproduces these waits, so no cure is named. The symptoms in "
+               "docs/how-to/symptoms.md may tell more.")  # fmt: skip
+    else:
+        spread = f"; {SEEDS} replays: {percent(today.least)} to {percent(today.most)}" * (today.least < today.most)
+        said = "Cures, smallest change first:" if replayed.better else "No other way halves the waits."
+        yield (f"Replayed as today ({today.label}: {today.serves.removeprefix('gunicorn: ').rstrip('.')}), "
+               f"{percent(today.waited)} of requests wait, p99 {_time(today.p99_s)} (measured: "
+               f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread}). {said}")  # fmt: skip
+        yield from _ways(replayed, findings)
+    if replayed.threads > capacity.total:
+        yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
+
+
+def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
+    """Yield the ways that are better than today's, each with its cost; the surely better ways first."""
+    sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
+    for way in sure:
+        if way.is_setting:
+            yield f"- {_way(way)}"
+    if more := [way for way in sure if not way.is_setting]:
+        least, most = (percent(bound(way.waited for way in more)) for bound in (min, max))
+        yield (f"- {', '.join(f'{way.change} ({way.cost})' for way in more)}: "
+               f"{most if least == most else f'up to {most}'} wait.")  # fmt: skip
+    doubtful = replayed.better[len(sure) :]
+    for way in doubtful[:-1]:
+        yield f"- {_way(way)}"
+    if doubtful:
+        *others, overhead = [_time(way.computing_p99_s or 0) for way in doubtful]
+        besides = "".join(f", {time} with {way.change}" for time, way in zip(others, doubtful, strict=False))
+        today = _time(replayed.today.computing_p99_s or 0) if replayed.today else ""
+        yield (f"- {_way(doubtful[-1])} No log says how much the requests compute. If they only compute, their p99 "
+               f"overhead is {overhead}{besides} (today: {today}).")  # fmt: skip
+    if findings.cause == "avoidable" and findings.in_front:
+        share, slowest = max((share, name) for name, share in findings.in_front.items())
+        if share > MAIN:
+            yield f"Not replayed: workers of its own for {slowest}, or less work in it."
+
+
+def _way(way: Served) -> str:
+    return f"{way.change}: {percent(way.waited)} wait." + (f" Cost: {way.cost}." if way.cost else "")
+
+
+def _time(seconds: float) -> str:
+    """Return a time in the unit that suits it, with three digits."""
+    if abs(seconds) >= 3600:
+        return f"{seconds / 3600:.3g} h"
+    if abs(seconds) >= 60:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds:.3g} s" if abs(seconds) >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
+    """Return a diagnosis for JSON: times in seconds, shares of requests, of latency or of delay."""
+    _, requests, capacity, findings = found
+    return {
+        "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
+        "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
+        "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
+        "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
+        "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
+        "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
+                                       for name, value in findings.ranges._asdict().items()},
+        "in_front": findings.in_front, "busy_load": findings.busy_load,
+        "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
+    }  # fmt: skip

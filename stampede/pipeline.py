@@ -1,0 +1,90 @@
+"""From a run's raw points to its report: rows, observed, judged, measured, verdicts, shown.
+
+docs/explain/method.md says what each step counts.
+
+Each stage passes finished values to the next. You can delete everything that ``derive`` writes and call ``derive``
+again: it writes the same files.
+"""
+
+import json
+from pathlib import Path
+
+from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
+from stampede.evaluate.metrics.simulated import NOTHING, Predictions
+from stampede.evaluate.metrics.unknown import known_claim, known_entries, unknown
+from stampede.evaluate.read.trial_data import read_trials
+from stampede.evaluate.statistics.pooling import pool_cells
+from stampede.evaluate.statistics.results import completion_times, measure_cells, results_of, seconds_of_round, too_few
+from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
+from stampede.evaluate.verdict.article import circumstances, judge_article
+from stampede.evaluate.verdict.claims import claim_row, published_rows
+from stampede.evaluate.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
+from stampede.predict.prediction import not_predicted
+from stampede.predict.stored import predictions_of
+from stampede.records.checksums import sealed
+from stampede.records.folder import read_run, trial_folders, write_whole
+from stampede.records.run import SCHEMA
+from stampede.records.summary import Summary
+from stampede.report.extensions import write_extensions
+from stampede.report.html import write_report
+
+
+def derive(run_folder: Path) -> Summary:
+    """Write requests.parquet of every trial, summary.json, the files of apps and report.html; return the summary.
+
+    Also write predicted.json, unless it is there and belongs to the run.
+
+    If the raw files of a trial cannot be read, or differ from manifest.sha256, the trial is judged invalid with the
+    reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
+    """
+    summary = derive_summary(run_folder, predictions_of(run_folder))
+    write_report(run_folder, summary, write_extensions(run_folder, summary))
+    return summary
+
+
+def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:
+    """Do the same as ``derive``, but without predicted.json, report.html and the files of apps.
+
+    ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
+    """
+    run = read_run(run_folder)
+    with read_trials(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
+        judged = judge_trials(run, trials)
+        classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
+        trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
+        doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
+        claims, entries = [known_claim(run, claim) for claim in run.claims], known_entries(run)
+        waves = list(bursts.wave_rows(rows, run, trusted))
+        rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
+        cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)
+        pools = pool_cells(rows, trusted, cells)
+    results = results_of(run, cells, claims, entries, predictions, pools, times, seconds_of_round(trials))
+    doubts += too_few(results, cells, claims, pools)
+    judged = doubt_effects(judged, cells)
+    validity = judge_run(run, judged, doubts)
+    figures, completions = list(figure_rows(results, predictions)), list(completion_times_rows(results, predictions))
+    differences = list(difference_rows(results)) if run.against_itself else []
+    decided, apart = [claim_row(claim, results, judged) for claim in claims], circumstances(figures)
+    published = list(published_rows(results, judged, apart))
+    summary = Summary(
+        experiment=run.experiment,
+        round_s=results.round_s,
+        validity=validity,
+        trials=judged,
+        rows=figures,
+        completion_times=completions,
+        differences=differences,
+        claims=decided,
+        published=published,
+        article=judge_article(run, decided, published, apart.floors),
+        workers=list(spread.worker_rows(trusted)),
+        counters=list(servers.counter_rows(trials)),
+        waves=waves,
+        rate_steps=rate_steps,
+        errors=failures.error_rows(trusted),
+        not_predicted=not_predicted(predictions),
+        clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
+    )
+    values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
+    write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+    return summary

@@ -1,0 +1,93 @@
+"""Decide which containers of a trial run on which machine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from stampede.plan import PlannedTrial
+from stampede.servers.limits import MemoryBudget
+
+
+class HasRole(Protocol):
+    """A machine of a run: its name, and what is placed on it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the machine in messages and records."""
+
+    @property
+    def role(self) -> str:
+        """What runs on the machine: servers, load generators, or both."""
+
+
+M = TypeVar("M", bound=HasRole)
+
+
+def server_machines(machines: Sequence[M]) -> list[M]:
+    """Return the machines that run servers."""
+    return [machine for machine in machines if machine.role != "load"]
+
+
+def load_machines(machines: Sequence[M]) -> list[M]:
+    """Return the machines that run load generators."""
+    return [machine for machine in machines if machine.role != "servers"]
+
+
+def k6_service(number: int) -> str:
+    """Return the service of a k6 container, given its number from 1."""
+    return "k6" if number == 1 else f"k6-{number}"
+
+
+def assign(trial: PlannedTrial, machines: Sequence[HasRole]) -> list[dict[str, int]]:
+    """Return how many containers of each service run on each machine, in the order of ``machines``.
+
+    The replicas of the server and the load generators take turns among their machines. All other services run on the
+    first machine for servers, but a client that misbehaves runs on the first machine for load.
+    """
+    servers, load = server_machines(machines), load_machines(machines)
+    found: dict[str, dict[str, int]] = {machine.name: {} for machine in machines}
+    for replica in range(trial.variant.replicas):
+        mine = found[servers[replica % len(servers)].name]
+        mine[trial.variant.service] = mine.get(trial.variant.service, 0) + 1
+    for service in trial.services_beside:
+        found[(load if service == "client" else servers)[0].name][service] = 1
+    for number in range(1, trial.load.generators + 1):
+        found[load[(number - 1) % len(load)].name][k6_service(number)] = 1
+    return [found[machine.name] for machine in machines]
+
+
+@dataclass(frozen=True)
+class MemoryBudgets:
+    """The memory of each machine of a run, in the order of ``machines``; the lab's own engine has no name."""
+
+    machines: Sequence[HasRole]
+    budgets: Sequence[MemoryBudget]
+
+    @property
+    def what(self) -> str:
+        """What has this memory."""
+        return "these machines" if len(self.machines) > 1 else "this machine"
+
+    def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
+        """Return why the containers of trials side by side do not fit; None if they fit."""
+        needed: list[dict[str, int]] = [{} for _ in self.machines]
+        for trial in trials:
+            for mine, counts in zip(needed, assign(trial, self.machines), strict=True):
+                for service, count in counts.items():
+                    kind = service.partition("-")[0] if service.startswith("k6") else service
+                    mine[kind] = mine.get(kind, 0) + count * _each_mib(trial, service)
+            beside_mib = trial.variant.workload.memory_mib if trial.variant.workload else {}
+            for service, mib in beside_mib.items():  # only on the lab's own engine
+                needed[0][service] = needed[0].get(service, 0) + mib
+        for machine, budget, mine in zip(self.machines, self.budgets, needed, strict=True):
+            if problem := budget.problem(mine):
+                return f"on {machine.name}, {problem}" if machine.name else problem
+        return None
+
+
+def _each_mib(trial: PlannedTrial, service: str) -> int:
+    """Return the memory limit of one container of a service, in MiB."""
+    if service.startswith("k6"):
+        return trial.load.k6_mib(trial.duration)
+    of_service = trial.needed_mib[service]
+    return of_service // trial.variant.replicas if service == trial.variant.service else of_service

@@ -1,0 +1,166 @@
+"""About how long the steps of a run take.
+
+The constants are fitted to runs of all experiments on two cores. Only the load lasts as long on every machine.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+from operator import sub
+from statistics import fmean
+
+from stampede.experiment.loads.script import numbers_of, service_time_ms
+from stampede.experiment.model import Load
+from stampede.plan import Plan, PlannedTrial
+from stampede.records.duration import in_seconds
+from stampede.records.traffic import TrafficClass
+from stampede.servers.base import Variant
+
+READY_S = 1
+"""From the plan to the first step: the engine and the images are there already."""
+PREDICT_S = 0.15
+"""How long theory takes to predict one variant under one load."""
+REPORT_S, REPORT_EACH_S = 1.5, 0.1
+"""How long it takes to compute and draw the results: in any case, and for each trial."""
+UP_S, UP_EACH_S, DATABASE_UP_S = 1.8, 0.22, 3.5
+"""How long servers take to start, further for each container of the batch, and further with a database."""
+SETTLE_S, SETTLE_BUSY_S = 0.4, 10
+"""How long the lab waits before each load until the machine is quiet: on a quiet machine, and on a busy one."""
+BUSY = 1.5
+"""How many times longer a busy machine takes for everything but waiting and loads."""
+OBSERVE_S = 0.3
+GENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5, 0.25
+"""How long the load generators need to start up: the first of each trial, and each further generator. These times add
+up over the trials of a batch."""
+COLLECT_S, DOWN_S, DOWN_EACH_S = 0.3, 0.5, 0.18
+"""How long it takes to keep what was measured, and to remove containers: in any case, and for each container."""
+SINGLE_S, CALIBRATE_SHORT, CALIBRATE_LONG, LONG_S = 0.1, 11, 4, 0.5
+"""What a single request takes beside its work, and how many calibrate a trial: short ones, and those from LONG_S."""
+ALONE_S = 2
+"""How long single requests of every class take, to somebody's own application."""
+IMAGE_S = 60
+"""How long it takes to install what somebody's own application requires, and to load it: with a few packages."""
+WAITS = 0.15
+"""How much longer than its work a long request takes, because it also waits."""
+GENERATOR_DOWN_S = 0.7
+"""How long a load generator takes to begin and to end."""
+
+
+def expected_s(plan: Plan, *, busy: bool = False, check: bool = False) -> int:
+    """Return about how long a run takes, from its plan to its results, if all images are there.
+
+    ``busy``: other programs keep the machine busy. ``check``: somebody's own application is asked once before.
+    """
+    return round(before_s(plan, busy=busy, check=check) + sum(batches_s(plan, busy=busy)) + report_s(plan, busy=busy))
+
+
+def report_s(plan: Plan, *, busy: bool = False) -> float:
+    """Return about how long it takes until the results are there, after the last batch has ended."""
+    return _times(busy) * (REPORT_S + REPORT_EACH_S * len(plan.trials))
+
+
+def batches_s(plan: Plan, *, busy: bool = False) -> list[float]:
+    """Return about how long each batch takes."""
+    return [batch_s(batch, busy=busy) for batch in plan.batches]
+
+
+def left_s(expected_s: Sequence[float], took_s: Sequence[float], spent_s: float) -> float:
+    """Return about how long the batches of a run still take, in seconds.
+
+    ``expected_s`` is how long each batch should take, and ``took_s`` how long the first batches did take; the others
+    will be as late, or as early, as these were on average. ``spent_s`` has passed since the last of them ended.
+    """
+    late_s = fmean(map(sub, took_s, expected_s)) if took_s else 0.0
+    now_s, *later = [*(each_s + late_s for each_s in expected_s[len(took_s) :]), 0]
+    return max(now_s - spent_s, 0) + sum(later)
+
+
+def before_s(plan: Plan, *, busy: bool = False, check: bool = False) -> float:
+    """Return about how long it takes until the first batch begins."""
+    cells = {(trial.variant_name, trial.load_name) for trial in plan.trials}
+    first = [plan.batches[0][0]] if check and plan.trials[0].variant.workload else []
+    checks_s = up_s(first) + ALONE_S + down_s(first) if first else 0
+    return _times(busy) * (READY_S + PREDICT_S * len(cells) + checks_s)
+
+
+def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:
+    """Return about how long the trials of a batch take side by side."""
+    calibrated = [calibrate_s(trial.load) for trial in batch if trial.load.computes]
+    settle_s = (SETTLE_BUSY_S if busy else SETTLE_S) * (2 if calibrated else 1)
+    works_s = up_s(batch) + sum(calibrated) + OBSERVE_S + COLLECT_S + down_s(batch)
+    return _times(busy) * works_s + settle_s + generators_up_s(batch) + max(map(load_s, batch))
+
+
+def _times(busy: bool) -> float:
+    return BUSY if busy else 1.0
+
+
+def up_s(batch: Sequence[PlannedTrial]) -> float:
+    """Return about how long the servers of a batch take to start."""
+    databases = sum(bool(trial.load.database) for trial in batch)
+    return UP_S + UP_EACH_S * _containers(batch) + DATABASE_UP_S * databases
+
+
+def down_s(batch: Sequence[PlannedTrial]) -> float:
+    """Return about how long it takes to remove the containers of a batch."""
+    return DOWN_S + DOWN_EACH_S * _containers(batch)
+
+
+def _containers(batch: Sequence[PlannedTrial]) -> int:
+    return sum(trial.variant.replicas + len(trial.services_beside) + trial.load.generators for trial in batch)
+
+
+def calibrate_s(load: Load) -> float:
+    """Return about how long it takes to calibrate requests that compute."""
+    takes_s = service_time_ms(load.settings) / 1000
+    return (CALIBRATE_LONG if takes_s >= LONG_S else CALIBRATE_SHORT) * (takes_s + SINGLE_S)
+
+
+def generators_up_s(batch: Sequence[PlannedTrial]) -> float:
+    """Return how long before the load its generators are started, so that all of them begin at the same time."""
+    further = sum(trial.load.generators - 1 for trial in batch)
+    return GENERATOR_UP_S * len(batch) + FURTHER_GENERATOR_UP_S * further
+
+
+def load_s(trial: PlannedTrial) -> float:
+    """Return about how long a load takes: until its last requests are sent, and until they are answered."""
+    load, duration_s = trial.load, in_seconds(trial.duration)
+    sent_s = load.declared.last_sent_s(numbers_of(load.settings), duration_s)
+    stuck = load.client is not None and trial.variant.can_deadlock  # then k6 waits for as long as it ever does
+    answers_s = load.grace_s(trial.duration) if stuck else _answers_s(trial.variant, load, duration_s)
+    return sent_s + answers_s + GENERATOR_DOWN_S
+
+
+def _answers_s(variant: Variant, load: Load, duration_s: float) -> float:
+    """Return about how long it takes until the last requests are answered: a burst, a backlog, or single requests."""
+    if load.relative:  # what comes at twice the capacity takes as long again
+        return max(load.relative.times - 1, 0) * duration_s
+    if load.declared.kind in ("burst", "crash"):
+        return _burst_s(variant, load)
+    traffic = load.declared.traffic(load.settings) if load.declared.traffic else {}
+    return max((_under_way_s(asked, duration_s) for asked in traffic.values()), default=0.0)
+
+
+def _under_way_s(asked: TrafficClass, duration_s: float) -> float:
+    """Return about how long a request still takes that is under way when a load ends: half of its work.
+
+    Users who never pause, and whose requests all take the same time, send them at known times.
+    """
+    takes_s = asked.rounds * sum(work.mean_s for work in asked.work)
+    known = asked.users and not asked.pause_s and all(isinstance(work.takes_s, int | float) for work in asked.work)
+    return WAITS * takes_s + (-duration_s % takes_s if known and takes_s else takes_s / 2)
+
+
+def _burst_s(variant: Variant, load: Load) -> float:
+    """Return how long requests take that come at once: in rounds of as many as the threads serve, if nobody races.
+
+    On an event loop, all of them wait at the same time, but requests that compute or call take turns in each worker.
+    """
+    requests, takes_s = load.declared.users_at_once(load.settings), service_time_ms(load.settings) / 1000
+    workers, queueing = variant.workers * variant.replicas, variant.queueing
+    does = load.settings.get("does")
+    if load.api and load.api.one_device:
+        return requests * takes_s
+    takes_turns = queueing.blocks_loop or (queueing.loop and does in ("compute", "call"))
+    at_once = 1 if takes_turns else queueing.threads or (requests if queueing.loop else 1)
+    computes_s = float(load.settings.get("rounds", 0)) * float(load.settings.get("cpu_ms", 0)) / 1000
+    return max(ceil(requests / workers / at_once) * takes_s, ceil(requests / workers) * computes_s)

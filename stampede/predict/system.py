@@ -1,0 +1,262 @@
+"""The queueing system of a variant under a load, from their settings and the constants below."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from stampede.records.classes import Between, Mean
+from stampede.records.duration import in_seconds
+from stampede.records.queueing import EVEN, Queueing
+from stampede.records.run import KINDS, LoadRecord, VariantRecord
+from stampede.records.traffic import Range, TrafficClass, Work, traffic_of_older_records
+from stampede.theory.model import (
+    Arrivals,
+    Balance,
+    Bursts,
+    Class,
+    Closed,
+    Constant,
+    Distribution,
+    Exponential,
+    Given,
+    Open,
+    QueueingSystem,
+    Recorded,
+    Servers,
+    Stalls,
+    Uniform,
+    WorkStep,
+    WrongModel,
+)
+
+RACE, RACE_ON_ONE_CORE = 0.3, 0.6
+"""Of n workers, the worker that was forked first wins the race for a connection with this chance / √n, else the second,
+and so on. Fitted to the shares of workers in thread-headroom, pid-skew and thundering-herd, on two cores and on one."""
+TRANSIT_S = 0.0013
+"""How long the network takes for a request that meets nobody else."""
+OCCUPIES_S, FASTAPI_OCCUPIES_S, BALANCER_OCCUPIES_S = 0.00025, 0.0008, 0.00005
+"""How long a request occupies the machine: the server, the load generator and the kernel; the same for FastAPI; and the
+balancer."""
+OF_CORES = 2
+"""On how many cores this was found; with more cores, requests occupy the machine for a smaller part of the time."""
+BURST_APART_S = 0.0003
+"""How long after one request of a burst the load generator sends the next."""
+LATE_S = 0.001
+"""How late at most a sleeping request wakes."""
+JITTER_S = 0.002
+"""How irregular the load generator sends requests at a fixed rate."""
+
+_TAKE_THREADS_BACK = ("fastapi-sync", "fastapi-typed")
+"""The applications in which a stream needs a thread of the pool again for each part."""
+Settings = Mapping[str, Any]
+
+
+class NotModelled(Exception):
+    """A variant or a load that theory cannot simulate yet. The message names the mechanism that is missing."""
+
+
+def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> QueueingSystem:
+    """Return the model of a variant under a load, while so many variants are measured side by side.
+
+    ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
+    theory lacks.
+    """
+    share_cores = load.settings.get("CPU") == "burn" and _share_cores(variant, cores)
+    one_core = share_cores and variant.settings.get("cpus") == 1 and variant.settings.get("replicas", 1) == 1
+    if share_cores and not one_core:
+        raise NotModelled("workers that compute and share cores")
+    sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
+    if load.kind not in KINDS:
+        raise NotModelled(f"loads of the kind {load.kind}")
+    if load.kind == "burst" and _overflows(variant, load):
+        raise NotModelled("a listen queue that is full")
+    if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
+        raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
+    if load.kind == "burst" and variant.queueing and variant.settings.get("balancer") == "none":
+        own = variant.queueing.model_copy(
+            update={"keeps_idle": False}
+        )  # each request of a burst has its own connection
+        variant = variant.model_copy(update={"queueing": own})
+    one_device = bool((load.api or {}).get("one_device"))
+    if one_core and one_device:
+        raise NotModelled("workers that compute and share a core, and call a device")
+    classes = [_on_one_core(class_) for class_ in classes_of(load)] if one_core else classes_of(load)
+    return system_for(variant, classes, one_device or one_core, side_by_side * OF_CORES / (cores or OF_CORES))
+
+
+def _on_one_core(class_: Class) -> Class:
+    """Return a class of requests that compute on the only core: a device that gives each request a slice in turn."""
+    steps = [replace(step, does="call") if step.does == "compute" else step for step in class_.steps]
+    return replace(class_, steps=steps)
+
+
+def _overflows(variant: VariantRecord, load: LoadRecord) -> bool:
+    """Whether a burst has more requests than the workers accept at once and their listen queues hold."""
+    places = int(variant.settings.get("somaxconn", 0)) * int(variant.settings.get("replicas", 1))
+    waits = variant.queueing and not variant.queueing.has_inner_queue
+    at_work = variant.workers * (variant.threads or 1)
+    return bool(waits and places and load.burst and load.burst > places + at_work)
+
+
+def _share_cores(variant: VariantRecord, cores: int) -> bool:
+    """Whether a variant has more workers than cores, those of the machine or those that its containers may use."""
+    each = variant.workers / int(variant.settings.get("replicas", 1))
+    allowed = float(variant.settings.get("cpus", 0)) or each
+    return each > allowed or bool(cores and variant.workers > cores)
+
+
+def classes_of(load: LoadRecord) -> list[Class]:
+    """Return what a load asks for, without the work of the server itself. Raise NotModelled for an unknown load."""
+    if load.client:
+        raise NotModelled("clients that keep their connections open")
+    api = {"every_s": 3600} | (load.api or {})
+    stalls = None
+    try:
+        if api.get("stall_s"):
+            stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
+        traffic = load.traffic or traffic_of_older_records(load.script, load.settings)
+        if not traffic or traffic.missing:
+            raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
+        lasts_s = in_seconds(load.duration)
+        return [_simulated(name, asked, stalls, lasts_s) for name, asked in traffic.classes.items()]
+    except KeyError as name:  # an older script had other settings
+        raise NotModelled(f"the load {load.script} without the setting {name}") from None
+    except WrongModel as problem:
+        raise NotModelled(f"a load in which {problem}") from None
+
+
+def system_for(
+    variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1
+) -> QueueingSystem:
+    """Return the model of a variant that gets these classes of requests, with the work of the server itself.
+
+    ``at_once`` multiplies this work: while other variants are measured, or on a machine with more or fewer cores.
+
+    Raise NotModelled with the mechanism that theory lacks.
+    """
+    app = str(variant.settings.get("app", ""))
+    balanced = variant.settings.get("balancer", "nginx") != "none"
+    occupies_s = FASTAPI_OCCUPIES_S if app.startswith("fastapi") else OCCUPIES_S
+    occupies_s += BALANCER_OCCUPIES_S if balanced else 0.0
+    occupies = WorkStep(Constant(occupies_s * at_once), "occupy")
+    blocks_loop = variant.queueing and variant.queueing.blocks_loop
+    classes = []
+    for class_ in asked:
+        steps = [occupies, *class_.steps]
+        if app not in _TAKE_THREADS_BACK:
+            steps = [replace(step, queues=False) for step in steps]
+        if app == "fastapi-typed":  # the pool also checks the answer
+            steps.append(WorkStep(Constant(0.0), queues=True))
+        elif blocks_loop:  # Tornado's loop sends an answer only after all handlers that wait meanwhile
+            steps = [step if step.does == "occupy" else replace(step, does="call") for step in steps]
+            if not app.startswith("fastapi"):
+                steps.append(WorkStep(Constant(0.0), "call"))
+        classes.append(replace(class_, steps=steps))
+    try:
+        return QueueingSystem(servers_of(variant), classes, one_device, TRANSIT_S)
+    except WrongModel as problem:
+        raise NotModelled(str(problem)) from None
+
+
+def servers_of(variant: VariantRecord) -> Servers:
+    """Return how a variant serves. Raise NotModelled with the mechanism that theory lacks."""
+    settings, queueing = variant.settings, variant.queueing
+    if not queueing or "workers" not in settings:
+        raise NotModelled(f"how {settings.get('server')} serves")
+    workers, replicas = int(settings["workers"]), int(settings.get("replicas", 1))
+    balance = settings.get("balance", "round_robin")
+    if balance not in _BALANCE:
+        raise NotModelled(f"the policy {balance}")
+    per_worker = variant.accept == "per-worker" and workers > 1
+    by_kernel = per_worker and not settings.get("map_socket")
+    if queueing.missing:
+        raise NotModelled(queueing.missing)
+    if variant.is_replaced:
+        raise NotModelled("workers that are replaced")
+    if variant.accept is None and workers > 1:
+        raise NotModelled("whether the workers share a socket, which older records do not say")
+    if by_kernel and (replicas > 1 or settings.get("max_conns")):
+        raise NotModelled("a balancer before sockets among which the kernel chooses")
+    race = RACE_ON_ONE_CORE if settings.get("cpuset", "").isdecimal() else RACE
+    return Servers(
+        sockets=workers * replicas if per_worker else replicas,
+        balance="hash" if by_kernel else _BALANCE[balance],
+        max_per_socket=int(settings.get("max_conns", 0)) or None,
+        queues=settings.get("balancer") == "haproxy",
+        idle_kept=_idle_kept(queueing, settings),
+        closes_idle_when_full=queueing.closes_idle_when_full,
+        workers=1 if per_worker else workers,
+        threads=queueing.threads,
+        max_connections=queueing.max_connections,
+        bias=0.0 if queueing.race == EVEN else min(0.9, race / sqrt(workers)),
+        hesitates=queueing.hesitates,
+        loop=queueing.loop,
+    )
+
+
+_BALANCE: dict[str, Balance] = {"round_robin": "turns", "least_conn": "least", "random_two_least_conn": "two"}
+
+
+def _idle_kept(queueing: Queueing, settings: Settings) -> int:
+    """Return how many idle connections nginx keeps. Raise NotModelled if users or other balancers keep them."""
+    if not queueing.keeps_idle:
+        return 0
+    if settings.get("balancer") == "none":
+        if int(settings["workers"]) == 1:  # whoever keeps a connection, the same worker serves
+            return 0
+        raise NotModelled("connections that users keep")
+    kept = int(settings.get("upstream_keepalive", 0))
+    if kept and (settings.get("balancer", "nginx") != "nginx" or int(settings.get("replicas", 1)) > 1):
+        raise NotModelled("connections that a balancer keeps to each of several sockets")
+    # at its limit of connections, gunicorn keeps none
+    return kept if queueing.closes_idle_when_full or queueing.has_inner_queue else 0
+
+
+def _simulated(name: str, asked: TrafficClass, stalls: Stalls | None, lasts_s: float) -> Class:
+    """Return a class of a load's traffic for the simulator. Raise NotModelled for work that theory does not know."""
+    computes = any(work.does == "compute" for work in asked.work)
+    steps = [_step(work, stalls, late_s=LATE_S if computes and work.does == "wait" else 0.0) for work in asked.work]
+    return Class(name, _arrivals(asked, lasts_s), steps * asked.rounds)
+
+
+def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
+    if asked.users:
+        return Closed(asked.users, Constant(asked.pause_s))
+    if asked.burst:
+        return Bursts(asked.burst, asked.every_s, BURST_APART_S)
+    if asked.rates_rps:
+        return Recorded(_climbing_s(asked.rates_rps, lasts_s / len(asked.rates_rps)))
+    return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
+
+
+def _climbing_s(rates_rps: Sequence[int], step_s: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return when the requests of a rate that climbs in steps come, in seconds."""
+    steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(rates_rps)]
+    return np.concatenate(steps)
+
+
+def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:
+    match work.does, work.takes_s:
+        case "stream", takes:
+            return WorkStep(distribution(takes), queues=True)
+        case "wait" | "compute" | "call" as does, takes:
+            return WorkStep(distribution(takes, late_s=late_s), does, stalls=stalls if does == "call" else None)
+    raise NotModelled(f"requests that {work.does}")
+
+
+def distribution(
+    takes: float | Range | Between | Mean | list[float], share: float = 1.0, late_s: float = 0.0
+) -> Distribution:
+    """Return durations for the simulator: a share of each of them, and up to ``late_s`` more."""
+    match takes:
+        case Range(least=least, most=most) | Between(least=least, most=most):
+            return Uniform(least * share, most * share + late_s)
+        case Mean(mean=mean):
+            return Exponential(mean * share)
+        case list(measured):
+            return Given(np.array(measured) * share)
+        case seconds:
+            return Uniform(seconds * share, seconds * share + late_s) if late_s else Constant(seconds * share)

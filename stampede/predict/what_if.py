@@ -1,0 +1,125 @@
+"""What if: the requests of a trial, sent at the same times and with the same work, served in another way."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from stampede.evaluate.metrics.waiting import FROM_S, Answered
+from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
+from stampede.predict.system import servers_of
+from stampede.records.run import LoadRecord, VariantRecord
+from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
+
+Waits = npt.NDArray[np.float64]
+"""How long each request waited for a thread, in seconds, in the order of sending."""
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One way to serve the requests. ``kind`` is None for what was measured.
+
+    ``worker`` counts the workers of all containers from 0, ``thread`` the threads of each worker.
+    """
+
+    kind: OptionKind | None
+    workers: int
+    threads: int
+    waits_s: Waits
+    worker: npt.NDArray[np.int64]
+    thread: npt.NDArray[np.int64]
+
+    @property
+    def waited(self) -> npt.NDArray[np.bool_]:
+        """Which requests waited for more than 50 ms."""
+        return self.waits_s > FROM_S
+
+    def variant(self, of: VariantRecord) -> VariantRecord:
+        """Return the variant that this would be, given the variant whose requests were replayed."""
+        assert self.kind
+        settings = of.settings | {"workers": self.workers, "threads": self.threads}
+        return VariantRecord(name=f"what-if-{self.kind.name}", workers=self.workers, settings=settings)
+
+
+def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
+    """Whether the requests would work for as long if they were served in another way."""
+    waits_elsewhere = bool(load.database or (load.api or {}).get("one_device"))
+    computes = float(load.settings.get("CPU_MS", 0)) > 0
+    blocks_loop = bool(variant.queueing and variant.queueing.blocks_loop)
+    return not (waits_elsewhere or computes or blocks_loop)
+
+
+def as_measured(answered: Answered, variant: VariantRecord) -> WhatIf:
+    """Return what was measured."""
+    waits_s, threads = answered.began_s - answered.sent_s, variant.settings.get("threads") or 1
+    return WhatIf(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
+
+
+def serve_otherwise(
+    answered: Answered,
+    workers: int,
+    threads: int,
+    seed: int = 1,
+    kinds: Iterable[OptionKind] = OPTION_KINDS,
+    *,
+    computing: bool = False,
+) -> Iterator[WhatIf]:
+    """Yield the same requests with each kind of way to serve them.
+
+    ``computing``: they compute for all the time that they worked, so threads of a process wait for its interpreter
+    lock, and these waits count, too. Otherwise they only keep their threads.
+    """
+    from stampede.theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
+
+    works_s = np.maximum(answered.ended_s - answered.began_s, 0)
+    for kind in kinds:
+        of = (1, workers * threads) if kind.for_single_worker else (workers, threads)
+        settings = kind.settings(*of)
+        if settings.get("replicas", 1) > MOST_REPLICAS:
+            continue
+        accept = "per-worker" if settings.get("reuse_port") else "shared"
+        queueing = kind.queueing(of[1])
+        variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
+        rows = simulate(
+            QueueingSystem(servers_of(variant), list(_classes(answered, works_s, computing=computing))),
+            float(answered.sent_s[-1]) + 1,
+            seed,
+        )
+        order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
+        for place in range(len(answered.classes)):
+            mine = np.flatnonzero(rows.of_class == place)
+            order[np.flatnonzero(answered.request_class == place)[rows.user[mine]]] = mine
+        waits_s = (rows.ended - rows.sent)[order] - works_s if computing else (rows.began - rows.sent)[order]
+        yield WhatIf(kind, *of, waits_s, rows.worker[order], rows.thread[order])
+
+
+def _classes(answered: Answered, works_s: Waits, *, computing: bool) -> Iterator[Class]:
+    step = WorkStep(Constant(0.0), "compute" if computing else "wait")
+    for place, name in enumerate(answered.classes):
+        mine = answered.request_class == place
+        yield Class(name, Recorded(answered.sent_s[mine]), [step], works_s[mine])
+
+
+def insert_requests(database: duckdb.DuckDBPyConnection, variant: VariantRecord, served: WhatIf) -> None:
+    """Insert into the table ``requests``, which has served trial of a variant, its requests as they were replayed."""
+    columns = served.waits_s.tolist(), served.worker.tolist(), served.thread.tolist()
+    database.execute(_AGAIN, [served.variant(variant).name, variant.name, *columns])
+
+
+_AGAIN = """
+WITH known AS (
+    SELECT *, row_number() OVER (ORDER BY sent, id, generator) AS place FROM requests
+    WHERE variant = $2 AND error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL),
+again AS (
+    SELECT unnest(range(1, len($3) + 1)) AS place, unnest($3) AS wait_s, unnest($4) AS by_worker,
+        unnest($5) AS by_thread),
+later AS (SELECT *, epoch(sent) + wait_s - began AS later_s FROM known JOIN again USING (place))
+INSERT INTO requests BY NAME SELECT * EXCLUDE (place, wait_s, by_worker, by_thread, later_s) REPLACE (
+    $1 AS variant, 'replay:' || (1001 + by_worker) AS worker, by_thread AS thread,
+    began + later_s AS began, ended + later_s AS ended,
+    answered + to_microseconds((1e6 * later_s)::BIGINT) AS answered,
+    duration_ms + 1000 * later_s AS duration_ms, overhead_ms + 1000 * later_s AS overhead_ms)
+FROM later
+"""

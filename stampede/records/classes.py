@@ -1,0 +1,264 @@
+"""Classes of requests as a person describes them: how they come, and how long one of them takes."""
+
+import json
+import re
+from collections.abc import Mapping
+from math import ceil
+from statistics import fmean
+from typing import Annotated, Any, Self
+from urllib.parse import quote
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
+
+from stampede.records.model import Model, Name
+
+Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+
+
+class Between(Model):
+    """Durations of which every length between two ends is as likely."""
+
+    least: Short
+    most: Seconds
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.least > self.most:
+            raise ValueError(f"least, {self.least:g} s, is more than most, {self.most:g} s")
+        return self
+
+
+class Mean(Model):
+    """Durations that are mostly short and sometimes long (exponential)."""
+
+    mean: Seconds
+
+
+def _kind(takes: object) -> str:
+    """Return which kind of durations a file means."""
+    if isinstance(takes, dict | Between | Mean):
+        return "a mean" if isinstance(takes, Mean) or (isinstance(takes, dict) and "mean" in takes) else "two ends"
+    return "a list" if isinstance(takes, list) else "a number"
+
+
+class Arrivals(Model):
+    """How the requests of one class come: from users who wait for each answer, or so many per second."""
+
+    users: int | None = Field(
+        None, ge=1, le=100_000, description="How many users send these requests; each waits for the answer, pauses, "
+        "and sends the next request. Give `users` or `per_second`.",
+    )  # fmt: skip
+    pause_s: Short = Field(0, description="How long a user pauses, in seconds.")
+    per_second: float | None = Field(
+        None, gt=0, le=1_000_000, allow_inf_nan=False, description="How many requests come per second, however long "
+        "the answers take.",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if (self.users is None) == (self.per_second is None):
+            raise ValueError("give either users or per_second: who sends these requests, or how many come per second")
+        if self.pause_s and self.users is None:
+            raise ValueError("pause_s is for users; requests per second come however long the last one takes")
+        return self
+
+    @property
+    def mean_s(self) -> float:
+        """The mean duration; 0 if nobody knows it."""
+        return 0.0
+
+    @property
+    def users_at_once(self) -> int:
+        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
+        return self.users or ceil((self.per_second or 0.0) * (3 * self.mean_s + 10))
+
+    @property
+    def at_most_per_second(self) -> float:
+        """How many requests come in a second if none waits."""
+        takes_s = max(self.mean_s + self.pause_s, 0.0005)
+        return self.users / takes_s if self.users else self.per_second or 0.0
+
+
+PATH_PATTERN = r"^/[!#-&(-\[\]-~]*$"
+"""A path that fits into a URL and into an env file, which allows no quote and no backslash."""
+SECRET = re.compile(r"\$\{([\w.-]+)\}")
+"""Where a request has the value of a secret, or of a cookie: ``${cookie.csrftoken}``."""
+
+
+def fill(said: str, secrets: Mapping[str, str]) -> str:
+    """Return a text with the values of secrets where it has ``${NAME}``. Unknown names stay."""
+    return SECRET.sub(lambda found: secrets.get(found[1], found[0]), said)
+
+
+HEADER_PATTERN = r"^[A-Za-z0-9-]{1,100}$"
+METHOD_PATTERN = r"^[A-Z]{3,10}$"
+KEYS_PATTERN = r"^[\w.-]*$"
+HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN)]
+
+
+class OwnRequest(Model):
+    """A request to somebody's own application.
+
+    The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
+    are written as ``${NAME}``; only k6 and single requests get their values.
+    """
+
+    path: str = Field(pattern=PATH_PATTERN, max_length=2000, description="The path, perhaps with a query string.")
+    method: str = Field("GET", pattern=METHOD_PATTERN, description="The method.")
+    headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({}, description="Headers.")
+    body: str | None = Field(
+        None, max_length=100_000, description="The body. Here and in the path and the headers, `${NAME}` is a variable "
+        "of `env_file`; a run records the name only.",
+    )  # fmt: skip
+
+    @property
+    def names_of_secrets(self) -> list[str]:
+        """The names that stand as ``${NAME}`` in what is sent."""
+        return SECRET.findall("\n".join(self._sent))
+
+    @property
+    def _sent(self) -> list[str]:
+        return [self.path, *self.headers.values(), self.body or ""]
+
+
+class Login(OwnRequest):
+    """How a user logs in before the first request: with ``body``, or with the form of a page and these fields of it.
+
+    The user keeps the cookies. ``token`` names the value of a JSON answer that the user sends as a bearer token.
+    """
+
+    method: str = Field("POST", pattern=METHOD_PATTERN, description="The method of a login with a body.")
+    form: dict[str, str] = Field(
+        {}, description="Fields of the page's form, which is sent with these values and with its hidden fields."
+    )
+    token: str = Field(
+        "", pattern=KEYS_PATTERN, description="The key in the JSON answer whose value each request has as its bearer "
+        "token; a dot leads to an inner key.",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _either_form_or_body(self) -> Self:
+        if self.form and (self.body or "method" in self.model_fields_set):
+            raise ValueError("form sends the fields as the page's form says; leave body and method out")
+        return self
+
+    @property
+    def _sent(self) -> list[str]:
+        return [*super()._sent, *self.form.values()]
+
+
+class OwnRequestClass(OwnRequest, Arrivals):
+    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
+
+    If ``expected_status`` is given, a request succeeds if it is answered with this status, otherwise with a status
+    below 400.
+    """
+
+    expected_status: int | None = Field(
+        None, ge=100, le=599, description="The status with which a request succeeds. Without it, any below 400."
+    )
+
+
+class RequestClass(Arrivals):
+    """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
+
+    takes_s: Annotated[
+        Annotated[Seconds, Tag("a number")]
+        | Annotated[Between, Tag("two ends")]
+        | Annotated[Mean, Tag("a mean")]
+        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
+        Discriminator(_kind),
+    ]
+    computes: float | None = Field(None, ge=0, le=1)
+
+    @property
+    def at_work(self) -> float:
+        """How many of these requests are at work at once on average, if none waits."""
+        return self.mean_s * (self.users / (self.mean_s + self.pause_s) if self.users else self.per_second or 0.0)
+
+    def times(self, factor: float) -> Self:
+        """Return the class with so many times the users, or the requests per second."""
+        if self.users:
+            return self.model_copy(update={"users": ceil(self.users * factor)})
+        return self.model_copy(update={"per_second": (self.per_second or 0.0) * factor})
+
+    @property
+    def mean_s(self) -> float:
+        """The mean duration."""
+        return self._spread_s[1]
+
+    @property
+    def longest_s(self) -> float:
+        """The longest duration; of exponential durations, the mean."""
+        return self._spread_s[2]
+
+    @property
+    def shortest_s(self) -> float:
+        """The duration that a tenth of the requests do not exceed."""
+        return self._spread_s[0]
+
+    @property
+    def _spread_s(self) -> tuple[float, float, float]:
+        match self.takes_s:
+            case Between(least=least, most=most):
+                return least + 0.1 * (most - least), (least + most) / 2, most
+            case Mean(mean=mean):
+                return 0.105 * mean, mean, mean
+            case list(measured):
+                return sorted(measured)[len(measured) // 10], fmean(measured), max(measured)
+            case seconds:
+                return seconds, seconds, seconds
+
+
+Classes = Annotated[dict[Name, RequestClass], Field(min_length=1, max_length=20)]
+OwnRequestClasses = Annotated[dict[Name, OwnRequestClass], Field(min_length=1, max_length=20)]
+
+
+def read_classes(text: str) -> dict[str, RequestClass]:
+    """Read classes from JSON, as the setting of a load has them. Raise pydantic's ValidationError."""
+    return CLASSES.validate_json(text)
+
+
+def as_json(classes: dict[str, RequestClass]) -> str:
+    """Return classes as JSON, for the setting of a load."""
+    return CLASSES.dump_json(classes, exclude_defaults=True).decode()
+
+
+def read_own_classes(text: str) -> dict[str, OwnRequestClass]:
+    """Read what an own application is asked for from JSON. Raise pydantic's ValidationError."""
+    return OWN_CLASSES.validate_json(text)
+
+
+def own_classes_as_json(asked: dict[str, OwnRequestClass]) -> str:
+    """Return what an own application is asked for as JSON, for the setting of a load.
+
+    A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
+    """
+    classes = {name: _fitting(described) for name, described in asked.items()}
+    return json.dumps(classes, separators=(",", ":"))
+
+
+def read_login(text: str) -> Login:
+    """Read a login from JSON, as the setting of a load has it. Raise pydantic's ValidationError."""
+    return Login.model_validate_json(text)
+
+
+def login_as_json(login: Login) -> str:
+    """Return a login as JSON, for the setting of a load, percent-encoded as classes are."""
+    return json.dumps(_fitting(login), separators=(",", ":"))
+
+
+def _fitting(asked: OwnRequest) -> dict[str, Any]:
+    """Return a request whose texts are percent-encoded where a character does not fit into an env file."""
+    said = asked.model_dump(exclude_defaults=True)
+    if "body" in said:
+        said["body"] = quote(said["body"], safe=_FITS)
+    for part in {"headers", "form"} & said.keys():
+        said[part] = {quote(name, safe=_FITS): quote(value, safe=_FITS) for name, value in said[part].items()}
+    return said
+
+
+_FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
+CLASSES: TypeAdapter[dict[str, RequestClass]] = TypeAdapter(Classes)
+OWN_CLASSES: TypeAdapter[dict[str, OwnRequestClass]] = TypeAdapter(OwnRequestClasses)

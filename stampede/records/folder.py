@@ -1,0 +1,110 @@
+"""A run's folder: where the files of the run are, and how the lab reads and writes records.
+
+``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+
+from stampede.records.mistakes import explain, placed, unread
+from stampede.records.model import Record
+from stampede.records.run import SCHEMA, Run, TrialRecord
+from stampede.records.summary import Summary
+
+R = TypeVar("R", bound=Record)
+MOST_BYTES = 64 * 2**20
+"""A record or a summary may have so many bytes."""
+
+
+class BadRun(Exception):
+    """The folder is not a run, or this version cannot read the run. The message names the file and the reason."""
+
+
+class NoTemporaryRoom(OSError):
+    """The folder TMPDIR has no room for data that does not fit into memory; ``filename`` is the folder's path."""
+
+
+def trial_folder(run: Path, variant: str, load: str, trial: int) -> Path:
+    """Return the folder of a trial's files."""
+    return run / variant / load / str(trial)
+
+
+def trial_folders(run: Path) -> list[Path]:
+    """Return the folders of all finished trials, in a stable order."""
+    return sorted(path.parent for path in run.glob("*/*/*/trial.json"))
+
+
+def read_run(run: Path) -> Run:
+    """Read run.json. Raise BadRun if run.json is missing or cannot be understood."""
+    return _read(run / "run.json", Run)
+
+
+def read_trial(folder: Path) -> TrialRecord:
+    """Read trial.json. Raise BadRun if trial.json is missing or cannot be understood."""
+    return _read(folder / "trial.json", TrialRecord)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record as JSON, whole or not at all."""
+    values = record.model_dump(mode="json", exclude_unset=False)
+    write_whole(path, json.dumps({"schema": values.pop("schema_"), **values}, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` to a temporary file and rename it to ``path``, so that readers see the whole file or no file."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+    ) as neighbour:
+        try:
+            neighbour.write(text)
+            neighbour.flush()
+            os.fchmod(neighbour.fileno(), 0o644)
+            Path(neighbour.name).replace(path)
+        except BaseException:
+            Path(neighbour.name).unlink(missing_ok=True)
+            raise
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Read the JSON object of a record or a summary. Raise BadRun if it is broken or has no number of a schema."""
+    try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise BadRun(f"{path} has {size / 2**20:,.0f} MiB; no record has more than {MOST_BYTES // 2**20} MiB")
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadRun(f"{path.parent} has no {path.name}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadRun(f"{path} cannot be read: {unread(error)}") from None
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if type(schema) is not int or schema < 1:
+        raise BadRun(f"{path} has schema {schema}; this version reads the schemas 1 to {SCHEMA}")
+    return cast("dict[str, Any]", values)
+
+
+def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:
+    """Return the model of a file's values. Raise BadRun with the place if this version needs another value there."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise BadRun(f"{path}: {placed(*explain(error, kind, values))}") from None
+
+
+def _read(path: Path, kind: type[R]) -> R:
+    values = read_values(path)
+    return validated(path, kind, {"schema_": max(SCHEMA, values.pop("schema")), **values})
+
+
+def read_summary(results: Path) -> Summary:
+    """Read summary.json in a run's folder, or a file of results, whichever version wrote it.
+
+    Raise BadRun if it is missing or broken.
+    """
+    path = results / "summary.json" if results.is_dir() else results
+    values = read_values(path)
+    del values["schema"]
+    return validated(path, Summary, values)

@@ -1,0 +1,452 @@
+"""What a run records of itself: the models of run.json and of each trial's trial.json."""
+
+from statistics import median
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from stampede.records.claims import Claim, Curve, Published
+from stampede.records.model import ADDRESS_PATTERN, Record, TrialPart
+from stampede.records.queueing import Queueing, queueing_of_schema_1
+from stampede.records.traffic import Traffic
+
+SCHEMA = 2
+"""The schema of the records that this version writes. It reads every schema from 1 on (``records.model``)."""
+METHOD = 2
+"""How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
+THEORY = 1
+"""How theory predicts. It grows with each change after which the same settings have another prediction, or
+predicted.json other keys or names of metrics."""
+OTHERS_CORES = 2
+"""How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
+ALONE_ALLOWED = 0.05
+"""By which part of its time a request that computes may miss the time that it asks for, when it is sent alone."""
+SMALL_BURST = 50
+"""If a burst has at most this many requests, its figures and pictures show every request."""
+TABLED_BURST = 12
+"""If a burst has at most this many requests, tables show every request, too."""
+
+
+class Image(Record):
+    """A container image that took part in the run.
+
+    If no registry could be reached, ``stand_in`` names what the image was built from instead. ``digests`` are the
+    digests by which a registry knows the image; stand-ins and images that were built here have no digests.
+    ``packages`` has the version of every package in the image; the names of Python packages begin with ``python/``.
+    ``programs`` has the versions of the programs that the image is for.
+    """
+
+    name: str
+    id: str
+    stand_in: str | None = None
+    digests: list[str] = Field([])
+    packages: dict[str, str] = Field({})
+    programs: dict[str, str] = Field({})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _programs_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Choose the programs from the packages if the record has no programs."""
+        if not isinstance(values, dict) or "programs" in values or not isinstance(values.get("packages"), dict):
+            return values
+        packages = values["packages"]
+        chosen = {name.removeprefix("python/"): packages[name] for name in _PROGRAMS if name in packages}
+        return values | {"programs": chosen}
+
+
+_PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn", "python/uwsgi")
+
+
+class Host(Record):
+    """The machine on which the run was measured."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    engine: str
+    compose: str
+
+
+class RunMachine(Record):
+    """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all).
+
+    Its ``role`` is ``servers``, ``load`` or ``both``.
+    """
+
+    name: str
+    role: str
+    cpuset: str = ""
+    host: Host
+
+    @property
+    def cores(self) -> int:
+        """How many cores its containers could use."""
+        return int(self.cpuset.rpartition("-")[2]) + 1 if self.cpuset else self.host.cores
+
+
+class Git(Record):
+    """The state of the lab's own files."""
+
+    commit: str
+    dirty: bool
+
+
+class VariantRecord(Record):
+    """A variant as it was requested, with the number of workers that its requests should be spread over.
+
+    ``accept`` says whether the workers of one container share a listening socket (``shared``), or whether each worker
+    has a socket of its own (``per-worker``). ``queueing``: how each worker queues requests; None: it is not known. An
+    ``elastic`` server starts and ends workers as it needs them, and has at most ``workers``.
+    """
+
+    name: str
+    workers: int
+    elastic: bool = False
+    accept: str | None = None
+    queueing: Queueing | None = None
+    settings: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _queueing_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Say how the server queues if the record does not say it."""
+        if not isinstance(values, dict) or "queueing" in values or not isinstance(values.get("settings"), dict):
+            return values
+        return values | {"queueing": queueing_of_schema_1(values["settings"])}
+
+    @property
+    def settings_in_words(self) -> dict[str, str]:
+        """The settings as texts; that of a build that is not released says what it is made from, and its hash."""
+        return {name: _in_words(value) for name, value in self.settings.items()}
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether workers are replaced during the load, after a number of requests or by a signal."""
+        return bool(self.settings.get("max_requests") or self.signal)
+
+    @property
+    def signal(self) -> Literal["HUP", "SIGTERM"] | None:
+        """The signal that replaces all workers during the load; None: no signal does."""
+        signals: dict[str, Literal["HUP", "SIGTERM"]] = {"hup_after_s": "HUP", "term_after_s": "SIGTERM"}
+        return next((signal for name, signal in signals.items() if self.settings.get(name)), None)
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads each worker has; None: that is unknown."""
+        threads = self.settings.get("threads")
+        return threads if type(threads) is int else None
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items() if part)
+    return str(value)
+
+
+class ClientRecord(Record):
+    """A client that ran beside k6, as it was requested; ``settings`` is the client's environment.
+
+    ``through_balancer``: it connected to the balancer, if there was one, and not to the server.
+    """
+
+    script: str
+    settings: dict[str, str]
+    through_balancer: bool = False
+
+
+class RelativeRate(Record):
+    """A rate: ``times`` times the capacity that variant ``of`` showed under load ``under`` in the same round."""
+
+    times: float
+    of: str
+    under: str
+
+
+LoadKind = Literal["steady", "burst", "crash", "visits"]
+"""How requests come: continuously, in bursts, in bursts with a request that kills its worker, or in visits."""
+KINDS: tuple[str, ...] = get_args(LoadKind)
+_KINDS_OF_OLDER_RECORDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
+"""The kinds of the scripts of older records, which lack the kind. A script that is not here was steady."""
+
+
+SCRIPTS_OF_OLDER_RECORDS = {"own.js": "user-service.js"}
+"""Scripts that older records and experiments call otherwise, and their names today."""
+TODAY = "today"
+"""The variant that serves somebody's own application as it is served today."""
+USER_SERVICE, REPLAY = "user-service.js", "replay.js"
+"""The scripts that send requests to somebody's own application: classes of requests, and the requests of a log."""
+
+
+class LoadRecord(Record):
+    """A load as it was requested; ``settings`` is the environment of the load's script.
+
+    ``generators`` is how many k6 containers shared the load. ``api`` has the settings of the service that the servers
+    call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
+    database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
+    ``relative`` says how the load's rate follows from a capacity. ``kind`` is a LoadKind, or a word that only a newer
+    version knows; ``loop`` is ``closed`` or ``open``. ``traffic``: the requests as theory simulates them; None:
+    an older version recorded the load.
+    """
+
+    name: str
+    script: str
+    kind: str = "steady"
+    client: ClientRecord | None = None
+    generators: int = 1
+    api: dict[str, float | bool] | None = None
+    database: dict[str, int] | None = None
+    overloads: bool = False
+    relative: RelativeRate | None = None
+    loop: str = "closed"
+    duration: str
+    settings: dict[str, str]
+    traffic: Traffic | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Choose the kind by the script if the record has no kind."""
+        if not isinstance(values, dict) or "kind" in values:
+            return values
+        return values | {"kind": _KINDS_OF_OLDER_RECORDS.get(str(values.get("script")), "steady")}
+
+    @property
+    def burst(self) -> int | None:
+        """How many requests the load sends at once; None: the load has no bursts.
+
+        A request that kills its worker, and the requests before and after it, are a burst, too.
+        """
+        match self.kind:
+            case "burst":
+                parts = [self.settings.get("BURST", "")]
+            case "crash":
+                parts = ["1", self.settings.get("BEFORE", ""), self.settings.get("AFTER", "")]
+            case _:
+                return None
+        return sum(map(int, parts)) or None if all(part.isdecimal() for part in parts) else None
+
+    @property
+    def has_small_bursts(self) -> bool:
+        """Whether the load's bursts are so small that pictures show every request."""
+        return self.burst is not None and self.burst <= SMALL_BURST
+
+    @property
+    def has_tabled_bursts(self) -> bool:
+        """Whether the load's bursts are so small that a table shows when each request was answered."""
+        return self.burst is not None and self.burst <= TABLED_BURST
+
+    @property
+    def crashes(self) -> bool:
+        """Whether one of the load's requests kills the worker that serves the request."""
+        return self.kind == "crash"
+
+    @property
+    def is_of_user_service(self) -> bool:
+        """Whether the requests are for somebody's own application."""
+        return self.script_today in (USER_SERVICE, REPLAY)
+
+    @property
+    def script_today(self) -> str:
+        """The name that the script has today."""
+        return SCRIPTS_OF_OLDER_RECORDS.get(self.script, self.script)
+
+
+class SourceRecord(Record):
+    """Where published figures come from. ``address`` is where the article can be read; None: it was not found."""
+
+    title: str
+    publisher: str
+    year: int | None = None
+    address: str | None = Field(None, pattern=ADDRESS_PATTERN)
+    unknown: list[str] = Field([])
+
+
+class Run(Record):
+    """run.json: what was measured, on which machine, and how the run ended.
+
+    ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
+    machine for servers. ``encrypted``: the traffic between machines was encrypted. ``sleeping``: no request uses a
+    core. ``until_decided``: the user asked for rounds until every claim was decided; ``trials`` is then the most rounds
+    that were planned. ``outcome`` is ``running``, ``completed``, ``interrupted`` or ``failed``.
+    """
+
+    schema_: int = SCHEMA
+    method: int = 1
+    experiment: str
+    title: str
+    question: str
+    because: str | None = None
+    source: SourceRecord | None
+    published: list[Published]
+    claims: list[Claim]
+    curve: Curve | None = None
+    variants: list[VariantRecord]
+    loads: list[LoadRecord]
+    sleeping: bool = False
+    full: bool
+    trials: int
+    until_decided: bool = False
+    jobs: int
+    seed: int
+    order: list[list[str]]
+    command: str
+    host: Host
+    machines: list[RunMachine] = Field([])
+    encrypted: bool = False
+    git: Git | None
+    images: list[Image]
+    began: str
+    ended: str | None = None
+    outcome: str = "running"
+    reason: str | None = None
+
+    def load(self, name: str) -> LoadRecord:
+        """Return the load of this name."""
+        return next(load for load in self.loads if load.name == name)
+
+    def variant(self, name: str) -> VariantRecord:
+        """Return the variant of this name."""
+        return next(variant for variant in self.variants if variant.name == name)
+
+    def has_several_workers(self, load: str) -> bool:
+        """Whether any variant under a load has several workers."""
+        return any(variant.workers > 1 for variant in self.variants_under(load))
+
+    def variants_under(self, load: str) -> list[VariantRecord]:
+        """Return the variants that were to be measured under a load."""
+        asked = {variant for variant, under, _ in self.order if under == load}
+        return [variant for variant in self.variants if variant.name in asked]
+
+    @property
+    def telling_claims(self) -> list[Claim]:
+        """The claims, and before them the first that answers the question, and the first that names a cure."""
+        firsts = (next((claim for claim in self.claims if claim.role == role), None) for role in ("answer", "cure"))
+        return [claim for claim in (*firsts, *self.claims) if claim]
+
+    @property
+    def cores(self) -> int:
+        """How many cores the servers could use, on all machines together."""
+        return sum(machine.cores for machine in self.machines if machine.role != "load") or self.host.cores
+
+    @property
+    def cores_of_one(self) -> int:
+        """How many cores the servers could use on the machine that has the fewest."""
+        return min((machine.cores for machine in self.machines if machine.role != "load"), default=self.host.cores)
+
+    @property
+    def measured_on(self) -> str:
+        """The machine in words, or the machines by name, role and cores."""
+        if not self.machines:
+            return f"{self.host.cpu} ({self.host.cores} cores)"
+        named = (f"{machine.name} ({machine.role}, {machine.cores} cores)" for machine in self.machines)
+        return f"{len(self.machines)} machines: {', '.join(named)}; the first is a {self.host.cpu}"
+
+    @property
+    def against_itself(self) -> bool:
+        """Whether the run measures two equal variants, so that any difference between them is chance."""
+        return len(self.variants) == 2 and self.variants[0].settings == self.variants[1].settings
+
+
+class Seconds(Record):
+    """How long each step of a trial took, in seconds. None: the trial ended before this step did."""
+
+    up: float | None = None
+    settle: float | None = None
+    calibrate: float | None = None
+    load: float | None = None
+    collect: float | None = None
+
+
+class Calibration(Record):
+    """How long requests that compute take when they are sent one at a time, before the load.
+
+    ``cpu`` is how a request computes. ``call_us`` is the length of the calls with which a request holds the
+    interpreter lock; None: the request really computes (``burn``). Each request asks for ``service_time_ms`` of work;
+    ``alone_ms`` has how long a worker was at work on each request.
+    """
+
+    cpu: str
+    call_us: float | None
+    service_time_ms: float
+    alone_ms: list[float]
+
+    @property
+    def missed_ms(self) -> float:
+        """By how much the median request alone missed the time that it asked for."""
+        return abs(median(self.alone_ms) - self.service_time_ms)
+
+    @property
+    def holds(self) -> bool:
+        """Whether requests alone take nearly as long as they ask for; always, if they ask for nothing."""
+        return not self.service_time_ms or self.missed_ms <= ALONE_ALLOWED * self.service_time_ms
+
+
+class Exchange(Record):
+    """One question to a machine for its time: when it was asked and answered by the lab's clock, and what was told.
+
+    ``told`` is the time by the machine's own clock; all times are epoch seconds.
+    """
+
+    asked: float
+    told: float
+    answered: float
+
+
+class MachineRecord(Record):
+    """What one machine did in a trial, and what its clock told before and after the load.
+
+    ``hosts`` are the host names of the containers on this machine, as workers name themselves (``host:pid``).
+    ``generators`` are the load generators on this machine, by the names of their files of points (``points-2``).
+    The state of the machine during the load is given as in the record of the trial.
+    """
+
+    name: str
+    hosts: list[str] = Field([])
+    generators: list[str] = Field([])
+    exchanges: list[Exchange] = Field([])
+    busy_during: float | None = None
+    steal_during: float | None = None
+    pressure_during: float | None = None
+
+
+class ContainerLog(Record):
+    """What the engine kept of what a container wrote to its standard output and standard error, in bytes.
+
+    ``before`` is what it had kept when the load began. ``cut``: the engine has dropped the beginning since then.
+    """
+
+    kept: int
+    before: int = 0
+    cut: bool = False
+
+
+class TrialRecord(TrialPart):
+    """trial.json: one variant under one load, measured once.
+
+    The state of the machine is given in shares between 0 and 1: ``busy`` and ``steal`` are shares of the time of all
+    cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
+    report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
+    None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
+    ``machines`` is empty if all containers ran on one machine. ``logs`` has the logs of containers, by their names.
+    ``outcome`` is ``measured``, ``interrupted`` or ``failed``.
+    """
+
+    schema_: int = SCHEMA
+    outcome: str
+    reason: str | None = None
+    k6_exit_code: int | None = None
+    began: str
+    ended: str
+    side_by_side: int
+    busy_before: float | None = None
+    busy_during: float | None = None
+    steal_during: float | None = None
+    pressure_during: float | None = None
+    clock_step_s: float | None = None
+    calibration: Calibration | None = None
+    visits_per_s: float | None = None
+    settings: dict[str, str] = Field({})
+    machines: list[MachineRecord] = Field([])
+    logs: dict[str, ContainerLog] = Field({})
+    seconds: Seconds = Seconds()

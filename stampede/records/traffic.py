@@ -1,0 +1,179 @@
+"""The requests of a load as theory simulates them: how they come, and what each of them does at the server."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from stampede.records.classes import Between, Mean, RequestClass, read_classes
+from stampede.records.model import Record
+
+
+class Range(Record):
+    """Durations in seconds of which every length between two ends is as likely."""
+
+    least: float
+    most: float
+
+
+class Work(Record):
+    """One step of a request's work, of one kind.
+
+    ``does`` is ``wait``, ``compute`` (with the interpreter lock), ``call``, or ``stream``: wait, and send a part.
+    ``takes_s`` is a constant, two ends, the mean of exponential durations, or durations of which each is as likely.
+    """
+
+    does: str = "wait"
+    takes_s: float | Range | Mean | list[float]
+
+    @property
+    def mean_s(self) -> float:
+        """The mean duration."""
+        match self.takes_s:
+            case Range(least=least, most=most):
+                return (least + most) / 2
+            case Mean(mean=mean):
+                return mean
+            case list(measured):
+                return sum(measured) / len(measured)
+            case seconds:
+                return seconds
+
+
+class TrafficClass(Record):
+    """One class of requests, which repeat their ``work`` as often as ``rounds`` says.
+
+    The requests come from ``users`` who wait for each answer and then pause, at a rate, at ``rates_rps`` one after the
+    other, which share the duration equally, or ``burst`` requests at once ``every_s`` seconds. A request that is not
+    answered within ``patience_s`` fails; None: it waits for as long as it takes.
+    """
+
+    users: int | None = None
+    pause_s: float = 0.0
+    per_second: float | None = None
+    patience_s: float | None = None
+    rates_rps: list[int] = Field([], exclude_if=lambda value: not value)
+    burst: int | None = None
+    every_s: float = 0.0
+    work: list[Work]
+    rounds: int = 1
+
+
+class Traffic(Record):
+    """The classes of requests of a load by name; or, in ``missing``, what theory lacks to simulate the load."""
+
+    classes: dict[str, TrafficClass] = Field({})
+    missing: str | None = None
+
+
+Asked = Mapping[str, Any]
+"""The settings of a script by their names in lower case."""
+
+
+def _waiting_class(takes_s: object, does: str = "wait", **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    return TrafficClass(work=[Work.model_validate({"does": does, "takes_s": takes_s})], **arrivals)
+
+
+def _computing_class(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    """Return the class of requests that wait and compute in turns."""
+    waits = [Work(takes_s=asked["wait_ms"] / 1000)] if asked["wait_ms"] else []
+    work = [*waits, Work(does="compute", takes_s=asked["cpu_ms"] / 1000)]
+    return TrafficClass(work=work, rounds=asked["rounds"], **arrivals)
+
+
+def _burst(asked: Asked) -> dict[str, TrafficClass]:
+    does, arrivals = asked["does"], {"burst": asked["burst"], "every_s": asked["every_s"]}
+    if does == "compute":
+        return {"burst": _computing_class(asked, **arrivals)}
+    return {"burst": _waiting_class(asked["delay_s"], does, **arrivals)}
+
+
+def climbing_rates_rps(asked: Asked) -> list[int]:
+    """Return the rates of a load that climbs from ``first_rps`` to ``last_rps`` in ``steps``, by equal factors."""
+    first, last, steps = asked["first_rps"], asked["last_rps"], int(asked["steps"])
+    return [math.floor(first * (last / first) ** (step / max(1, steps - 1)) + 0.5) for step in range(steps)]
+
+
+def _climbing(asked: Asked) -> dict[str, TrafficClass]:
+    rates = climbing_rates_rps(asked)
+    if asked["does"] == "compute":
+        return {"arrival": _computing_class(asked, rates_rps=rates)}
+    return {"arrival": _waiting_class(asked["delay_s"], rates_rps=rates)}
+
+
+def _described(asked: Asked) -> dict[str, TrafficClass]:
+    def takes(described: RequestClass) -> object:
+        ends = described.takes_s
+        return Range(least=ends.least, most=ends.most) if isinstance(ends, Between) else ends
+
+    return {
+        name: _waiting_class(takes(of), users=of.users, pause_s=of.pause_s, per_second=of.per_second)
+        for name, of in read_classes(asked["classes"]).items()
+    }
+
+
+TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
+    "arrivals.js": lambda asked: {"arrival": _waiting_class(asked["delay_s"], per_second=asked["rate_rps"])},
+    "burst.js": _burst,
+    "calls.js": lambda asked: {
+        "call": _waiting_class(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
+        "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
+    },
+    "classes.js": _described,
+    "heavy-mix.js": lambda asked: {
+        "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
+        "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
+    },
+    "probe.js": lambda asked: {
+        "user": _waiting_class(Range(least=asked["delay_min_s"], most=asked["delay_max_s"]), users=asked["users"]),
+        "probe": _waiting_class(0.0, per_second=1 / asked["probe_every_s"], patience_s=asked["probe_timeout_s"]),
+    },
+    "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
+    "steps.js": _climbing,
+    "streams.js": lambda asked: {
+        "stream": TrafficClass(
+            users=asked["viewers"], work=[Work(does="stream", takes_s=asked["every_s"])], rounds=asked["parts"]
+        ),
+        "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
+    },
+    "users.js": lambda asked: {
+        "user": _waiting_class(
+            Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),
+            users=asked["users"],
+            pause_s=asked["pause_s"],
+        )
+    },
+}
+"""The classes of requests that the scripts of k6/ send, as theory simulates them."""
+NOT_SIMULATED = {
+    "crash.js": "workers that are killed",
+    "fibonacci.js": "how long this machine computes",
+    "idle.js": "connections that the server closes while a request comes",
+    "queries.js": "a pool of connections that requests share",
+    "visits.js": "visitors who give up, and the application's own work and database",
+    **dict.fromkeys(
+        ("own.js", "replay.js", "user-service.js"), "how long somebody's own application works on a request"
+    ),
+}
+"""What theory lacks to simulate the others; ``own.js`` is the name of ``user-service.js`` in older records."""
+
+
+def traffic_of_older_records(script: str, settings: Mapping[str, str]) -> Traffic | None:
+    """Return the traffic of a load whose record does not say it; None: it is not known.
+
+    ``settings`` are the script's variables. Raise KeyError with the name of a setting that the record lacks.
+    """
+    if script not in TRAFFIC:
+        return Traffic(missing=NOT_SIMULATED[script]) if script in NOT_SIMULATED else None
+    words = {name.lower(): settings[name] for name in ("DOES", "CLASSES") if name in settings}
+    numbers = {name.lower(): float(value) for name, value in settings.items() if _is_number(value)}
+    return Traffic(classes=TRAFFIC[script](numbers | words))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""The verdict on an article in words: the order of its variants, its conclusion, and its figures."""
+
+from collections.abc import Iterator
+
+from stampede.evaluate.statistics.stopping import LEAST
+from stampede.records.plural import plural
+from stampede.records.run import Run
+from stampede.records.summary import Article, ArticleConclusion, ArticleOrder, Floor, Summary
+from stampede.report.spread import word_list
+from stampede.report.tables import Table
+from stampede.report.wording import capitalised, metric_phrase, number, plain_name, shortened
+
+MOST_CHARACTERS = 155
+"""As many characters as two lines of a terminal have, in which the sentence on an article should fit."""
+_LEAST_NAME = 20
+"""To so many characters the name of an article is shortened at most."""
+_MOST_NAMED = 3
+"""How many pairs in another order a table names."""
+
+
+def article_sentence(run: Run, summary: Summary) -> str | None:
+    """Return the verdict on the article in a sentence; None: no figures were published.
+
+    The article's name is shortened so that the sentence fits into MOST_CHARACTERS; the counts are never left out. A
+    summary of an older version has no verdict on the article, and no sentence.
+    """
+    if (article := summary.article) is None:
+        return None
+    name = _short_name(run)
+    if all(figure.trials < LEAST for row in summary.published for figure in row.figures):
+        figures = plural(article.figures.count, "figure")
+        return f"{name}: one trial decides nothing about the order of the variants, the conclusion or the {figures}."
+    whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
+    told = "; ".join(filter(None, (whole, figures_counted(summary, article))))
+    return f"{shortened(name, max(MOST_CHARACTERS - len(told) - len(': .'), _LEAST_NAME))}: {told}."
+
+
+def _short_name(run: Run) -> str:
+    """Return the publisher and the year of the article."""
+    if run.source is None:
+        return "The article"
+    publisher, year = run.source.publisher, run.source.year
+    return capitalised(shortened(publisher, 40)) + (f", {year}" if year else "")
+
+
+def _order_phrase(order: ArticleOrder) -> str:
+    match order.verdict:
+        case "same":
+            return "same order of variants"
+        case "undecided":
+            return ""
+        case _:
+            return f"same order in {order.agree} of {order.pairs} pairs"
+
+
+def _conclusion_phrase(conclusion: ArticleConclusion | None) -> str:
+    if conclusion is None:
+        return ""
+    undecided = f", {conclusion.undecided} undecided" if conclusion.undecided else ""
+    match conclusion.verdict:
+        case "same":
+            return "same conclusion" + (
+                f" ({conclusion.hold} of {conclusion.claims} claims{undecided})" if undecided else ""
+            )
+        case "undecided":
+            return "conclusion undecided"
+        case "different":
+            return "another conclusion"
+        case _:
+            return f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}"
+
+
+def figures_counted(summary: Summary, article: Article) -> str:
+    """Return how many of the published figures have each verdict; the counts add up to all figures.
+
+    The floor is how much more a request costs in the article while nobody waits.
+    """
+    figures, floors_ms = article.figures, [floor.ms for floor in _used_floors(summary, article)] or [0.0]
+    floor = " to ".join(dict.fromkeys((number(min(floors_ms)), number(max(floors_ms)))))
+    counts = (
+        (figures.floor, f"but for the floor of {floor} ms"), (figures.contradicted, "contradicted"),
+        (figures.undecided, "undecided"), (figures.short, "not measured"), (figures.invalid, "invalid"),
+    )  # fmt: skip
+    told = [f"{count} {what}" for count, what in counts if count]
+    return ", ".join([f"{figures.within} of {plural(figures.count, 'figure')} within {_tolerance(summary)}", *told])
+
+
+def _tolerance(summary: Summary) -> str:
+    """Return how near a figure must be to the published figure, e.g. 25 % or 5 to 10 %."""
+    least, most = (found(100 * row.within for row in summary.published) for found in (min, max))
+    return f"{most:g} %" if least == most else f"{least:g} to {most:g} %"
+
+
+def _used_floors(summary: Summary, article: Article) -> list[Floor]:
+    """Return the floors by which at least one figure differs."""
+    used = {
+        (row.load, row.request_class, row.metric)
+        for row in summary.published
+        if any(figure.verdict == "differs by the floor" for figure in row.figures)
+    }
+    return [floor for floor in article.floors if (floor.load, floor.request_class, floor.metric) in used]
+
+
+def article_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the three questions about the article with their answers, if the summary has a verdict on the article."""
+    article = summary.article
+    if article is None:
+        return
+    rows = [
+        ("Is the order of the variants the same?", _order_answer(article.order)),
+        ("Is the conclusion the same?", _conclusion_answer(article.conclusion)),
+        (f"Are the figures within {_tolerance(summary)}?", figures_counted(summary, article)),
+    ]
+    floors = dict.fromkeys(map(_floor_sentence, _used_floors(summary, article)))
+    yield Table(
+        f"{_short_name(run)}, compared with this run", ("question", "answer"), rows, words=2, note="; ".join(floors)
+    )
+
+
+def _order_answer(order: ArticleOrder) -> str:
+    """Return in how many pairs of variants the order is the same, and in which it is not."""
+    if not order.pairs:
+        return "undecided: no two variants can be told apart, both in the article and here"
+    counted = f"in {order.agree} of {plural(order.pairs, 'pair')} of figures that can be told apart"
+    if not order.reversals:
+        return f"yes, {counted}"
+    told = [
+        f"{plain_name(found.stat)} of the {metric_phrase(found.metric, found.request_class)}: {found.larger} is above "
+        f"{found.smaller} only in the article"
+        for found in order.reversals[:_MOST_NAMED]
+    ]
+    more = [f"{len(order.reversals) - _MOST_NAMED} more"] if len(order.reversals) > _MOST_NAMED else []
+    return "\n".join([counted, *told, *more])
+
+
+def _conclusion_answer(conclusion: ArticleConclusion | None) -> str:
+    if conclusion is None:
+        return "no claim compares the published variants alone"
+    counts = ((conclusion.hold, "reproduced"), (conclusion.fail, "not reproduced"), (conclusion.undecided, "undecided"))
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    lead = {"same": "yes: ", "different": "no: "}.get(conclusion.verdict, "")
+    return f"{lead}{told}, of {plural(conclusion.claims, 'claim')} about these variants"
+
+
+def _floor_sentence(floor: Floor) -> str:
+    """Return in words by how much a floor differs, and which variants it was computed from."""
+    side = "higher" if floor.ms > 0 else "lower"
+    return (
+        f"floor: in the article, the p50 {plain_name(floor.metric)} under {floor.load} is {number(abs(floor.ms))} ms "
+        f"{side} even where nobody waits ({word_list(floor.variants)})"
+    )

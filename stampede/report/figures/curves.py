@@ -1,0 +1,165 @@
+"""How one setting of the variants or of the loads changes statistics."""
+
+import altair as alt
+
+from stampede.evaluate.metrics import unit
+from stampede.evaluate.metrics.unknown import unknown_in_measure
+from stampede.records.claims import Measure
+from stampede.records.plural import plural
+from stampede.records.run import LoadRecord, Run
+from stampede.records.summary import Summary
+from stampede.report.figures.drawing import (
+    FLOOR_MS,
+    Marks,
+    bars_subtitle,
+    each_trial_subtitle,
+    inline_data,
+    interval_ends,
+    measured_rows,
+    series_names,
+    shape_scale,
+    style_chart,
+)
+from stampede.report.wording import load_suffix, plain_name
+
+
+def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how the experiment's setting changes statistics, a panel for each, with theory's line where there is one.
+
+    None: the experiment has no curve.
+    """
+    if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
+        return None
+    known = [measure for measure in run.curve.values if not unknown_in_measure(measure)]
+    if not known:
+        return None
+    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
+    title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
+    theory = "; theory's line is dashed" * any(_predicted(summary, load, measure) for measure in known)
+    subtitle = each_trial_subtitle(run) + theory
+    return style_chart(alt.hconcat(*panels), title, subtitle, None)
+
+
+def _predicted(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+    """Return what theory expects of one statistic, by variant."""
+    rows = measured_rows(summary, load, measure)
+    return {name: row.predicted for name, row in rows.items() if row.predicted is not None}
+
+
+def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
+    rows = measured_rows(summary, load, measure)
+    of_unit = unit(measure.metric, measure.stat)
+    log = of_unit == "ms"
+    values = [
+        {
+            "variant": variant.name,
+            "setting": variant.settings[over],
+            "series": series,
+            **interval_ends(rows[variant.name], "value", FLOOR_MS * log),
+        }
+        for variant, series in zip(run.variants, series_names(run.variants, over), strict=True)
+        if variant.name in rows
+    ]
+    settings = sorted({point["setting"] for point in values})
+    by_number = all(type(setting) in (int, float) and setting > 0 for setting in settings)
+    x = _number_axis(over, settings) if by_number else alt.X("setting:O", title=plain_name(over)).axis(labelAngle=0)
+    of_class = f" of {measure.request_class} requests" if measure.request_class else ""
+    y = alt.Y("value:Q", title=f"{plain_name(measure.stat)} {plain_name(measure.metric)}{of_class}, {of_unit}")
+    y = y.scale(type="log") if log else y.scale(zero=True)
+    names = list(dict.fromkeys(point["series"] for point in values))
+    legend = alt.Legend(orient="top", columns=2)
+    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=legend)
+    trials = [
+        {"setting": point["setting"], "series": point["series"], "value": max(value, FLOOR_MS * log)}
+        for point in values
+        for value in rows[point["variant"]].values.values()
+        if len(rows[point["variant"]].values) > 1
+    ]
+    dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
+    lines = _lines(values, x, y, colour, shape_scale("series", names))
+    predicted = _predicted(summary, load, measure)
+    expected = [
+        {key: point[key] for key in ("setting", "series")} | {"value": max(predicted[point["variant"]], FLOOR_MS * log)}
+        for point in values
+        if point["variant"] in predicted
+    ]
+    theory = alt.Chart(inline_data(expected)).mark_line(strokeDash=[4, 3]).encode(x=x, y=y, color=colour)
+    return alt.layer(dots, *lines, *[theory] * bool(expected)).properties(width=290, height=260)
+
+
+def _number_axis(over: str, settings: list[int]) -> alt.X:
+    """Return the axis of a setting that is a positive number."""
+    axis = alt.X("setting:Q", title=plain_name(over), axis=alt.Axis(values=settings, format="d"))
+    return axis.scale(type="log", base=2, nice=False, padding=12)
+
+
+def _lines(values: Marks, x: alt.X, y: alt.Y, colour: alt.Color, shape: alt.Shape) -> list[alt.Chart]:
+    """Draw a line for each colour through its values, each of which has its interval."""
+    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
+    return [
+        chart.mark_line(opacity=0.5).encode(y=y),
+        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
+        chart.mark_point(filled=True, size=60).encode(y=y, shape=shape),
+    ]
+
+
+_ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
+
+
+def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
+    """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
+
+    Each line is a variant; diamonds are published figures. None: there is no single number in which the loads differ.
+    """
+    setting = _only_difference(run.loads)
+    if setting is None:
+        return None
+    servers = dict.fromkeys(str(variant.settings.get("server")) for variant in run.variants)
+    rows = [
+        alt.hconcat(*(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS)) for server in servers
+    ]
+    title = f"What changes with {plain_name(setting.lower())}"
+    chart = alt.vconcat(*rows).resolve_scale(color="independent")
+    subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars_subtitle(run)}; diamonds are published"
+    return style_chart(chart, title, subtitle, None)
+
+
+def _only_difference(loads: list[LoadRecord]) -> str | None:
+    """Return the only setting in which several loads differ, if it is a different positive number in each load.
+
+    Return None for bursts, which have pictures of their own.
+    """
+    names = {name for load in loads for name in load.settings}
+    differing = [name for name in names if len({load.settings.get(name) for load in loads}) > 1]
+    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
+        return None
+    [name] = differing
+    values = {load.settings.get(name, "") for load in loads}
+    return name if len(values) == len(loads) and all(value.isdecimal() and int(value) for value in values) else None
+
+
+def _over_loads(
+    run: Run, summary: Summary, setting: str, server: str, measure: Measure
+) -> alt.LayerChart | alt.FacetChart:
+    of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
+    values, marks, wanted = [], [], (measure.metric, measure.stat)
+    for load in run.loads:
+        at = {"setting": int(load.settings[setting])}
+        for row in summary.rows:
+            if (row.load, row.metric, row.stat) != (load.name, *wanted) or row.variant not in of_server:
+                continue
+            if row.request_class is None and row.median is not None:
+                values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
+            if row.published is not None:
+                marks.append({"variant": row.variant, **at, "value": row.published})
+    settings = sorted(int(load.settings[setting]) for load in run.loads)
+    x = _number_axis(setting.lower(), settings)
+    of_unit = unit(measure.metric, measure.stat)
+    what = ("" if of_unit.endswith("/s") else f"{plain_name(measure.stat)} ") + plain_name(measure.metric)
+    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))
+    colour = alt.Color("variant:N", title=server, sort=of_server, scale=alt.Scale(domain=of_server))
+    layers = _lines(values, x, y, colour, shape_scale("variant", of_server, server))
+    if marks:
+        published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)
+        layers.append(published.mark_point(shape="diamond", size=110, strokeWidth=1.6))
+    return alt.layer(*layers).properties(width=260, height=240)

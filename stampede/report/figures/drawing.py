@@ -1,0 +1,211 @@
+"""What all figures share: their style, their data, and how a figure becomes SVG."""
+
+import re
+from collections.abc import Callable
+from html import escape
+from typing import Any, Self, TypeVar
+
+import altair as alt
+import vl_convert
+
+from stampede.evaluate.metrics import MetricName
+from stampede.evaluate.read import Key
+from stampede.evaluate.statistics.stopping import ENOUGH
+from stampede.records.claims import Measure
+from stampede.records.run import Run, VariantRecord
+from stampede.records.summary import Row, Summary
+from stampede.report.spread import line_ends
+from stampede.report.wording import divisor_suffix, plain_name
+
+MEASURED = "#1f5fa8"
+PUBLISHED = "#c4512d"
+LIGHT = "#a9c6e8"
+WIDTH = 640
+FLOOR_MS = 0.1  # the left end of the logarithmic axis
+T = TypeVar("T")
+Marks = list[dict[str, Any]]
+"""The marks of a chart, one dictionary for each mark."""
+
+
+def svg(chart: alt.TopLevelMixin) -> str:
+    """Draw a chart as SVG text. To a screen reader it is one picture with the title of the chart.
+
+    The chart is not checked against Altair's schema, which takes as long as drawing; the tests check every figure.
+    """
+    drawn = chart.to_dict(validate=False)
+    text = _ARIA.sub("", vl_convert.vegalite_to_svg(drawn))
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(drawn["title"]["text"])}" ', 1)
+
+
+_ARIA = re.compile(r' (role|aria-[a-z]+)="[^"<>]*"')
+"""What Vega tells screen readers of each mark: hundreds of names without a sentence."""
+
+
+FAILED = "refused or failed"
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+
+
+def variant_names(run: Run) -> list[str]:
+    """Return the names of a run's variants, in the experiment's order."""
+    return [variant.name for variant in run.variants]
+
+
+def first_trials(summary: Summary, load: str) -> dict[str, int]:
+    """Return the number of each variant's first trusted trial."""
+    trusted = [(trial.variant, trial.trial) for trial in summary.trials if trial.load == load and trial.is_trusted]
+    return dict(sorted(trusted, reverse=True))
+
+
+def read_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
+    """Return by variant what ``read`` finds in its first trusted trial, without variants that have nothing."""
+    firsts = first_trials(summary, load)
+    found = {name: read((name, load, firsts[name])) for name in variant_names(run) if name in firsts}
+    return {name: there for name, there in found.items() if there}
+
+
+def divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
+    """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
+    by = {row.divided_by for row in run.published if row.metric == metric and row.load in (None, load)} - {1}
+    return "".join(f"; published{divisor_suffix(divisor)}" for divisor in sorted(by))
+
+
+def series_names(variants: list[VariantRecord], over: str) -> list[str]:
+    """Return in words the settings in which each variant differs from the others, without the setting on the axis."""
+    differing = [
+        key
+        for key in dict.fromkeys(key for variant in variants for key in variant.settings)
+        if key != over and len({repr(variant.settings.get(key)) for variant in variants}) > 1
+    ]
+    return [
+        ", ".join(_counted(variant.settings.get(key), plain_name(key)) for key in differing) or "all"
+        for variant in variants
+    ]
+
+
+def _counted(value: object, name: str) -> str:
+    """Return a setting with its name: 4 workers, 1 worker."""
+    return f"{value} {name.removesuffix('s') if value == 1 else name}"
+
+
+def measured_values(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+    """Return the measured values of one statistic by variant."""
+    rows = measured_rows(summary, load, measure)
+    return {name: row.measured for name, row in rows.items() if row.measured is not None}
+
+
+def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
+    """Return the rows of one statistic by variant, if their values are medians over trials."""
+    names = dict.fromkeys(row.variant for row in summary.rows)
+    found = {name: summary.row(name, load, measure.request_class, measure.metric, measure.stat) for name in names}
+    return {name: row for name, row in found.items() if row and row.median is not None}
+
+
+def bars_subtitle(run: Run) -> str:
+    """Return what the bars through the median show."""
+    return "its interval" if run.trials >= ENOUGH else "the range of the trials"
+
+
+def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
+    """Return a measured value and the ends of its interval, or of the range of few trials.
+
+    Values below ``floor`` become ``floor``.
+    """
+    assert row.measured is not None
+    low, high = line_ends(row)
+    return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
+
+
+def measured_in_trials(
+    rows: dict[str, Row], order: list[str], floor: float, x: alt.X, y: alt.Y
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw one statistic of the variants in ``order``: a dot for each trial, the median and its interval.
+
+    ``x`` is the axis of the field ``value``, and ``y`` of the field ``variant``. Values below ``floor`` become
+    ``floor``.
+    """
+    marks = [{"variant": name, **interval_ends(rows[name], "value", floor)} for name in order]
+    trials = [
+        {"variant": name, "value": max(value, floor), "offset": jitter(trial)}
+        for name in order
+        for trial, value in rows[name].values.items()
+        if len(rows[name].values) > 1
+    ]
+    measured = alt.Chart(inline_data(marks))
+    offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-2, 2]))
+    return alt.layer(
+        alt.Chart(inline_data(trials))
+        .mark_circle(size=22, opacity=0.35, color=MEASURED)
+        .encode(x=x, y=y, yOffset=offset),
+        measured.mark_rule(color=MEASURED, strokeWidth=2, opacity=0.6).encode(x="value_low:Q", x2="value_high:Q", y=y),
+        measured.mark_point(filled=True, size=70, opacity=1, color=MEASURED).encode(x=x, y=y),
+    )
+
+
+def each_trial_subtitle(run: Run) -> str:
+    """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
+    interval = ", its interval" * (run.trials >= ENOUGH)
+    return f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
+
+
+def time_axis(field: str, lasted_s: float, title: str, *, last: bool) -> alt.X:
+    """Return the time axis that panels below each other share; the last panel has its title and its labels."""
+    axis = alt.X(field, title=title if last else None).scale(domain=[0, lasted_s], nice=False)
+    return axis.axis(labels=last, ticks=last)
+
+
+def variant_axis(order: list[str], *, grid: bool = False) -> alt.Y:
+    """Return the axis that has a row for each variant."""
+    return alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=grid, labelLimit=200))
+
+
+def kind_colours(colours: dict[str, str]) -> alt.Color:
+    """Return the colour of each kind of marks, with a legend above the picture."""
+    scale = alt.Scale(domain=[*colours], range=[*colours.values()])
+    return alt.Color("kind:N", title=None, legend=alt.Legend(orient="top"), scale=scale)
+
+
+def panel_title(text: str) -> alt.Title:
+    """Return the title of one panel of a picture."""
+    return alt.Title(text, anchor="start", fontSize=11, fontWeight="normal", offset=3)
+
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left",
+          "M-1,-1L1,1L1,-1L-1,1Z", "M0,-1L0.3,-0.3L1,0L0.3,0.3L0,1L-0.3,0.3L-1,0L-0.3,-0.3Z")  # fmt: skip
+"""The shapes of points, so that ten lines are told apart without their colours."""
+
+
+def shape_scale(field: str, names: list[str], title: str | None = None) -> alt.Shape:
+    """Return a shape of points for each of ``names``, the values of ``field``; ``title`` is the legend's."""
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    return alt.Shape(f"{field}:N", title=title).scale(domain=names, range=shapes)
+
+
+class _Shared(alt.InlineData):
+    """Data that the copies of a chart share. Altair copies a chart whenever one of its properties is set."""
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+
+def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
+    """Return the data of a chart; each mark is a dictionary."""
+    return _Shared(values=values)
+
+
+def jitter(index: int) -> float:
+    """Return the height of a dot in its row, from -1 to 1, so that neighbouring dots are apart; always the same."""
+    return (index * 0.618034) % 1 * 2 - 1
+
+
+def style_chart(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
+    """Return a chart with title, subtitle and fonts; ``height`` is in pixels; None: the chart has its own height."""
+    if height is not None:
+        chart = chart.properties(width=WIDTH, height=height)
+    style_chart: alt.TopLevelMixin = (
+        chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start", subtitleColor="#555"))
+        .configure(font="Arial, Helvetica, sans-serif", padding={"left": 24, "right": 90, "top": 5, "bottom": 5})
+        .configure_view(stroke=None)
+        .configure_axis(gridColor="#e4e4e4", domainColor="#999")
+        .configure_axisX(labelOverlap=True, labelSeparation=4)
+    )
+    return style_chart

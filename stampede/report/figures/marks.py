@@ -1,0 +1,83 @@
+"""The marks of a figure as a table, for everybody who cannot see the figure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import altair as alt
+
+from stampede.report.tables import Table
+from stampede.report.wording import number, plain_name
+
+MOST_ROWS = 60
+"""A table has at most this many rows, so that the page stays small."""
+_CHANNELS = ("row", "column", "y", "x", "x2", "y2", "color", "shape", "opacity", "text")
+"""The channels of a mark, in the order of the columns. Others only move or decorate a mark."""
+
+
+def mark_tables(chart: alt.TopLevelMixin) -> list[Table]:
+    """Return the marks of a chart: a table for each of its layers, without layers that say nothing more than others."""
+    drawn = chart.to_dict(validate=False)
+    datasets = drawn.get("datasets", {})
+    whole: dict[str, Any] = {"data": drawn.get("data"), "encoding": {}, "title": ""}
+    parts = [_of_layer(layer, datasets) for layer in _layers(drawn | {"title": ""}, whole)]
+    found = sorted(filter(None, parts), key=lambda part: -len(part[0]))
+    kept: list[tuple[dict[str, str], str, list[dict[str, Any]]]] = []
+    for columns, title, marks in found:
+        if not any(title == other and _says_no_more(columns, marks, fields, more) for fields, other, more in kept):
+            kept.append((columns, title, marks))
+    return [_table(columns, title, marks) for columns, title, marks in kept]
+
+
+def _says_no_more(
+    columns: dict[str, str], marks: list[dict[str, Any]], others: dict[str, str], more: list[dict[str, Any]]
+) -> bool:
+    """Whether each of the marks is a part of one of the others."""
+    if not columns.keys() <= others.keys():
+        return False
+    told = {tuple(mark.get(field) for field in columns) for mark in more}
+    return all(tuple(mark.get(field) for field in columns) in told for mark in marks)
+
+
+def _layers(spec: dict[str, Any], outer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the layers of a chart, with the data, the encoding and the title that they have or get from around them."""
+    encoding = outer["encoding"] | spec.get("encoding", {})
+    title = spec.get("title") or outer["title"]
+    title = title["text"] if isinstance(title, dict) else title
+    inner = {"data": spec.get("data", outer["data"]), "encoding": encoding, "title": title}
+    parts = [*spec.get("layer", []), *spec.get("vconcat", []), *spec.get("hconcat", [])]
+    if not parts:
+        yield inner
+    for part in parts:
+        yield from _layers(part, inner)
+
+
+def _of_layer(
+    layer: dict[str, Any], datasets: dict[str, Any]
+) -> tuple[dict[str, str], str, list[dict[str, Any]]] | None:
+    """Return a layer's columns by field, its title and its marks; None: it has fewer than two columns, or no mark."""
+    columns: dict[str, str] = {}
+    for name in _CHANNELS:
+        channel = layer["encoding"].get(name, {})
+        if "field" in channel and "aggregate" not in channel:
+            columns.setdefault(channel["field"], _title(channel))
+    data = layer["data"] or {}
+    marks = data.get("values") or datasets.get(data.get("name", ""), [])
+    return (columns, layer["title"], marks) if len(columns) > 1 and marks else None
+
+
+def _table(columns: dict[str, str], title: str, marks: list[dict[str, Any]]) -> Table:
+    """Return a row for each mark; of many marks, every second, third, … has a row."""
+    shown = marks[:: -(-len(marks) // MOST_ROWS)]
+    rows = [[_cell(mark.get(field)) for field in columns] for mark in shown]
+    left_out = len(marks) - len(shown)
+    note = f"{left_out} further marks, from everywhere in the figure, have no row here" if left_out else ""
+    return Table(title, [*columns.values()], rows, words=len(columns), note=note)
+
+
+def _title(channel: dict[str, Any]) -> str:
+    title = channel.get("title") or (channel.get("axis") or {}).get("title")
+    return title if isinstance(title, str) else plain_name(channel["field"])
+
+
+def _cell(value: object) -> str:
+    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value or "")

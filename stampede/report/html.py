@@ -1,0 +1,117 @@
+"""report.html: one page that contains everything it needs, so it opens offline."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+from markupsafe import Markup
+
+from stampede.evaluate.read.rows import opened
+from stampede.records.folder import read_run, trial_folder, write_whole
+from stampede.records.run import Run
+from stampede.records.summary import Summary
+from stampede.report.answer import key_claims
+from stampede.report.article import article_sentence, article_tables
+from stampede.report.extensions import Section
+from stampede.report.figures import pictures, published_picture
+from stampede.report.page import render, script_json
+from stampede.report.tables import Table
+from stampede.report.tables.quantities import clocks_table, differences_table, legend, quantity_tables, stairs_tables
+from stampede.report.tables.verdicts import claims_table, published_table
+from stampede.report.tables.visits import errors_tables, visits_tables
+from stampede.report.timeline.load import LoadTimeline, load_timelines
+from stampede.report.wording import trials_phrase
+
+_SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
+_EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
+
+
+def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section] = ()) -> None:
+    """Write report.html of a run, whole or not at all. ``sections`` are what an app adds."""
+    run = read_run(run_folder)
+    trusted = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.is_trusted]
+    with opened(trusted) as database:
+        figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
+        timelines = [(load, _data(run, load)) for load in load_timelines(database, run_folder, run, summary)]
+    quantities = list(quantity_tables(run, summary))
+    settings = run.variants[0].settings.items()
+    common = {
+        key: value
+        for key, value in settings
+        if all(repr(variant.settings.get(key)) == repr(value) for variant in run.variants)
+    }
+    page = render(
+        "report.html",
+        *_SCRIPTS,
+        "contents.js",
+        run=run,
+        summary=summary,
+        trials=trials_phrase(summary),
+        sections=sections,
+        answers=list(key_claims(run, summary)),
+        page=f"../../../docs/experiments/{run.experiment}.md"
+        if (_EXPERIMENTS / f"{run.experiment}.md").exists()
+        else None,
+        timelines=timelines,
+        figures=figures,
+        cite=_cite(run),
+        verdicts=_verdicts(run, summary),
+        article=article_sentence(run, summary),
+        article_tables=list(article_tables(run, summary)),
+        published_picture=published_picture(run, summary),
+        published=published_table(run, summary) if summary.published else None,
+        clocks=clocks_table(run, summary),
+        quantities=quantities,
+        legend=legend(run, quantities),
+        further=[*visits_tables(run, summary), *errors_tables(run, summary), *stairs_tables(run, summary)],
+        made_visits=any(visits_tables(run, summary)),
+        common=common,
+    )
+    write_whole(run_folder / "report.html", page)
+
+
+def timeline_page(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    heading: Sequence[str],
+    capacity: tuple[int, int],
+    title: str = "",
+    began_s: float | None = None,
+) -> str:
+    """Return a page that has only the timeline of the requests in a database, below the paragraphs of a heading.
+
+    As many workers and threads as ``capacity`` has serve the requests in the lanes that are computed. ``title`` stands
+    in the place of the timeline's own. ``began_s``: when the first request was sent, in seconds since 1970, if the axis
+    shows the time of day.
+    """
+    loads = load_timelines(database, run_folder, run, summary, capacity)
+    timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]
+    return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, heading=heading)
+
+
+def _verdicts(run: Run, summary: Summary) -> Table | None:
+    if summary.differences:
+        return differences_table(run, summary)
+    return claims_table(run, summary, explained=True) if summary.claims else None
+
+
+def _cite(run: Run) -> str:
+    return f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.measured_on}."
+
+
+def _data(run: Run, load: LoadTimeline, began_s: float | None = None) -> Markup:
+    """Return the timeline of one load as JSON, for the script."""
+    return script_json(
+        {
+            "load": load.load,
+            "began_ms": None if began_s is None else 1000 * began_s,
+            "trials": [trial.to_json() for trial in load.trials],
+            "colours": dict(load.colours),
+            "file": f"{run.experiment}-{load.load}",
+            "alt": load.alt,
+            "caption": f"{run.title}: which worker served each request, and which requests waited for it.",
+            "cite": _cite(run),
+        }
+    )

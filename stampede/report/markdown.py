@@ -1,0 +1,52 @@
+"""A run's results as tables in Markdown, for a page about it."""
+
+import re
+
+from stampede.records.run import Run
+from stampede.records.summary import Summary
+from stampede.report.article import article_tables
+from stampede.report.tables import Table, in_one_line
+from stampede.report.tables.quantities import legend, quantity_tables, stairs_tables
+from stampede.report.tables.verdicts import claims_table, published_table
+from stampede.report.tables.visits import errors_tables, visits_tables
+from stampede.report.wording import capitalised, trials_phrase
+
+
+def markdown(run: Run, summary: Summary) -> str:
+    """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
+    validity = summary.validity
+    doubts, noted = ("".join(f"- {reason}\n" for reason in told) for told in (validity.doubts, validity.notes))
+    quantities = [*quantity_tables(run, summary)]
+    notes = [f"{capitalised(sentence)}.\n" for sentence in legend(run, quantities)]
+    before = [
+        *([claims_table(run, summary)] if summary.claims else []),
+        *article_tables(run, summary),
+        *([published_table(run, summary)] if summary.published else []),
+        *quantities,
+    ]
+    after = [
+        *visits_tables(run, summary),
+        *errors_tables(run, summary),
+        *stairs_tables(run, summary),
+    ]
+    head = f"The measurement is {validity.verdict}: {trials_phrase(summary)}.\n\n{doubts}"
+    head += f"\nAlso noted:\n\n{noted}" if noted else ""
+    return "\n".join([head, *map(markdown_table, before), *notes, *map(markdown_table, after)])
+
+
+def markdown_table(table: Table) -> str:
+    """Return a table in Markdown; characters that Markdown would take for markup are escaped."""
+    cells = [
+        [
+            _escaped(cell if place < table.words else in_one_line(cell)).replace("\n", "<br>")
+            for place, cell in enumerate(row)
+        ]
+        for row in table.rows
+    ]
+    lines = "".join(f"| {' | '.join(row)} |\n" for row in (table.head, ["---"] * len(table.head), *cells))
+    note = f"\n{capitalised(table.note)}.\n" if table.note else ""
+    return f"{table.title}:\n\n{lines}{note}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\|*_`<])", r"\\\1", text)

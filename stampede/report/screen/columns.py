@@ -1,0 +1,126 @@
+"""Which columns decide: the quantities that the claims of an experiment are about, the answer's first."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from stampede.evaluate.metrics import METRICS, unit
+from stampede.evaluate.metrics.avoidable_wait import AVOIDABLE_WAIT
+from stampede.evaluate.metrics.failures import FAILURES
+from stampede.evaluate.metrics.metric import percentile
+from stampede.evaluate.metrics.times import OVERHEAD
+from stampede.records.claims import Measure, Quantity
+from stampede.records.run import Run
+from stampede.records.summary import Row, Summary
+from stampede.report.wording import plain_name, unit_suffix
+
+MOST_COLUMNS = 5
+_WEIGHTS = {"answer": 100, "cure": 10, None: 1}
+_NEIGHBOURS = ("p50", "p90", "p99")
+"""The percentiles that stand beside a percentile that a claim is about."""
+
+
+class Group(NamedTuple):
+    """Columns that share a load (None: the only load), a class of requests and a metric, in the order of ``stats``."""
+
+    load: str | None
+    request_class: str | None
+    metric: str
+    stats: tuple[str, ...]
+
+    def row(self, summary: Summary, variant: str, stat: str) -> Row | None:
+        """Return the row of a variant and a statistic."""
+        return summary.row(variant, self.load, self.request_class, self.metric, stat)
+
+    def title(self, run: Run, *, named: bool = True, stat: str = "") -> str:
+        """Return what the columns measure, with the load if there are several; ``named``: with the class, too."""
+        units = {unit(self.metric, stat) for stat in self.stats}
+        of_unit = unit_suffix(units.pop()) if len(units) == 1 else ""
+        called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
+        words = (self.load if len(run.loads) > 1 else "", self.request_class if named else "", called, plain_name(stat))
+        return " ".join(filter(None, words)) + (of_unit and f",{of_unit}")
+
+
+class Lead(NamedTuple):
+    """The column that the answer is about: the strip draws it, and its published figures stand beside it."""
+
+    group: Group
+    stat: str
+
+
+def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = ()) -> tuple[list[Group], Lead | None]:
+    """Return the columns of the table on the screen, at most ``MOST_COLUMNS``, and the leading column.
+
+    A quantity counts 100 if a claim answers the question with it, 10 if a claim names a cure by it, and 1 for any other
+    claim. Without claims, the columns are the ``measures`` of an app or, without these, the overhead of the most
+    frequent requests and the avoidable waits.
+    """
+    weights: Counter[Quantity] = Counter()
+    for claim in run.claims:
+        weight = _WEIGHTS.get(claim.role, 1)
+        for quantity in claim.with_load(run.loads[0].name).quantities:
+            weights[quantity.model_copy(update={"variant": ""})] += weight
+    if not weights and measures:
+        groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
+        return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
+    wanted = leading_quantity(run)
+    if not wanted:
+        return _default_columns(run, summary)
+    groups = _fitting(_grouped(weights), MOST_COLUMNS)
+    place = (wanted.load, wanted.request_class, wanted.metric)
+    return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == place), None)
+
+
+def leading_quantity(run: Run) -> Quantity | None:
+    """Return what the heaviest claim is about, with its load; None: there are no claims."""
+    if not run.claims:
+        return None
+    return max(run.claims, key=lambda claim: _WEIGHTS.get(claim.role, 1)).with_load(run.loads[0].name).value
+
+
+def _grouped(weights: Counter[Quantity]) -> Iterator[tuple[Group, int]]:
+    """Yield the groups of quantities with their weights, the heaviest first, each with its statistics."""
+    totals: Counter[tuple[str, str | None, str]] = Counter()
+    stats: dict[tuple[str, str | None, str], Counter[str]] = {}
+    for quantity, weight in weights.items():
+        place = (quantity.load or "", quantity.request_class, quantity.metric)
+        totals[place] += weight
+        stats.setdefault(place, Counter())[quantity.stat] += weight
+    for place, weight in totals.most_common():
+        yield Group(*place, _with_neighbours(place[2], stats[place])), weight
+
+
+def _with_neighbours(metric: str, stats: Counter[str]) -> tuple[str, ...]:
+    """Return the statistics of a metric in its own order; a percentile brings the usual percentiles with it."""
+    wanted = {stat for stat, _ in stats.most_common(3)}
+    if any(percentile(stat) is not None for stat in wanted):
+        wanted |= {*_NEIGHBOURS}
+    known = [*METRICS[metric].units] if metric in METRICS else [*stats]
+    return tuple(stat for stat in known if stat in wanted)
+
+
+def _fitting(groups: Iterable[tuple[Group, int]], most: int) -> list[Group]:
+    """Return as many groups as the table has room for; of a group that does not fit, its first statistics.
+
+    The last column is only for what answers the question or names a cure.
+    """
+    fitting: list[Group] = []
+    for group, weight in groups:
+        room = most - (weight < _WEIGHTS["cure"]) - sum(len(taken.stats) for taken in fitting)
+        if room > 0:
+            fitting.append(group._replace(stats=group.stats[:room]))
+    return fitting
+
+
+def _default_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:
+    """Return columns for a run without claims: the most frequent class of requests under the first load."""
+    load = run.loads[0].name
+    rows = [row for row in summary.rows if row.load == load and row.metric == OVERHEAD.name and row.request_class]
+    if not rows:
+        return [], None
+    frequent = max(rows, key=lambda row: row.n).request_class
+    groups = [Group(load, frequent, OVERHEAD.name, _NEIGHBOURS), Group(load, None, AVOIDABLE_WAIT.name, ("share",))]
+    failed = [row for row in summary.rows if (row.load, row.request_class, row.metric) == (load, None, FAILURES.name)]
+    if any(row.measured for row in failed):
+        groups.append(Group(load, None, FAILURES.name, ("share",)))
+    return groups, Lead(groups[0], "p99")

@@ -1,0 +1,165 @@
+"""The table of the screen: a row for each variant, the few columns that decide, and a strip."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from stampede.evaluate.metrics import unit
+from stampede.records.plural import plural
+from stampede.records.run import Run
+from stampede.records.summary import Row, Summary
+from stampede.report.answer import answers, cures
+from stampede.report.extensions import Section
+from stampede.report.screen.columns import Group, Lead, deciding_columns
+from stampede.report.screen.strip import scale_of, strip
+from stampede.report.wording import number, plain_name, short_figure
+
+_NARROWEST, _NARROWEST_GROUP, _WIDEST_NAME = 6, 11, 24
+_FEWEST_ROWS, _FEWEST_COLUMNS, _STRIP = 3, 3, 10
+"""How many rows and columns stay if room is short, and how wide a strip is at least."""
+
+
+class _Column(NamedTuple):
+    """A column: the title of its group (empty after the first column of a group), its head, and a cell per variant."""
+
+    title: str
+    head: str
+    cells: Sequence[str]
+    style: str = ""
+
+    @property
+    def width(self) -> int:
+        return max(_NARROWEST, *map(len, (self.head, *self.cells)))
+
+
+def screen_table(run: Run, summary: Summary, width: int, room: int, section: Section | None = None) -> list[Text]:
+    """Return the lines of the table, ``width`` columns wide: at most ``room`` lines, but at least three variants."""
+    groups, lead = deciding_columns(run, summary, section.columns if section else ())
+    labels = section.labels if section else {}
+    variants = _variants(run, summary, groups)
+    if not variants:
+        return []
+    classes = {group.request_class for group in groups}
+    corner = f"{classes.copy().pop()} requests" if len(classes) == 1 and None not in classes else ""
+    shown = ["variant", corner, *(labels.get(name, name) for name in variants)]
+    name_width = min(max(map(cell_len, shown)), _WIDEST_NAME)
+    columns = [*_columns(run, summary, groups, lead, variants, named=not corner)]
+    head, widths = _head(columns, name_width, corner)
+    while cell_len(head[-1]) > width or (len(columns) > _FEWEST_COLUMNS and cell_len(head[-1]) + 2 + _STRIP > width):
+        columns.pop()
+        head, widths = _head(columns, name_width, corner)
+    strips = _strips(summary, lead, variants, width - cell_len(head[-1]) - 2) if lead else []
+    if strips:
+        head[-1] += "  " + strips[0]
+    starred = any(cell.endswith("*") for column in columns for cell in column.cells)
+    fitting = room - len(head) - starred
+    fitting -= len(variants) > fitting and not starred  # a line says how many variants are left out
+    kept = _kept(run, summary, variants, max(fitting, _FEWEST_ROWS))
+    lines = [Text(line.rstrip(), style="dim") for line in head]
+    for place, variant in enumerate(variants):
+        if variant in kept:
+            line = Text(set_cell_size(labels.get(variant, variant), name_width))
+            for column, cells in zip(columns, widths, strict=True):
+                line.append(" " + column.cells[place].rjust(cells), style=column.style)
+            line.append("  " + strips[place + 1] if strips else "", style="cyan")
+            line.rstrip()
+            lines.append(line)
+    notes = [f"… and {plural(len(variants) - len(kept), 'more variant')}"] if len(kept) < len(variants) else []
+    notes += ["* pooled over all trials"] if starred else []
+    if lead and strips and notes:
+        mark = ", ◆ published" if any(column.head == "publ." for column in columns) else ""
+        notes.append(f"bar: {plain_name(lead.stat)}{mark}")
+    return [*lines, *([Text(" · ".join(notes), style="dim")] if notes else [])]
+
+
+def _variants(run: Run, summary: Summary, groups: Sequence[Group]) -> list[str]:
+    """Return the variants that have a value in any of the columns."""
+    return [
+        variant.name
+        for variant in run.variants
+        if any(_value(group.row(summary, variant.name, stat)) is not None for group in groups for stat in group.stats)
+    ]
+
+
+def _kept(run: Run, summary: Summary, variants: Sequence[str], rows: int) -> set[str]:
+    """Return which variants are shown in so many rows: those of the answer and of cures before all others."""
+    if len(variants) <= rows:
+        return {*variants}
+    pairs = [*answers(run, summary), *cures(run, summary)]
+    telling = [quantity.variant for claim, _ in pairs for quantity in claim.quantities]
+    ranked = dict.fromkeys([*telling, *variants])
+    return {*[variant for variant in ranked if variant in variants][:rows]}
+
+
+def _columns(
+    run: Run, summary: Summary, groups: Sequence[Group], lead: Lead | None, variants: Sequence[str], *, named: bool
+) -> Iterator[_Column]:
+    """Yield the columns of all groups; ``named``: their titles name the class of requests."""
+    for group in groups:
+        title = group.title(run, named=named)
+        for stat in group.stats:
+            is_lead = lead is not None and (lead.group, lead.stat) == (group, stat)
+            rows = [group.row(summary, variant, stat) for variant in variants]
+            cells = [_cell(row) for row in rows]
+            name = "" if group.stats == ("share",) else plain_name(stat)
+            yield _Column(title, name, cells, "bold" if is_lead else "")
+            title = ""
+            if is_lead and any(row and row.published is not None for row in rows):
+                published = [
+                    short_figure(row.unit, row.published) if row and row.published is not None else "" for row in rows
+                ]
+                yield _Column("", "publ.", published, "dim")
+
+
+def _value(row: Row | None) -> float | None:
+    return row.measured if row else None
+
+
+def _cell(row: Row | None) -> str:
+    """Return a measured value: a share in percent, and a value of all trials together with a star."""
+    if row is None or row.measured is None:
+        return number(None)
+    return short_figure(row.unit, row.measured) + "*" * row.pooled
+
+
+def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[list[str], list[int]]:
+    """Return the lines above the rows, and the width of each column, with room for the titles of groups.
+
+    ``corner`` says what all columns are about. The title of a single column includes its statistic.
+    """
+    widths = [column.width for column in columns]
+    spans = [place for place, column in enumerate(columns) if column.title] + [len(columns)]
+    blocks: list[list[str]] = []
+    for start, end in pairwise(spans):
+        single = end == start + 1
+        title = columns[start].title + (f", {columns[start].head}" if single and columns[start].head else "")
+        longest = max(_NARROWEST_GROUP, *map(len, title.split()))
+        if single:
+            widths[start] = max(*map(len, columns[start].cells), longest)
+        else:
+            widths[start] += max(longest - (sum(widths[start:end]) + end - start - 1), 0)
+        room = sum(widths[start:end]) + end - start - 1
+        stats = " ".join(
+            column.head.rjust(width) for column, width in zip(columns[start:end], widths[start:end], strict=True)
+        )
+        blocks.append([line.rjust(room) for line in textwrap.wrap(title, room)] + ([] if single else [stats]))
+    height = max(2 if corner else 1, *map(len, blocks))
+    padded = [[" " * len(block[0])] * (height - len(block)) + block for block in blocks]
+    names = [*[""] * (height - 2), *([corner] if height > 1 else []), "variant"]
+    lines = [" ".join([name.ljust(name_width), *parts]) for name, *parts in zip(names, *padded, strict=True)]
+    return lines, widths
+
+
+def _strips(summary: Summary, lead: Lead, variants: Sequence[str], width: int) -> list[str]:
+    """Return the axis and a strip for each variant; nothing if there is no room for them, or no value."""
+    rows = [lead.group.row(summary, variant, lead.stat) for variant in variants]
+    values = [value for row in rows if row for value in (row.measured, row.published) if value is not None]
+    if width < _STRIP or not values:
+        return []
+    scale = scale_of(values, unit(lead.group.metric, lead.stat), width)
+    strips = [strip(scale, _value(row), row.published if row else None) for row in rows]
+    return [scale.axis(unit(lead.group.metric, lead.stat)), *strips]

@@ -1,0 +1,144 @@
+"""The sentences of the screen: the answer, the cures, how sure they are, how many claims hold, what to type next."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median_high
+
+from stampede.evaluate.metrics.metric import percentile
+from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
+from stampede.records.claims import Claim
+from stampede.records.plural import plural
+from stampede.records.run import Run
+from stampede.records.summary import ClaimRow, Summary
+from stampede.report.answer import Pair, answers, cures, lead
+from stampede.report.spread import claim_values, spread, word_list
+from stampede.report.wording import number, short_figure, shortened, suspect_of, unit_suffix
+
+_OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
+
+
+def answer_sentence(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return a claim that answers the question, with its number."""
+    return f"{lead(run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+
+
+def cure_sentences(run: Run, summary: Summary) -> Iterator[str]:
+    """Yield the first cure with its number, and a sentence on all other cures by the names of their variants."""
+    pairs = cures(run, summary)
+    for pair in pairs[:1]:
+        yield f"{lead(run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+    by_lead: dict[str, list[str]] = {}
+    for pair in pairs[1:]:
+        short = f"{pair[0].value.variant} ({measured_phrase(run, summary, pair)})"
+        by_lead.setdefault(lead(run, pair), []).append(short)
+    for words, told in by_lead.items():
+        yield f"{words.replace('Helps', 'Helps, too')} {word_list(told)}."
+
+
+def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return the measured value of a claim with its interval, or why there is none."""
+    claim, row = pair
+    if row.measured is None:
+        return (row.reason or "not measured").rstrip(".")
+    values = claim_values(claim, run, summary)
+    known = has_interval(values, row.low, row.high) and row.low != row.high
+    interval = spread(values, row.low, row.high, lambda value: _figure(claim, row, value)) if known else ""
+    stat = f"{row.stat} " if percentile(row.stat) is not None else ""
+    of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
+    suffix = " times" if claim.relative_to else unit_suffix(of_unit)
+    low, _, high = interval.partition(" to ")
+    shown = f" ({interval})" if low != high and interval else ""
+    doubt = suspect_of(run, summary, claim.quantities)
+    return ", ".join(filter(None, (f"{stat}{_figure(claim, row, row.measured)}{suffix}{shown}", doubt)))
+
+
+def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
+    return number(value) if claim.relative_to else short_figure(row.unit, value)
+
+
+def sureness(run: Run, summary: Summary, width: int) -> str:
+    """Return how many trials are valid and, of a run in doubt, the first reason and how many more there are."""
+    trials = summary.trials
+    each = f", {run.trials} of each variant" if run.trials > 1 else ""
+    if summary.validity.verdict == "valid":
+        brackets = " In brackets: 95 % intervals." if run.trials >= ENOUGH and run.claims else ""
+        return (
+            f"Valid: all {plural(len(trials), 'trial')}{each}.{brackets}"
+            if len(trials) > 1
+            else "Valid: the only trial."
+        )
+    doubtful = sum(trial.verdict != "valid" for trial in trials)
+    first, *more = _reasons(summary) or ["the reasons are in the report"]
+    before = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
+    further = f" (+ {plural(len(more), 'reason')})" if more else ""
+    told = f"{before}{shortened(first, max(width - len(before + further) - 1, 20))}{further}"
+    return told if told.endswith("…") else f"{told}."
+
+
+def _reasons(summary: Summary) -> list[str]:
+    """Return the reasons to doubt trials, the worst trials' first, without the notes on valid trials."""
+    worst_first = sorted(summary.trials, key=lambda trial: trial.verdict != "invalid")
+    of_trials = [reason for trial in worst_first for reason in trial.doubts]
+    return [*dict.fromkeys([*of_trials, *(summary.validity.reasons if not of_trials else [])])]
+
+
+def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: int, most: int = 2) -> Iterator[str]:
+    """Yield how many claims have each verdict, and a line for each claim that does not hold, at most ``most``.
+
+    The claims in ``shown`` have a sentence already.
+    """
+    pairs = [*zip(run.claims, summary.claims, strict=True)]
+    if not pairs:
+        return
+    if run.trials < ENOUGH and not any(row.decided for _, row in pairs):
+        measured = [(claim, row) for claim, row in pairs if row.measured is not None and claim.has_one_bound]
+        for_it = sum(claim.holds(row.measured or 0) for claim, row in measured)
+        few = "One trial decides" if run.trials == 1 else f"{run.trials} trials decide"
+        yield f"{few} no claim; {for_it} of {len(pairs)} hold so far (to decide: {more_trials(summary)})."
+        return
+    holding = sum(row.verdict == "reproduced" for _, row in pairs)
+    suspect = sum(row.suspect for _, row in pairs)
+    doubt = f"; {suspect} of {plural(len(pairs), 'verdict')} rest on suspect trials" if suspect else ""
+    verdicts = Counter(row.verdict for _, row in pairs if row.verdict != "reproduced")
+    rest = "".join(f"; {count} {verdict}" for verdict, count in verdicts.most_common())
+    yield f"{holding} of {plural(len(pairs), 'claim')} {'holds' if len(pairs) == 1 else 'hold'}{rest}{doubt}."
+    others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
+    for claim, row in others[:most]:
+        bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
+        before, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
+        yield f"{before} {shortened(row.says, max(width - len(before + value + bound) - 4, 20))}: {value}{bound}."
+
+
+def _bound(claim: Claim, row: ClaimRow) -> str:
+    """Return the bound of a claim in words, in the unit of its value."""
+    side = "at least" if claim.at_least is not None else "at most"
+    return f"{side} {_figure(claim, row, claim.limit)}"
+
+
+def more_trials(summary: Summary) -> str:
+    """Return the option that decides at least half of the claims, and how long it takes."""
+    needed = [row.trials_needed for row in summary.claims if row.trials_needed]
+    trials = median_high(needed) if needed else ENOUGH
+    return f"TRIALS={trials}, {max(1, round(trials * summary.round_s / 60))} min"
+
+
+def next_lines(run: Run, summary: Summary, report: str, tables: str, width: int) -> Iterator[str]:
+    """Yield where the report is, the command ``tables`` that prints all tables of this run, and what to type next."""
+    lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}")
+    fitting = [line for line in lines if len(line) <= width][:1]
+    yield from fitting or (f"Report: {report}", f"All tables: {tables}")
+    yield from [step for step in (f"Next: {step}" for step in _next_steps(run, summary)) if len(step) <= width][:1]
+
+
+def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
+    """Yield what somebody may type next, the most useful command first."""
+    name = run.experiment
+    if any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
+        yield f"on a quiet machine: {f'make experiment NAME={name}' if run.claims else run.command}"
+    if run.claims and run.trials < ENOUGH and not any(row.decided for row in summary.claims):
+        yield f"make experiment NAME={name} {more_trials(summary).partition(',')[0]}"
+    pair, cure = next(iter(answers(run, summary)), None), next(iter(cures(run, summary)), None)
+    if pair and cure and pair[0].value.variant != cure[0].value.variant:
+        yield f"stampede watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
+    if run.claims:
+        yield "for your own service: stampede init FOLDER, then make try"

@@ -1,0 +1,276 @@
+"""Tables of what was published, predicted and measured: statistics, staircases of bursts, requests by worker."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import mean
+
+from stampede.evaluate.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
+from stampede.evaluate.metrics.bursts import ordinal
+from stampede.evaluate.metrics.metric import PRINTED, TIME_STATISTICS, Metric
+from stampede.evaluate.statistics.stopping import ENOUGH
+from stampede.records.plural import plural
+from stampede.records.run import LoadRecord, Run
+from stampede.records.summary import Row, Summary, WorkerRow
+from stampede.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
+from stampede.report.tables import Table
+from stampede.report.wording import (
+    divisor_suffix,
+    load_suffix,
+    metric_phrase,
+    number,
+    plain_name,
+    whole_number,
+)
+
+
+def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the tables of each load, metric by metric, and for each metric the most frequent class of request first.
+
+    There is a table for everything that was published or claimed, and for the metrics whose declarations say so.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name]
+        frequency = {
+            row.request_class: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"
+        }
+        classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
+        claimed = [part for claim in run.claims for part in claim.quantities if part.load in (None, load.name)]
+        wanted = {(row.metric, row.request_class) for row in rows if row.published is not None}
+        wanted |= {(quantity.metric, quantity.request_class) for quantity in claimed}
+        for metric in METRICS.values():
+            for request_class in classes:
+                found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
+                if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
+                    table = _quantity_table(run, summary, load.name, metric.name, request_class, found)
+                    if len(frequency.keys() - {None}) == 1:  # then nobody needs the name of the class
+                        table = replace(table, title=table.title.replace(f" of {request_class} ", " of ", 1))
+                    if table.rows:
+                        yield table
+
+
+def legend(run: Run, tables: Iterable[Table]) -> list[str]:
+    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
+    kinds = {row[1] for table in tables for row in table.rows}
+    return (
+        [INTERVAL, COUNTED] * (run.trials > 1 and "measured" in kinds)
+        + [POOLED] * ("pooled" in kinds)
+        + [_predicted_for(run)] * ("predicted" in kinds)
+    )
+
+
+def _predicted_for(run: Run) -> str:
+    """Return for which circumstances theory predicts a run, because variants that share cores slow each other down."""
+    at_once = max(min(run.jobs, len(run.variants_under(load.name))) for load in run.loads)
+    variants = f"{at_once} variants side by side" if at_once > 1 else "one variant at a time"
+    return f"predicted: what theory says of {variants}" + (f" on {plural(run.cores, 'core')}" if run.cores else "")
+
+
+def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
+    """Whether there is a table of a metric although nobody has published or claimed its values."""
+    if load.crashes or metric.of_all != (request_class is None):
+        return False
+    if metric.is_of_times and load.has_tabled_bursts:  # small bursts have a table of every request instead
+        return False
+    if metric.shown == "if not 0":
+        return any(row.measured for row in rows if row.stat == next(iter(metric.units)))
+    return metric.shown == "always"
+
+
+def _quantity_table(
+    run: Run, summary: Summary, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Row]
+) -> Table:
+    published = {row.stat for row in rows if row.published is not None}
+    of_times = STATISTICS[metric] == TIME_STATISTICS
+    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
+    names = [variant.name for variant in run.variants_under(load)]
+    lines: list[tuple[str, ...]] = []
+    for name in names:
+        asked = (summary.row(name, load, request_class, metric, stat) for stat in statistics)
+        mine = {row.stat: row for row in asked if row}
+        n = str(max((row.n for row in mine.values()), default=0))
+        for word, cells in _lines_of(mine):
+            by = _divided_by(run, name, load, metric, request_class, completion_times=False)
+            kind = word + divisor_suffix(by) if word == "published" else word
+            figures = [cells.get(stat, number(None)) for stat in statistics]
+            lines.append((name, kind, *figures, n if word in ("measured", "pooled") else ""))
+    units = {stat: unit(metric, stat) for stat in statistics}
+    title = metric_phrase(metric, request_class)
+    only, *others = set(units.values())
+    of_unit = f", {only}" if not others and only not in title.split() else ""
+    stats = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
+    title = f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}"
+    note = _without_a_value(names, rows)
+    counted = "visits" if METRICS[metric].sample == "visits" else "answered"
+    return Table(title, ("variant", "", *stats, counted), lines, words=2, note=note).without_gaps()
+
+
+def _lines_of(rows: Mapping[Statistic, Row]) -> Iterator[tuple[str, Mapping[Statistic, str]]]:
+    """Yield the lines of one variant that have a figure, published to pooled, with a cell for each figure."""
+    for word in ("published", "predicted"):
+        values = {stat: value for stat, row in rows.items() if (value := getattr(row, word)) is not None}
+        if values:
+            yield word, {stat: number(whole_number(rows[stat].unit, value)) for stat, value in values.items()}
+    for word, pooled in (("measured", False), ("pooled", True)):
+        cells = {
+            stat: _measured_cell(row, row.measured)
+            for stat, row in rows.items()
+            if row.measured is not None and row.pooled == pooled
+        }
+        if cells:
+            yield word, cells
+
+
+def _measured_cell(row: Row, measured: float) -> str:
+    """Return a value, and below it its interval; or what each trial measured. Equal numbers are shown once."""
+
+    def shown(value: float) -> str:
+        return number(whole_number(row.unit, value))
+
+    ends = [*map(shown, line_ends(row))]
+    if {*ends} == {shown(measured)}:
+        return shown(measured)
+    if is_certain(row):
+        return f"{shown(measured)}\n{' to '.join(ends)}"
+    return word_list([*map(shown, row.values.values())])
+
+
+def _without_a_value(variants: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return which variants have no measured value although others have; empty: all have, or none has."""
+    has = {row.variant for row in rows if row.measured is not None}
+    lacking = [name for name in variants if name not in has]
+    return f"no value of this quantity: {word_list(lacking)}" if has and lacking else ""
+
+
+def _divided_by(
+    run: Run, variant: str, load: str, metric: MetricName, request_class: str | None, *, completion_times: bool
+) -> float:
+    """Return the number by which the published figures of a line were divided; 1 if they were not."""
+    wanted = (variant, metric, request_class, completion_times)
+    for row in run.published:
+        says = (row.variant, row.metric, row.request_class, bool(row.completion_times))
+        if says == wanted and row.load in (None, load):
+            return row.divided_by
+    return 1
+
+
+def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the staircases of each load that has small bursts: when the 1st, 2nd … answer came, in seconds."""
+    for load in run.loads:
+        rows = [row for row in summary.completion_times if row.load == load.name]
+        if not rows or not load.has_tabled_bursts or load.crashes:
+            continue
+        most = max(
+            (len(stairs) for row in rows for stairs in (row.measured, row.published, row.predicted) if stairs),
+            default=0,
+        )
+        lines = []
+        for row in rows:
+            by = _divided_by(run, row.variant, load.name, "response_time", None, completion_times=True)
+            measured = row.measured if row.measured or row.predicted is None else None
+            for word, completion_times_ms in (
+                ("published" + divisor_suffix(by), row.published), ("predicted", row.predicted), ("measured", measured),
+            ):  # fmt: skip
+                if completion_times_ms is not None:
+                    shown = [f"{time_ms / 1000:.2f}" for time_ms in completion_times_ms[:most]]
+                    lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
+        title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
+        head = ("variant", "", *(ordinal(place) for place in range(1, most + 1)))
+        table = Table(title, head, lines, words=2).without_gaps()
+        if table.rows:
+            yield table
+
+
+def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield how many requests each worker answered, the smallest number first, by variant and class of request."""
+    for load in (load.name for load in run.loads if run.has_several_workers(load.name)):
+        published = {
+            (row.variant, row.request_class): sorted(row.counts)
+            for row in run.published
+            if row.counts and row.load in (None, load)
+        }
+        lines = []
+        for variant in run.variants:
+            mine = [
+                row for row in summary.workers if (row.variant, row.load) == (variant.name, load) and row.request_class
+            ]
+            for request_class in sorted({row.request_class or "" for row in mine}):
+                rows = [row for row in mine if row.request_class == request_class]
+                counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
+                shown = (published.get((variant.name, request_class), []), counts)
+                lines.append((variant.name, request_class, *(" ".join(map(str, numbers)) for numbers in shown)))
+        if lines:
+            which = f", mean of {run.trials} trials" if run.trials > 1 else ""
+            head = ("variant", "request", "published", "measured")
+            title = f"Requests by worker, least first{which}{load_suffix(run, load)}"
+            yield Table(title, head, lines, words=4).without_gaps()
+
+
+def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
+    """Return the requests per worker, the smallest number first; idle workers count as zero.
+
+    Of several trials, return means, rounded to whole requests: of the least busy workers of all trials, and so on.
+    """
+    by_trial: dict[int, list[int]] = {}
+    for row in rows:
+        by_trial.setdefault(row.trial, []).append(row.requests)
+    most = max(workers, *map(len, by_trial.values()))
+    ranked = [[0] * (most - len(counts)) + sorted(counts) for counts in by_trial.values()]
+    return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
+
+
+_TELLING = (("throughput", "per_second"), ("requests_by_worker", "largest_share"))
+
+
+def differences_table(run: Run, summary: Summary) -> Table:
+    """Return how far two measurements of one variant differ: overhead, throughput and largest share of each class."""
+    rows = [
+        (
+            f"{row.request_class}{load_suffix(run, row.load)}",
+            f"{plain_name(row.metric)} {plain_name(row.stat)}, {row.unit}",
+            *map(number, (row.a, row.b)),
+            *(
+                (f"{number(row.low)} to {number(row.high)}", number(row.smallest))
+                if row.trials >= ENOUGH
+                else ("–", "–")
+            ),
+        )
+        for row in summary.differences
+        if row.request_class
+        and ((row.metric == "overhead" and row.stat in PRINTED) or (row.metric, row.stat) in _TELLING)
+    ]
+    return Table(
+        "The smallest difference that this machine can tell", ("request", "what", "a", "b", "b - a", "smallest"), rows,
+        words=2,
+        note="b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance; "
+             f"–: it takes {ENOUGH} trials to tell",
+    )  # fmt: skip
+
+
+def not_predicted_table(run: Run, summary: Summary) -> Table:
+    """Return which variants theory cannot predict, and which mechanism is missing."""
+    rows = [(f"{row.variant}{load_suffix(run, row.load)}", row.missing) for row in summary.not_predicted]
+    return Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
+
+
+def clocks_table(run: Run, summary: Summary) -> Table | None:
+    """Return the clocks of the trial whose clocks are the least certain; None: every trial ran on one machine."""
+    clocks = max(summary.clocks, key=lambda trial: trial.apart_ms, default=None)
+    if clocks is None:
+        return None
+    load = f", {clocks.load}" if len(run.loads) > 1 else ""
+    trial = f", trial {clocks.trial}" if run.trials > 1 else ""
+    note = "no request went from one machine to another machine"
+    if clocks.pair is not None:
+        note = (
+            f"times of {' and '.join(clocks.pair)} can be compared to within ± {number(clocks.apart_ms)} ms; the "
+            "intervals of all figures that compare times of several machines allow for this"
+        )
+    return Table(
+        f"Clocks in the trial in which they are the least certain: {clocks.variant}{load}{trial}",
+        ("machine", "ahead of the lab, ms", "gains, ppm", "uncertain, ± ms"),
+        [
+            (row.machine, number(row.ahead_ms), number(row.drift_ppm), number(row.uncertain_ms))
+            for row in clocks.machines
+        ],
+        note=note,
+    )

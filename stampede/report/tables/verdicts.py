@@ -1,0 +1,114 @@
+"""Tables of verdicts: on claims, and on published figures."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from math import ceil
+
+from stampede.evaluate.statistics.stopping import MOST
+from stampede.evaluate.verdict.claims import missing_cores
+from stampede.records.run import Run
+from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
+from stampede.report.spread import claim_values, spread
+from stampede.report.tables import Table
+from stampede.report.wording import (
+    bound_phrase,
+    claim_value,
+    figures_phrase,
+    plain_name,
+    published_quantity,
+    suspect_of,
+    verdict_phrase,
+)
+
+
+def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
+    """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
+    rows = []
+    shared, doubts = _shared_reason(summary.claims), _shared_doubts(summary.claims)
+    for claim, row in zip(run.claims, summary.claims, strict=True):
+        why = _why(row, suspect_of(run, summary, claim.quantities), {*shared, *doubts})
+        says = row.says + (f" — {'; '.join(why)}" if why else "")
+        says += f"\nbound: {bound_phrase(claim)}" if explained else ""
+        measured = [_measured(row), spread(claim_values(claim, run, summary), row.low, row.high)]
+        bound = row.bound + (" ms" if row.unit == "ms" else "")
+        rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
+    told = [*shared]
+    if doubts:
+        told.append(f"suspect: trials are in doubt, for example because {doubts[0]}")
+    told.append("reproduced: the whole interval satisfies the bound")
+    told += ["the value may still differ from the published value"] * bool(summary.published)
+    return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note="; ".join(told))
+
+
+def _measured(row: ClaimRow) -> str:
+    """Return the measured value of a claim with its unit. A share and an index have their name, a ratio has "times"."""
+    value = claim_value(row)
+    if row.measured is None:
+        return value
+    if row.unit in ("share", "index"):
+        return f"{plain_name(row.stat)} {value}"
+    return f"{value} times" if row.unit == "ratio" else value
+
+
+def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> list[str]:
+    """Return why a verdict is undecided or invalid, and how many trials are suspect and why, unless it was told."""
+    reasons = [row.reason] if row.reason and row.reason not in told else []
+    doubt = [row.doubt] if row.doubt and row.doubt not in told else []
+    return [*reasons, ": ".join([suspect, *doubt])] if suspect else reasons
+
+
+def _shared_reason(rows: Sequence[ClaimRow]) -> list[str]:
+    """Return the reason that all claims share; nothing, if there is none."""
+    reasons = [row.reason for row in rows if row.reason]
+    return reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
+
+
+def _shared_doubts(rows: Sequence[ClaimRow]) -> list[str]:
+    """Return the doubts that several claims share."""
+    times = Counter(row.doubt for row in rows if row.doubt)
+    return [doubt for doubt in times if times[doubt] > 1]
+
+
+def power_table(run: Run, summary: Summary) -> Table:
+    """Return about how many trials each claim needs for a verdict, and how long these trials take."""
+    rows = []
+    for claim, row in zip(run.claims, summary.claims, strict=True):
+        few = missing_cores(claim, run)
+        needed = ("–", "–")
+        if row.decided:
+            needed = ("decided", "–")
+        elif row.measured is not None and not few:
+            needed = _trials_and_time(row.trials_needed, summary.round_s)
+        says = row.says + (f" — {few}" if few else "")
+        rows.append((verdict_phrase(row.verdict, row.suspect), says, _measured(row), row.bound, *needed))
+    return Table(
+        "Trials that decide", ("verdict", "claim", "measured", "bound", "trials", "time"), rows, words=2,
+        note="trials: about how many in all decide, if further trials differ as much as these; with one trial, as many "
+             "as the lab resamples; > 100: the value is too near the bound",
+    )  # fmt: skip
+
+
+def _trials_and_time(needed: int | None, round_s: float) -> tuple[str, str]:
+    more, trials = ("> ", MOST) if needed is None else ("", needed)
+    return f"{more}{trials}", f"{more}{ceil(trials * round_s / 60)} min"
+
+
+def published_table(run: Run, summary: Summary) -> Table:
+    """Return the published rows with their verdicts, and their figures that were not reproduced."""
+    rows = []
+    for row in summary.published:
+        suspect = suspect_trials(
+            trial for trial in summary.trials if (trial.variant, trial.load) == (row.variant, row.load)
+        )
+        what = " — ".join(filter(None, (published_quantity(run, row), "; ".join(_why(row, suspect, ())))))
+        rows.append((verdict_phrase(row.verdict, row.suspect), what, figures_phrase(row)))
+    return Table(
+        "Published figures", ("verdict", "what", "figures"), rows, words=3,
+        note="reproduced: every measured figure, with its interval, is within the stated percentage of the published "
+             "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
+             "waits" + "; *: of the requests of all trials together" * any(map(_is_pooled, summary.published)),
+    )  # fmt: skip
+
+
+def _is_pooled(row: PublishedRow) -> bool:
+    return any(figure.pooled and figure.verdict != "reproduced" for figure in row.figures)

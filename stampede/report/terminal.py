@@ -1,0 +1,202 @@
+"""A run's results on a terminal of 80 columns."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+
+from rich import table as rich
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from stampede.records.run import Run
+from stampede.records.summary import Summary
+from stampede.report.article import article_tables
+from stampede.report.extensions import Section
+from stampede.report.tables import COUNTS, Table
+from stampede.report.tables.quantities import (
+    differences_table,
+    legend,
+    not_predicted_table,
+    quantity_tables,
+    stairs_tables,
+    workers_tables,
+)
+from stampede.report.tables.verdicts import claims_table, published_table
+from stampede.report.tables.visits import errors_tables, visits_tables
+from stampede.report.wording import trials_phrase
+
+_STYLES = {
+    "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
+    "differs by the floor": "dim", "not measured in a short run": "dim", "invalid": "magenta", "valid": "green",
+    "suspect": "yellow", "measured": "bold", "pooled": "bold", "published": "dim", "predicted": "dim",
+    "higher": "yellow", "lower": "cyan", "~": "dim",
+}  # fmt: skip
+"""How rows of each kind, and verdicts, are printed."""
+
+
+def print_tables(console: Console, run: Run, summary: Summary, sections: Sequence[Section] = ()) -> None:
+    """Print the whole result of a run. ``sections`` are what an app adds."""
+    _print_question(console, run)
+    console.print(validity_text(summary))
+    quantities = [*quantity_tables(run, summary)]
+    _print_all(console, quantities)
+    _print_legend(console, run, quantities)
+    _print_all(console, _counting_tables(run, summary))
+    for section in sections:
+        console.print(Text(f"\n{section.title}\n", style="bold"))
+        console.print(_listed([*section.answers, *section.minor]))
+    if not (summary.claims or summary.differences or sections):
+        console.print("\nThis experiment makes no claims.")
+    _print_all(console, _verdict_tables(run, summary, sections))
+    for remark in (remark for section in sections for remark in section.remarks):
+        console.print(Text(remark))
+
+
+def print_chosen_tables(
+    console: Console, run: Run, summary: Summary, words: Sequence[str], sections: Sequence[Section] = ()
+) -> None:
+    """Print the tables whose titles contain one of the words. Raise UnknownTable for a word that no title contains."""
+    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *_verdict_tables(run, summary, sections)]
+    for word in words:
+        if not any(word.lower() in table.title.lower() for table in tables):
+            raise UnknownTable(word, [table.title for table in tables])
+    _print_all(console, [table for table in tables if any(word.lower() in table.title.lower() for word in words)])
+
+
+class UnknownTable(ValueError):
+    """A word that is in the title of no table: ``word``, and the ``titles`` that there are."""
+
+    def __init__(self, word: str, titles: Sequence[str]) -> None:
+        super().__init__(word)
+        self.word, self.titles = word, [*titles]
+
+
+def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    yield from visits_tables(run, summary)
+    yield from errors_tables(run, summary)
+    yield from map(_in_one_cell, stairs_tables(run, summary))
+    yield from workers_tables(run, summary)
+
+
+def _verdict_tables(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[Table]:
+    if summary.differences:
+        yield differences_table(run, summary)
+    for section in sections:
+        yield from section.tables
+    if summary.claims:
+        yield claims_table(run, summary)
+    yield from article_tables(run, summary)
+    if summary.published:
+        yield published_table(run, summary)
+
+
+def print_predicted(console: Console, run: Run, summary: Summary) -> None:
+    """Print what theory predicts of a run, beside what was published, and what theory cannot predict."""
+    _print_question(console, run)
+    quantities = [*quantity_tables(run, summary)]
+    _print_all(console, [*quantities, *map(_in_one_cell, stairs_tables(run, summary))])
+    _print_legend(console, run, quantities)
+    _print_all(console, [not_predicted_table(run, summary)] if summary.not_predicted else [])
+
+
+def _print_legend(console: Console, run: Run, quantities: Iterable[Table]) -> None:
+    for sentence in legend(run, quantities):
+        console.print(Text(sentence, style="dim"))
+
+
+def _print_question(console: Console, run: Run) -> None:
+    console.print()
+    console.print(Text(run.title, style="bold"))
+    console.print(Text(run.question, style="italic"))
+
+
+def _print_all(console: Console, tables: Iterable[Table]) -> None:
+    for table in tables:
+        for part in _parts(table, console.width):
+            console.print()
+            console.print(terminal_table(part))
+
+
+def validity_text(summary: Summary) -> RenderableType:
+    """Return the run's validity, every reason to doubt it, and what else was noted, one line each."""
+    verdict = summary.validity.verdict
+    head = Text.assemble(
+        "The measurement is ", (verdict, _STYLES.get(verdict, "")), f": {trials_phrase(summary)}."
+    )  # fmt: skip
+    notes = summary.validity.notes
+    noted: list[RenderableType] = [Text("Also noted:"), _listed(notes)] if notes else []
+    return Group(head, _listed(summary.validity.doubts), *noted)
+
+
+def _listed(sentences: Sequence[str]) -> rich.Table:
+    grid = rich.Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        grid.add_row("-", Text(sentence))
+    return grid
+
+
+def terminal_table(table: Table) -> RenderableType:
+    """Return a table for the terminal: words may wrap, figures may not; a name is not repeated below itself."""
+    shown = rich.Table(
+        title=Text(table.title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
+    )
+    for place, name in enumerate(table.head):
+        if name == "verdict" and place < table.words:
+            parts = [part for row in table.rows for part in row[place].replace(", ", ",\n").split("\n")]
+            shown.add_column(name, width=max(len(name), min(max(map(len, parts), default=0), _VERDICT)))
+        elif place < table.words:
+            shown.add_column(name, overflow="fold", no_wrap=not name)
+        else:
+            shown.add_column(name, justify="right", no_wrap=name != "change")
+    above = ""
+    for row in table.rows:
+        first, *others = row
+        style = _STYLES.get(table.kind(row), "")
+        if table.head[0] == "verdict":
+            shown.add_row(Text(first.replace(", ", ",\n"), style=style), *map(Text, others))
+        else:
+            shown.add_row(Text("" if first == above else first), *(Text(cell, style=style) for cell in others))
+        above = first
+    return Group(shown, Text(table.note, style="dim")) if table.note else shown
+
+
+_VERDICT, _NAME, _GAP = 15, 24, 2
+"""How wide a verdict and the name of a variant are before they wrap, and how far apart columns are."""
+
+
+def _parts(table: Table, width: int) -> Iterator[Table]:
+    """Yield a table of quantities in parts of at most ``width`` columns of text; each has the names and the counts."""
+    if "" not in table.head:
+        yield table
+        return
+    words, numbers = [*range(table.words)], [place for place, name in enumerate(table.head) if name in COUNTS]
+    figures = [place for place in range(table.words, len(table.head)) if place not in numbers]
+    cells = zip(table.head, *table.rows, strict=True)
+    widths = [_GAP + max(map(len, "\n".join(column).split("\n"))) for column in cells]
+    widths[0] = min(widths[0], _NAME + _GAP)
+    room = width + _GAP - sum(widths[place] for place in (*words, *numbers))
+    least = len([*_fitting(figures, widths, room, len(figures))])
+    parts = [*_fitting(figures, widths, room, ceil(len(figures) / max(least, 1)))] or [[]]
+    for part in parts:
+        kept = [*words, *part, *numbers]
+        rows = [[row[place] for place in kept] for row in table.rows]
+        note = table.note if part is parts[-1] else ""
+        yield replace(table, head=[table.head[place] for place in kept], rows=rows, note=note).without_gaps()
+
+
+def _fitting(places: Sequence[int], widths: Sequence[int], room: int, most: int) -> Iterator[list[int]]:
+    """Yield the columns in parts of at most ``most``, which are at most ``room`` wide together or a single column."""
+    part: list[int] = []
+    for place in places:
+        if part and (len(part) == most or sum(widths[other] for other in (*part, place)) > room):
+            yield part
+            part = []
+        part.append(place)
+    if part:
+        yield part
+
+
+def _in_one_cell(stairs: Table) -> Table:
+    """Return a staircase with all its steps in one cell, which may wrap."""
+    rows = [(*row[:2], "  ".join(cell for cell in row[2:] if cell != "–") or "–") for row in stairs.rows]
+    return replace(stairs, head=("variant", "", "1st to last"), rows=rows, words=3)

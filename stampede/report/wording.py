@@ -1,0 +1,221 @@
+"""Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from stampede.evaluate.metrics import METRICS, WHOLE_UNITS, unit
+from stampede.evaluate.metrics.metric import TIME_STATISTICS, percentile
+from stampede.evaluate.statistics.stopping import has_interval
+from stampede.records.claims import Claim, Quantity
+from stampede.records.plural import plural
+from stampede.records.run import Run
+from stampede.records.summary import ClaimRow, PublishedFigure, PublishedRow, Summary, suspect_trials
+
+
+def median_suffix(run: Run) -> str:
+    """Return the end of a title whose numbers are medians over trials; empty for one trial."""
+    return f", median of {run.trials} trials" if run.trials > 1 else ""
+
+
+def trials_phrase(summary: Summary) -> str:
+    """Return how many trials are in doubt, e.g. of 9 trials, 2 are suspect and counted all the same."""
+    trials, found = plural(len(summary.trials), "trial"), Counter(trial.verdict for trial in summary.trials)
+    if len(found) == 1:
+        [verdict] = found
+        return f"{f'all {trials} are' if len(summary.trials) > 1 else 'the only trial is'} {verdict}{_EFFECTS[verdict]}"
+    told = [
+        f"{found[verdict]} {'is' if found[verdict] == 1 else 'are'} {verdict}{effect}"
+        for verdict, effect in _EFFECTS.items()
+        if effect and found[verdict]
+    ]
+    return f"of {trials}, {', '.join(told)}" if told else "no trial was planned"
+
+
+_EFFECTS = {"invalid": " and left out", "suspect": " and counted all the same", "valid": ""}
+"""What the verdict on a trial means for its numbers."""
+
+
+def verdict_phrase(verdict: str, suspect: bool) -> str:
+    """Return a verdict, and after it whether it rests on a suspect trial."""
+    return f"{verdict}, suspect" if suspect else verdict
+
+
+def suspect_of(run: Run, summary: Summary, quantities: Iterable[Quantity]) -> str:
+    """Return how many of the trials that these quantities were measured in are suspect; empty: none is."""
+    cells = {(quantity.variant, quantity.load or run.loads[0].name) for quantity in quantities}
+    return suspect_trials(trial for trial in summary.trials if (trial.variant, trial.load) in cells)
+
+
+def unit_suffix(of_unit: str) -> str:
+    """Return a unit as it follows a number; empty for shares, ratios and indices."""
+    return "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
+
+
+def published_quantity(run: Run, row: PublishedRow) -> str:
+    """Return in words which figures a published row has."""
+    completion_times = ", in order of completion" if row.completion_times else ""
+    by = f", published{divisor_suffix(row.divided_by)}" if row.divided_by != 1 else ""
+    metric = metric_phrase(row.metric, row.request_class)
+    return f"{row.variant}{load_suffix(run, row.load)}: {metric}{completion_times}{by}"
+
+
+def divisor_suffix(by: float) -> str:
+    """Return the divisor that follows the word ``published``, e.g. ÷ 222; empty if figures were not divided."""
+    return "" if by == 1 else f" ÷ {by:g}"
+
+
+def figures_phrase(row: PublishedRow) -> str:
+    """Return how many figures of a published row were reproduced, and the other figures by their verdicts.
+
+    A measured figure is told as measured / published, and a star marks the percentile of all trials together.
+    """
+    by_verdict: dict[str, list[str]] = {}
+    for figure in row.figures:
+        ratio = f" {_ratio(figure)}" if figure.ratio is not None else ""
+        by_verdict.setdefault(figure.verdict, []).append(f"{plain_name(figure.stat)}{'*' * figure.pooled}{ratio}")
+    near = len(by_verdict.pop("reproduced", []))
+    lead = f"{near} of {len(row.figures)} within {100 * row.within:g} %"
+    return "; ".join([lead, *(f"{verdict}: {', '.join(figures)}" for verdict, figures in by_verdict.items())])
+
+
+def _ratio(figure: PublishedFigure) -> str:
+    """Return measured divided by published; if the figure is undecided, also the ends of the ratio's interval.
+
+    An interval of fewer than three trials tells a reader nothing.
+    """
+    if figure.ratio is None:
+        return number(None)
+    ratio = _ratio_number(figure.ratio)
+    low, high = figure.low, figure.high
+    known = has_interval([figure.measured or 0.0] * figure.trials, low, high)
+    if figure.verdict != "undecided" or not known or low is None or high is None:
+        return ratio
+    low, high = low / figure.published, high / figure.published
+    return f"{ratio} ({_ratio_number(low)} to {_ratio_number(high)})"
+
+
+def _ratio_number(value: float) -> str:
+    """Return a ratio with two decimals; from 10 on as ``number`` does, and below 0.1 with two significant digits."""
+    return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def claim_value(claim: ClaimRow) -> str:
+    """Return the measured value of a claim, with its statistic and unit."""
+    if claim.measured is None:
+        return number(None)
+    if not unit_suffix(claim.unit):
+        return number(claim.measured)
+    stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
+    return f"{stat}{number(whole_number(claim.unit, claim.measured))} {claim.unit}"
+
+
+def bound_phrase(claim: Claim) -> str:
+    """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
+    if not claim.has_one_bound:
+        return "this version does not know the bound"
+    value, side = claim.value, "at least" if claim.at_least is not None else "at most"
+    q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
+    if other := claim.relative_to:
+        same = (other.metric, other.stat, other.request_class) == (value.metric, value.stat, value.request_class)
+        compared_to = "that" if same else _thing(other)
+        there = f" in {quantity_place(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
+        return f"in {quantity_place(value)}, {_thing(value)} is {side} {claim.limit:g} times {compared_to}{there}"
+    if q is not None and value.request_class:
+        share = 100 - q if claim.at_least is not None else q
+        metric = plain_name(value.metric)
+        a = "an" if metric[0] in "aeiou" else "a"
+        which = f"{share:g} % of the {value.request_class} requests have {a} {metric}"
+        return f"in {quantity_place(value)}, {which} of {side} {claim.limit:g} {of_unit}"
+    limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
+    named = unit_suffix(of_unit)
+    return f"in {quantity_place(value)}, {_thing(value)} is {side} {limit}{named}"
+
+
+def claim_subject(claim: Claim) -> str:
+    """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
+    value = claim.value
+    subject = f"{_thing(value)} in {quantity_place(value)}"
+    if other := claim.relative_to:
+        subject += f", divided by {_thing(other)} in {quantity_place(other)},"
+    return capitalised(subject)
+
+
+def _thing(quantity: Quantity) -> str:
+    stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
+    phrase = metric_phrase(quantity.metric, quantity.request_class)
+    return f"the {phrase}" if phrase.endswith(f" {stat}") else f"the {stat} of the {phrase}"
+
+
+_STATISTICS = {
+    "min": "smallest value",
+    "avg": "mean",
+    "max": "largest value",
+    "count": "number",
+    "jain_index": "Jain's index",
+    "max_over_mean": "largest number, divided by the mean,",
+    "of_ideal": "share of the ideal",
+    "per_connection": "number for each connection",
+    "per_request": "time for each request",
+    "per_second": "rate",
+}
+"""Statistics whose names do not read well in a sentence."""
+
+
+def quantity_place(quantity: Quantity) -> str:
+    """Return the variant of a quantity, and the load if the quantity names it."""
+    return quantity.variant + (f" under {quantity.load}" if quantity.load else "")
+
+
+def capitalised(sentence: str) -> str:
+    """Return a sentence with a capital letter at its begin."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters, which ends with an ellipsis if it was longer."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def number(value: float | None) -> str:
+    """Return a value with two decimals below 1, one below 100 and none from 100 on; an integer without decimals."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent, with one decimal; a small share is not rounded to zero."""
+    if share is None:
+        return number(None)
+    return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
+
+
+def short_figure(of_unit: str, value: float) -> str:
+    """Return a value without its unit; a share in percent, without a decimal that is 0."""
+    return percent(value).replace(".0%", "%") if of_unit == "share" else number(whole_number(of_unit, value))
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a metric or statistic with spaces."""
+    return name.replace("_", " ")
+
+
+def metric_phrase(metric: str, request_class: str | None) -> str:
+    """Return the name of a metric, with the class of request unless the metric is of all requests."""
+    declared = METRICS.get(metric)
+    called = declared.called if declared else "{metric} of {requests} requests"
+    if declared and declared.of_all and "{requests}" in called:
+        return plain_name(metric)
+    return called.format(metric=plain_name(metric), requests=request_class or "all")
+
+
+def load_suffix(run: Run, load: str) -> str:
+    """Return the end of a title that names the load; empty if the run has only one load."""
+    return f", {load}" if len(run.loads) > 1 else ""
+
+
+def whole_number(of_unit: str, value: float | None) -> float | None:
+    """Return a count as an integer; the median of counts, or an average, may have decimals and then stays as it is."""
+    return int(value) if of_unit in WHOLE_UNITS and value is not None and value.is_integer() else value

@@ -1,0 +1,167 @@
+"""Find, check and verify a finished run for a command."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from stampede.errors import LabError, WrongUse
+from stampede.interruption import uninterrupted
+from stampede.paths import RESULTS
+from stampede.terminal import report_path, say
+
+if TYPE_CHECKING:
+    from stampede.records.run import Run
+    from stampede.records.summary import Summary
+
+
+_READABLE = "The folder must be readable, and TMPDIR needs room for the results."
+
+
+def latest(results: Path) -> Path:
+    """Return the folder of the latest run of all experiments. Raise WrongUse when there is no run."""
+    return max(latest_of_each(results), key=lambda folder: folder.name)
+
+
+def tables_command(folder: Path) -> str:
+    """Return the command that prints all tables of a run: it names the run's folder unless it is the latest run."""
+    links = [link.resolve() for link in RESULTS.glob("*/latest")]
+    newest = max(links, key=lambda each: each.name, default=None)
+    named = "" if newest == folder.resolve() else f"RUN={Path(report_path(folder)).parent} "
+    return f"make report {named}TABLES=1"
+
+
+def latest_of_each(results: Path) -> list[Path]:
+    """Return the folder of the latest run of each experiment. Raise WrongUse when there is no run."""
+    links = sorted(results.glob("*/latest"))
+    if not links:
+        raise WrongUse(f"There is no run in {results}.", hint="make experiment NAME=heavy-mix")
+    return [link.resolve() for link in links]
+
+
+@contextmanager
+def run_for(command: str) -> Iterator[None]:
+    """Turn BadRun into WrongUse with a hint that shows how to give ``command`` the folder of a run."""
+    from stampede.records.folder import BadRun  # noqa: PLC0415
+
+    try:
+        yield
+    except BadRun as error:
+        raise WrongUse(f"{error}.", hint=f"stampede {command} results/<experiment>/<time>, or …/latest") from None
+
+
+@contextmanager
+def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
+    """Turn an error of the file system into LabError: ``problem`` with its reason, or TMPDIR has no room."""
+    from stampede.records.folder import NoTemporaryRoom  # noqa: PLC0415
+    from stampede.run.results import no_room  # noqa: PLC0415
+
+    try:
+        yield
+    except NoTemporaryRoom as error:
+        raise no_room(error, results) from None
+    except OSError as error:
+        raise LabError(f"{problem}: {error.strerror or error}.", hint) from None
+
+
+def reported(folder: Path, results: Path) -> "Summary":
+    """Compute all results of a run and write them, with the report, into the run's folder."""
+    from stampede.pipeline import derive  # noqa: PLC0415
+    from stampede.predict.stored import PREDICTED  # noqa: PLC0415
+
+    writing = _disk_errors(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)
+    with run_for("report"), uninterrupted(), writing:  # DuckDB would turn an interrupt into an error of its own
+        (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
+        return derive(folder)
+
+
+@contextmanager
+def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Path, Summary]]":
+    """Compute all results of a run without writing into its folder.
+
+    Yield a temporary folder, which has the run's files and requests, and the summary. Say what this version does not
+    know of the run.
+    """
+    from stampede.evaluate.metrics.unknown import unknown  # noqa: PLC0415
+    from stampede.records.folder import read_run  # noqa: PLC0415
+    from stampede.verification import derived_elsewhere  # noqa: PLC0415
+
+    reading = _disk_errors(f"The results of {folder} cannot be computed", _READABLE, results)
+    with ExitStack() as stack:
+        with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
+            sentences = [*unknown(read_run(folder))]
+            with reading:
+                found = stack.enter_context(derived_elsewhere(folder))
+            for sentence in sentences:
+                say(f"{folder}: {sentence}")
+        yield found
+
+
+def summary_of(command: str, folder: Path, results: Path) -> "Summary":
+    """Compute the summary of a run without writing into its folder."""
+    with results_of(command, folder, results) as (_, summary):
+        return summary
+
+
+def verified(folder: Path, console: Console) -> list[str]:
+    """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
+    from stampede.records.checksums import MANIFEST  # noqa: PLC0415
+    from stampede.verification import verify_run  # noqa: PLC0415
+
+    try:
+        with uninterrupted():
+            found = verify_run(folder)
+    except OSError as error:
+        raise LabError(f"{folder} cannot be verified: {error.strerror or error}.", _READABLE) from None
+    for difference in found.differences:
+        console.print(str(difference), markup=False, soft_wrap=True)
+    if found.differences and found.is_as_measured:
+        hint = f"This also happens after an update of the lab. To compute the results again: make report RUN={folder}"
+        raise LabError(f"The measured files in {folder} are unchanged, but its results do not follow from them.", hint)
+    if found.derived is None:
+        problem = f"{folder} was changed since it was measured. Its records were changed, so no results were checked."
+        raise LabError(problem)
+    if found.differences:
+        raise LabError(f"{folder} was changed since it was measured.")
+    recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
+    if found.figures:
+        follow = f"another version computed the results: {found.figures[0]} of {found.figures[1]} figures that this "
+        follow += "version knows follow from these files, the others and report.html were not compared."
+    else:
+        follow = f"{_derived(found.derived)} follow from these files."
+    return [f"{recorded} unchanged; {follow}", *found.unknown, f"{MANIFEST}: {found.manifest}"]
+
+
+def print_differences(folder: Path, against: Path, console: Console) -> None:
+    """Print each value of older results that the results of a run do not have, and how many. Raise LabError if any."""
+    from stampede.verification import compare_results  # noqa: PLC0415
+
+    different = compare_results(folder, against)
+    for value in different:
+        console.print(value, markup=False, soft_wrap=True)
+    console.print(f"{len(different)} differences", markup=False)
+    if different:
+        raise LabError(f"The results in {folder} differ from {against}.")
+
+
+def _derived(paths: list[str]) -> str:
+    """Return the names of derived files as part of a sentence. The files of the whole run come first."""
+    from stampede.report.spread import word_list  # noqa: PLC0415
+
+    names = sorted(
+        {Path(path).name for path in paths},
+        key=["predicted.json", "summary.json", "diagnosis.json", "report.html", "requests.parquet"].index,
+    )
+    return word_list(names)
+
+
+def run_and_variant(command: str, run: str, results: Path) -> "tuple[Path, Run, str | None]":
+    """Return the folder and the record of a run that ``RUN`` or ``RUN:VARIANT`` names, and the name of the variant."""
+    from stampede.evaluate.statistics.compare import parse_side  # noqa: PLC0415
+    from stampede.records.folder import read_run  # noqa: PLC0415
+
+    folder, variant = parse_side(run) if run else (latest(results), None)
+    with run_for(command):
+        return folder, read_run(folder), variant

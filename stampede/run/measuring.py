@@ -1,0 +1,83 @@
+"""Measure an experiment for a command: lay out the plan, make the machine ready, measure, and print the results."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from stampede.docker.machine_usage import QUIET_WITHIN_S, Progress, is_busy
+from stampede.plan import Plan, timing
+from stampede.run.finished import tables_command
+from stampede.run.options import RunRequest
+from stampede.run.progress import Expected, showing_progress
+from stampede.terminal import interruptible, out, print_plan, report_path, say, talk
+
+if TYPE_CHECKING:
+    from stampede.records.summary import Summary
+
+
+Follow = Callable[[Progress], Progress]
+"""Returns a Progress that also tells a page what the lab is doing."""
+
+
+def measure(request: RunRequest, follow: Follow | None = None) -> "Summary":
+    """Make the machine ready, measure, and print the results. Exit with 1 when the results are invalid."""
+    folder, summary = measure_quietly(request, follow)
+    print_measured(folder, summary)
+    return summary
+
+
+def print_measured(folder: Path, summary: "Summary") -> None:
+    """Print the results of a run. Exit with 1 when they are invalid."""
+    from stampede.records.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
+    from stampede.report.extensions import read_sections  # noqa: PLC0415
+    from stampede.report.screen import print_screen  # noqa: PLC0415
+
+    print_screen(
+        out, read_run(folder), summary, report_path(folder), tables_command(folder), read_sections(folder, summary)
+    )
+    if summary.validity.verdict == "invalid":
+        raise typer.Exit(1)
+
+
+def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple[Path, Summary]":
+    """Make the machine ready and measure. Return the run's folder and its summary, without printing results.
+
+    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
+    """
+    from stampede.docker.cluster.machines import default_machine  # noqa: PLC0415
+    from stampede.docker.cluster.ready import memory_budgets  # noqa: PLC0415
+    from stampede.docker.doctor import make_ready  # noqa: PLC0415
+    from stampede.docker.heartbeat import heartbeat  # noqa: PLC0415
+    from stampede.docker.images import images_of  # noqa: PLC0415
+    from stampede.run.machine_lock import wait_for_turn  # noqa: PLC0415
+    from stampede.run.results import check_room  # noqa: PLC0415
+    from stampede.run.run import run_plan  # noqa: PLC0415
+
+    options, experiment = request.options, request.experiment
+    options.plan(experiment)  # report wrong use before waiting for another run
+    check_room(request.results, live=request.live)
+    with interruptible():
+        wait_for_turn(say)
+        with heartbeat([default_machine()], say):
+            plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
+            busy = is_busy()
+            if not request.only_check:
+                _say_plan(request, plan, busy=busy)
+            make_ready(say, images_of(plan))
+    before_s = timing.before_s(plan, busy=busy, check=request.check)
+    expected = Expected(plan, timing.batches_s(plan, busy=busy), before_s, options.budget_s)
+    with interruptible(), showing_progress(expected) as shown:
+        progress = follow(shown.progress) if follow else shown.progress
+        return run_plan(request, plan, say, progress, shown.end_batch)
+
+
+def _say_plan(request: RunRequest, plan: Plan, *, busy: bool) -> None:
+    """Say what is measured, and about how long it takes; if rounds go on until all is decided, a round of it."""
+    budget_s = request.options.budget_s
+    takes_s = timing.expected_s(plan, busy=busy, check=request.check)
+    round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
+    print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
+    if busy:
+        say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")

@@ -1,0 +1,263 @@
+"""Measure a plan into a run's folder, while no other run measures, and clean up whatever happens."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from stampede.docker import leftovers, provenance
+from stampede.docker.cluster.engines import Engines
+from stampede.docker.cluster.ready import engines_on, find_machines, machine_records, server_host
+from stampede.docker.heartbeat import heartbeat
+from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
+from stampede.docker.machine_usage import Progress
+from stampede.docker.redaction import local_words, redact
+from stampede.evaluate.statistics.stopping import RESAMPLED_FROM
+from stampede.experiment.model import Experiment
+from stampede.interruption import stop_reason, uninterrupted
+from stampede.plan import Plan
+from stampede.plan.timing import PREDICT_S, report_s
+from stampede.records.checksums import seal
+from stampede.records.folder import write_record
+from stampede.records.run import (
+    METHOD,
+    ClientRecord,
+    Git,
+    Host,
+    Image,
+    LoadRecord,
+    RelativeRate,
+    Run,
+    SourceRecord,
+)
+from stampede.records.summary import Summary
+from stampede.run.machine_lock import Say, machine_lock
+from stampede.run.options import RunRequest
+from stampede.run.progress import BatchEnd, trial_lines
+from stampede.run.results import clean_up, close_run, new_folder, writing
+from stampede.run.trial import batch
+from stampede.run.trial.containers import now
+
+
+@dataclass
+class OpenRun:
+    """A run that is being measured: its folder, its record, and how many rounds have begun."""
+
+    folder: Path
+    record: Run
+    rounds: int = 1
+
+    def close(self, **outcome: str) -> Summary:
+        """Close the record with this outcome, and compute all results. A run without a fixed end names its rounds."""
+        if self.record.until_decided:
+            order = [trial for trial in self.record.order if int(trial[2]) <= self.rounds]
+            self.record = self.record.model_copy(update={"trials": self.rounds, "order": order})
+        return close_run(self.folder, self.record.model_copy(update=outcome))
+
+
+def run_plan(
+    request: RunRequest, plan: Plan, say: Say, progress: Progress, end_batch: BatchEnd | None = None
+) -> tuple[Path, Summary]:
+    """Measure a plan on a machine that is ready, and return the run's folder and its summary.
+
+    ``end_batch`` is told what each batch has measured; None: ``say`` says a line for each trial.
+    Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
+    keep the finished trials in the folder, with summary.json and report.html.
+    """
+    with machine_lock(say, request.command) as note, writing(request.results):
+        say, progress = _noting(note, say, progress)
+        with prepare(request, plan, say) as engines:
+            run = open_run(request, plan, engines)
+            with closing(run, engines, say):
+                keep_predictions(run, progress)
+                check_application(request, run, plan, engines, say, progress)
+                if request.only_check:
+                    shutil.rmtree(run.folder)
+                    return run.folder, Summary.of_nothing(request.name)
+                measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
+            progress("writing the report", 0, report_s(plan))
+            with uninterrupted():
+                return run.folder, run.close(outcome="completed")
+
+
+@contextmanager
+def prepare(request: RunRequest, plan: Plan, say: Say) -> Iterator[Engines]:
+    """Build the images, bring them to every machine, and remove what a killed run left behind."""
+    images = images_of(plan)
+    machines = find_machines(request.cluster)
+    with heartbeat(machines, say):
+        build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
+        names = [K6, *(image.name for image in images)]
+        encrypted = bool(request.cluster and request.cluster.encrypted)
+        with engines_on(machines, names, say, encrypted=encrypted) as engines:
+            clean_up(request.results, say, engines.machines)
+            yield engines
+
+
+def open_run(request: RunRequest, plan: Plan, engines: Engines) -> OpenRun:
+    """Make the run's folder, and write the record of what is to be measured."""
+    packages = {image.name: image.packages for image in sorted(images_of(plan), key=lambda image: image.name)}
+    record = record_of(
+        request.name, request.experiment, plan, full=request.options.full, command=request.command,
+        host=server_host(engines), git=provenance.git_state(), images=provenance.image_records(BASE_IMAGES | packages),
+    ).model_copy(
+        update={
+            "until_decided": request.options.budget_s is not None,
+            "machines": machine_records(engines),
+            "encrypted": engines.encrypted,
+        }
+    )  # fmt: skip
+    folder = new_folder(request.results / request.name)
+    write_record(folder / "run.json", record)
+    return OpenRun(folder, record)
+
+
+@contextmanager
+def closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
+    """Close the record of a run that fails or is interrupted, and remove what its trials left."""
+    try:
+        yield
+    except BaseException as error:
+        with uninterrupted():
+            interrupted = isinstance(error, KeyboardInterrupt)
+            reason = stop_reason() if interrupted else redact(str(error), local_words(run.folder.parents[1]))
+            with suppress(OSError):  # if the disk itself failed, clean_up of a later run closes the record
+                run.close(outcome="interrupted" if interrupted else "failed", reason=reason or type(error).__name__)
+            say(f"What was measured is in {run.folder}.")
+        raise
+    finally:
+        with uninterrupted():
+            leftovers.remove_leftovers(engines.machines)  # containers that a trial could not remove at its own end
+
+
+def keep_predictions(run: OpenRun, progress: Progress) -> None:
+    """Predict the run before anything starts, so that no later command has to."""
+    from stampede.predict.stored import write_predictions  # noqa: PLC0415  # loading Numba takes half a second
+
+    cells = sum(len(run.record.variants_under(load.name)) for load in run.record.loads)
+    progress("predicting", 0, PREDICT_S * cells)
+    write_predictions(run.folder, run.record)
+
+
+def check_application(
+    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress
+) -> None:
+    """Before all trials, start somebody's own application and send it a request of each class."""
+    if request.check:
+        batch.check(plan, run.folder, progress, engines, say)
+
+
+def measure_rounds(
+    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress, end_batch: BatchEnd
+) -> None:
+    """Measure round after round, until the plan ends or the rounds suffice."""
+    began = time.monotonic()
+    for run.rounds, part in enumerate(plan.rounds, start=1):
+        for trials in batch.measure_plan(part, run.folder, progress, engines):
+            seal(run.folder)
+            end_batch(run.folder, run.record, trials)
+        budget_s = request.options.budget_s
+        if budget_s is not None and _is_enough(run, time.monotonic() - began, budget_s, say):
+            return
+
+
+def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
+    """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
+    from stampede.evaluate.verdict.claims import missing_cores  # noqa: PLC0415
+    from stampede.pipeline import derive_summary  # noqa: PLC0415
+    from stampede.predict.stored import predictions_of  # noqa: PLC0415
+
+    if run.rounds >= RESAMPLED_FROM:
+        with uninterrupted():
+            claims = derive_summary(run.folder, predictions_of(run.folder)).claims
+        hopeless = sum(missing_cores(claim, run.record) is not None for claim in run.record.claims)
+        decided = sum(claim.decided for claim in claims)
+        lack = f"; {hopeless} cannot be decided for want of cores" if hopeless else ""
+        say(f"{decided} of {len(claims)} claims are decided after {run.rounds} rounds{lack}.")
+        if decided + hopeless == len(claims):
+            return True
+    if spent_s + spent_s / run.rounds > budget_s:
+        larger = f"--budget {max(1, round(2 * budget_s / 60))}m"
+        say(f"Another round would exceed the budget of {budget_s / 60:g} min. A larger budget: {larger}")
+        return True
+    return False
+
+
+def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[Say, Progress]:
+    """Return the same functions, which also tell labs that wait for this run at which step it is."""
+
+    def noted(text: str) -> None:
+        note(text.strip().partition("\n")[0])
+        say(text)
+
+    def progressing(what: str, passed_s: float, expected_s: float) -> None:
+        note(what)
+        progress(what, passed_s, expected_s)
+
+    return noted, progressing
+
+
+def record_of(
+    name: str,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    full: bool,
+    command: str,
+    host: Host,
+    git: Git | None,
+    images: list[Image],
+) -> Run:
+    """Return the record of a run that begins now."""
+    asked = list(dict.fromkeys(trial.variant_name for trial in plan.trials))
+    durations = {trial.load_name: trial.duration for trial in plan.trials}
+    return Run(
+        method=METHOD,
+        experiment=name,
+        title=experiment.title,
+        question=experiment.question,
+        because=experiment.because,
+        source=SourceRecord.model_validate(experiment.source.model_dump()) if experiment.source else None,
+        published=[entry for entry in experiment.published if entry.variant in asked],
+        claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
+        curve=experiment.curve,
+        variants=[server.record(variant) for variant, server in experiment.variants.items() if variant in asked],
+        loads=[
+            LoadRecord(
+                name=load,
+                script=load_entry.script,
+                kind=load_entry.declared.kind,
+                generators=load_entry.generators,
+                overloads=load_entry.overloads,
+                relative=load_entry.relative and RelativeRate.model_validate(load_entry.relative.model_dump()),
+                loop=load_entry.loop,
+                duration=durations[load],
+                settings=load_entry.environment(),
+                traffic=load_entry.declared.recorded_traffic(load_entry.settings),
+                client=ClientRecord(
+                    script=load_entry.client.script,
+                    settings=load_entry.client.environment(),
+                    through_balancer=load_entry.client.through_balancer,
+                )
+                if load_entry.client
+                else None,
+                api=load_entry.api and load_entry.api.model_dump(exclude_unset=True),
+                database=load_entry.database and load_entry.database.model_dump(),
+            )
+            for load, load_entry in experiment.all_loads.items()
+            if load in durations  # leave out a load that is only for other variants
+        ],
+        sleeping=experiment.parallel or experiment.holds,
+        full=full,
+        trials=max(trial.number for trial in plan.trials),
+        jobs=plan.jobs,
+        seed=plan.seed,
+        order=[[trial.variant_name, trial.load_name, str(trial.number)] for trial in plan.trials],
+        command=command,
+        host=host,
+        git=git,
+        images=images,
+        began=now(),
+    )

@@ -1,0 +1,139 @@
+"""Single requests to somebody's own application before any load: whether it answers them, and how long they take."""
+
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from python_on_whales.exceptions import DockerException
+
+from stampede.docker.containers import ContainerInfo
+from stampede.records.classes import OwnRequestClass, fill
+
+REQUESTS = 3
+"""How many requests of each class are sent; the first one is not counted, because applications load modules late."""
+WITHIN_S = 20
+FIRST_WITHIN_S = 60
+"""How long the first request of a class may take: as long as k6 waits for an answer."""
+MOST_S = 60
+"""After this time, no further class is asked."""
+BODY_BYTES = 4096
+"""How much of an answer's body is kept."""
+_HARMLESS = ("GET", "HEAD")
+_BROKEN_OFF = re.compile(r"^curl: \((?!23\))", re.MULTILINE)
+"""What curl says if an answer is not complete; with 23, only nobody reads the rest of the body any more."""
+_SHELL = f"curl --config - | head --bytes {BODY_BYTES}"
+_TOLD = "lab-told"
+
+
+@dataclass(frozen=True)
+class Front:
+    """The container that k6 connects to, in which single requests are sent, and its name and port in k6's requests."""
+
+    container: ContainerInfo
+    host: str
+    port: int
+
+    @property
+    def origin(self) -> str:
+        """The beginning of all URLs in this container."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a single request. ``status`` is 0 if it was not complete in time; ``problem`` then says why."""
+
+    status: int
+    took_ms: float
+    location: str
+    body: str
+    problem: str
+    origin: str = ""
+    """The beginning of all URLs of the application, as curl was told it."""
+
+    def is_meant(self, described: OwnRequestClass) -> bool:
+        """Whether a request of a class should be answered so."""
+        return self.status == described.expected_status if described.expected_status else 0 < self.status < 400
+
+
+def alone_ms(
+    front: Front, asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None
+) -> dict[str, list[float]]:
+    """Return the response times of single requests by class, in ms, measured in the container of the balancer.
+
+    ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
+    a secret or a body, or that are not answered as they should be in time are left out. ``of_user`` are the headers of
+    a user who has logged in.
+    Raise DockerException if the engine fails.
+    """
+    found: dict[str, list[float]] = {}
+    began_s = time.monotonic()
+    for name, described in asked.items():
+        if time.monotonic() - began_s > MOST_S:
+            break
+        if described.method not in _HARMLESS or described.names_of_secrets or described.body:
+            continue
+        answers = [ask(front, described, of_user=of_user, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
+        if all(answer.is_meant(described) for answer in answers):
+            found[name] = [answer.took_ms for answer in answers]
+    return found
+
+
+def ask(
+    front: Front,
+    described: OwnRequestClass,
+    secrets: Mapping[str, str] | None = None,
+    *,
+    of_user: Mapping[str, str] | None = None,
+    within_s: int = FIRST_WITHIN_S,
+    whole: bool = False,
+) -> Answer:
+    """Send one request of a class as k6 will. Raise DockerException if the engine fails.
+
+    curl reads the request from its standard input, because the words of a command are visible to all users of a
+    machine, and a request may have secrets. ``of_user`` are the headers of a user who has logged in. ``whole``: receive
+    the whole body, and keep nothing of it.
+    """
+    config = _config(front, described, secrets or {}, of_user or {}, within_s, whole=whole)
+    command = [*front.container.machine.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
+    done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
+    problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
+    if not found:
+        raise DockerException(command, done.returncode, done.stdout, done.stderr)
+    status, took_s, location = f"{told.strip()} ".split(" ", 2)
+    body = done.stdout.decode(errors="replace")
+    complete = not _BROKEN_OFF.search(problem)
+    return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
+
+
+def _config(
+    front: Front,
+    described: OwnRequestClass,
+    secrets: Mapping[str, str],
+    of_user: Mapping[str, str],
+    within_s: int,
+    *,
+    whole: bool,
+) -> str:
+    headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if described.body else {})
+    given = {name.title(): fill(unquote(value), secrets) for name, value in described.headers.items()}
+    lines = [
+        ("url", f"{front.origin}{fill(described.path, secrets)}"),
+        ("max-time", str(within_s)),
+        ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
+        *(("header", f"{name}: {value}".strip()) for name, value in {**headers, **of_user, **given}.items()),
+        *([("data-raw", fill(unquote(described.body), secrets))] if described.body else []),
+        *([("request", described.method)] if described.method not in _HARMLESS or described.body else []),
+        *([("output", "/dev/null")] if whole else []),
+    ]
+    flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if described.method == "HEAD" else [])]
+    return "".join([*(f"{flag}\n" for flag in flags), *(f"{name} = {_quoted(value)}\n" for name, value in lines)])
+
+
+def _quoted(value: str) -> str:
+    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        value = value.replace(character, escaped)
+    return f'"{value}"'

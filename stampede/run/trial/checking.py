@@ -1,0 +1,266 @@
+"""Log users in to somebody's own application, ask it for each class before any load, and say what is wrong with it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from python_on_whales.exceptions import DockerException
+
+from stampede.docker.causes import cause, failure, ways_out
+from stampede.docker.commands import Say, last_line
+from stampede.docker.containers import containers_of, suppress_docker_errors
+from stampede.errors import LabError
+from stampede.records.classes import Login, OwnRequestClass
+from stampede.records.run import USER_SERVICE
+from stampede.run.trial import reasons
+from stampede.run.trial.alone import Answer, ask
+from stampede.run.trial.containers import UNHEALTHY, TrialContainers
+from stampede.run.trial.login import Refusal, Session, wait_for_sessions
+from stampede.servers.workload import BESIDE
+
+LINES = 12
+"""How many lines of a log are shown."""
+MOST_BODY = 300
+BEFORE = f"{BESIDE}before"
+"""The service that runs application.before."""
+LOGGED_WITHIN_S = 1
+"""How long the lab waits for what an application writes because of a request."""
+_LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
+WAY_TO_LOG_IN = (
+    'If it needs a login, give one: login: {path: /login, form: {username: ada, password: "${PASSWORD}"}}, or a header.'
+)
+_WAY_OUT = (
+    "Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
+    "hosts, beside)."
+)
+_WAYS_OUT = {
+    401: "{login} Or leave requests.{name} out.",
+    403: "{login} Or leave requests.{name} out.",
+    404: "Write a path that exists to requests.{name}. If the page shows data that is not there, let "
+    "application.before write the data; or leave the class out.",
+    405: "The application answers this path, but not this method: write the right method to requests.{name}, such as "
+    "method: POST, or leave the class out.",
+}
+"""What to do about a class that is answered with a status."""
+MOST_NAME, MOST_REQUEST = 24, 36
+WAY_TO_HTTPS = "If a proxy in front of it takes HTTPS, write what the proxy says: headers: {X-Forwarded-Proto: https}."
+Masked = Callable[[bytes], bytes]
+
+
+def log_in(trial: TrialContainers) -> LabError | None:
+    """Let the load generators of a trial log their users in. If that fails, fail, and return the error."""
+    login, logged = trial.login, _logged(trial)
+    assert login
+    try:
+        for generator in trial.generators:  # each of them then waits until the lab says when the load begins
+            generator.machine.client.container.start(generator.id)
+        told = [session for generator in trial.generators for session in wait_for_sessions(generator)]
+    except DockerException as error:
+        said = "".join(map(trial.said_by, trial.generators)).strip().splitlines()
+        trial.fail(f"users could not log in: {said[-1] if said else last_line(error)}")
+        return LabError(f"Users could not log in: {trial.reason}")
+    trial.sessions = [session for session in told if isinstance(session, Session)]
+    if refused := next((refusal for refusal in told if isinstance(refusal, Refusal)), None):
+        return _failed(trial, not_logged_in(login, refused, _logged_since(trial, logged), trial.masked))
+    return None
+
+
+def ask_for_each_class(trial: TrialContainers, say: Say) -> None:
+    """Send a request of each class to somebody's own application, and say how each was answered.
+
+    Raise LabError if it is not healthy, if users cannot log in, or if a class is not answered as it should be, with
+    what it wrote.
+    """
+    if trial.outcome == "failed":
+        raise why_not_healthy(trial)
+    if trial.login and (error := log_in(trial)):
+        raise error
+    if trial.planned.load.script != USER_SERVICE:
+        return
+    try:
+        errors = _errors_of_classes(trial, say)
+    except DockerException as error:
+        trial.fail("the container engine stopped answering", error)
+        raise
+    if errors:
+        raise _failed(trial, joined(errors, len(trial.asked_classes)))
+
+
+def _errors_of_classes(trial: TrialContainers, say: Say) -> list[LabError]:
+    """Ask for each class, until a class is not answered in time, and return what is not as it should be."""
+    workload, asked = trial.planned.variant.workload, trial.asked_classes
+    answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
+    for name, described in asked.items():
+        logged = _logged(trial)
+        secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
+        answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.user.headers)
+        if trial.reason:  # e.g. it needed more memory than its limit
+            raise why_not_healthy(trial)
+        if not answer.is_meant(described):
+            errors.append(not_meant(name, described, answer, _logged_since(trial, logged), trial.masked, trial.login))
+        elif 300 <= answer.status < 400 and not described.expected_status:
+            remarks.append(redirected(name, described, answer, trial.masked, trial.login))
+        if not answer.status:
+            break
+    say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
+    return errors
+
+
+def _logged(trial: TrialContainers) -> dict[str, str]:
+    """Return all that each container of the application has written, by the id of the container."""
+    mine = [container for container in trial.containers if container.service == trial.planned.variant.service]
+    return {container.id: trial.said_by(container) for container in mine}
+
+
+def _logged_since(trial: TrialContainers, before: Mapping[str, str]) -> str:
+    """Return what the application has written since an earlier moment, and wait a little for it."""
+    deadline = time.monotonic() + LOGGED_WITHIN_S
+    while not (said := written_since(before, _logged(trial))) and time.monotonic() < deadline:
+        time.sleep(LOGGED_WITHIN_S / 10)
+    return said
+
+
+def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return what containers have written since an earlier moment, given all that each of them wrote."""
+    return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
+
+
+def _failed(trial: TrialContainers, error: LabError) -> LabError:
+    """Fail because of an error, and return it."""
+    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+    return error
+
+
+def why_not_healthy(trial: TrialContainers) -> LabError:
+    """Return the error that says why the application is not healthy as it is served today."""
+    reason = trial.reason or "it failed"
+    if reason.startswith(UNHEALTHY):
+        with suppress_docker_errors():
+            there = containers_of(trial.project, trial.engines.machines)
+            for container in reasons.unhealthy_containers(there, trial.planned.variant.front):
+                said = trial.said_by(container).strip()
+                probed = trial.masked(reasons.last_probe(container).encode()).decode()
+                if said or probed:
+                    beside = container.service if container.service != trial.planned.variant.service else ""
+                    return not_healthy(said, probed, beside)
+    return LabError(f"Your application does not start as it is served today: {reason}")
+
+
+def not_meant(
+    name: str, described: OwnRequestClass, answer: Answer, said: str, masked: Masked, login: Login | None = None
+) -> LabError:
+    """Return the error for a class that is not answered as it should be, given what the application wrote for it."""
+    asked = f"{described.method} {described.path}, the class {name}"
+    if answer.status == 0:
+        problem = masked(answer.problem.encode()).decode(errors="replace")
+        reason = problem.splitlines()[-1] if problem else "nobody gave a reason"
+        message = f"{asked}, is not answered when it is asked alone: {reason}."
+    elif described.expected_status:
+        message = (
+            f"{asked}, is answered with status {answer.status}, but expected_status is {described.expected_status}."
+        )
+    else:
+        message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
+    parts = [
+        *_hints(answer.body, said, masked),
+        _WAYS_OUT.get(answer.status, _WAY_OUT).format(name=name, login=_way_in(login))
+        + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
+    ]
+    return LabError(message, hint="\n".join(filter(None, parts)))
+
+
+def _way_in(login: Login | None) -> str:
+    """Return what to do about a request whose answer asks for a login, given the login of the file."""
+    return f"{login.method} {login.path}, the login, was accepted, but does not count here." if login else WAY_TO_LOG_IN
+
+
+def not_logged_in(login: Login, refusal: Refusal, said: str, masked: Masked) -> LabError:
+    """Return the error for users who cannot log in, given what the application wrote meanwhile."""
+    problem = masked(refusal.problem.encode()).decode()
+    asked = f"GET {login.path}, " if problem.startswith(_PAGE) else f"{login.method} {login.path}, the login, "
+    parts = [
+        *_hints(refusal.said, said, masked),
+        "A page whose form has hidden fields, such as a CSRF token, needs login.form in the place of login.body."
+        if login.body and "status 403" in problem else "",
+        "Correct login (path, form or body, headers, token), or what the application needs (environment, env_file, "
+        "hosts, beside).",
+    ]  # fmt: skip
+    return LabError(f"{asked}{problem}.", hint="\n".join(filter(None, parts)))
+
+
+_PAGE = "the page with the form"
+"""How a problem begins that is about the page, as k6/lib/login.js says it."""
+
+
+def _hints(body: str, said: str, masked: Masked) -> list[str]:
+    """Return what an application answered and wrote, and what follows from it."""
+    return [
+        _body(body, masked),
+        f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
+        *ways_out(f"{said}\n{body}"),
+    ]
+
+
+def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
+    """Return the error for a container that does not become healthy, given what it wrote and its health check said.
+
+    ``beside`` is its service; empty: it has the application.
+    """
+    reason = (failure(said) if probed else cause(said)) or f"the health check says {probed.splitlines()[0]}"
+    parts = [
+        *ways_out(said),
+        f"Its last lines:\n{_last(said)}" if said else "It wrote nothing to its log.",
+        f"Its health check said:\n{_last(probed)}" if probed else "",
+        "The health check asks for the path application.ready, if the file has it." if probed and not beside else "",
+    ]
+    what = "The command of application.before" if beside == BEFORE else beside or "Your application"
+    fails = "fails" if beside == BEFORE else "does not start as it is served today"
+    return LabError(f"{what} {fails}: {reason}", hint="\n".join(filter(None, parts)))
+
+
+def table_of(asked: Mapping[str, OwnRequestClass], answers: Mapping[str, Answer]) -> str:
+    """Return how a single request of each class was answered before any load, in lines of at most 80 columns."""
+    rows = [(_cut(name, MOST_NAME), _cut(f"{asked[name].method} {asked[name].path}", MOST_REQUEST), answer)
+            for name, answer in answers.items()]  # fmt: skip
+    of_name, of_request = (max(map(len, column)) for column in ([row[0] for row in rows], [row[1] for row in rows]))
+    return "\n".join(
+        f"  {name:{of_name}}  {request:{of_request}}  {answer.status or 'none':>4}{answer.took_ms:7.0f} ms"
+        for name, request, answer in rows
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def joined(errors: Sequence[LabError], of: int) -> LabError:
+    """Return the error for all classes that are not answered as they should be, of so many classes."""
+    if len(errors) == 1:
+        return errors[0]
+    message = f"{len(errors)} of {of} classes are not answered as they should be."
+    return LabError(message, hint="\n\n".join(f"{error.message}\n{error.hint}" for error in errors))
+
+
+def redirected(
+    name: str, described: OwnRequestClass, answer: Answer, masked: Masked, login: Login | None = None
+) -> str:
+    """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
+    where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
+    way_in = f" {_way_in(login)}" if any(word in where.lower() for word in _LOGIN) else ""
+    if where.removeprefix("https") == answer.origin.removeprefix("http") + described.path:
+        way_in = f" {WAY_TO_HTTPS}"
+    asked = f"{described.method} {described.path}, the class {name}"
+    return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
+            f"The load measures the redirect itself.{way_in}")  # fmt: skip
+
+
+def _body(body: str, masked: Masked) -> str:
+    """Return the beginning of a body that is short text; empty: it is not."""
+    text = " ".join(masked(body.encode()).decode(errors="replace").split())
+    if not text or "\0" in text or "�" in text:
+        return ""
+    shown = text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]} …"
+    return f"The answer says: {shown}"
+
+
+def _last(said: str) -> str:
+    return "\n".join(f"  {line}" for line in said.strip().splitlines()[-LINES:])

@@ -1,0 +1,90 @@
+"""Say why a trial failed, from what its containers wrote and from the limits that they reached."""
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from python_on_whales.components.container.models import ContainerState
+
+from stampede.docker.commands import meaning_of
+from stampede.docker.containers import ContainerInfo
+from stampede.plan import PlannedTrial
+from stampede.servers.workload import BESIDE
+
+
+def unhealthy_output(
+    containers: Sequence[ContainerInfo], front: str, output_of: Callable[[ContainerInfo], bytes]
+) -> str | None:
+    """Return the last lines of the first container that is not healthy; None if no such container wrote anything."""
+    for container in unhealthy_containers(containers, front):
+        lines = output_of(container).decode(errors="replace").splitlines()
+        if probed := last_probe(container):
+            lines.append(f"the health check last said: {probed}")
+        if lines:
+            where = f" on {container.machine.name}" if container.machine.name else ""
+            return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
+    return None
+
+
+def last_probe(container: ContainerInfo) -> str:
+    """Return what the health check of a container said at last; empty: nothing."""
+    probes = container.state.health.log if container.state.health else None
+    return (probes[-1].output or "").strip() if probes else ""
+
+
+def end_reason(service: str, exit_code: int) -> str:
+    """Return that a service ended during the load, and what its exit code means if a lack of the processor ended it."""
+    meaning = f": {meaning_of(exit_code)}" if exit_code == 128 + signal.SIGILL else ""
+    return f"{service} ended during the load with exit code {exit_code}{meaning}"
+
+
+def unhealthy_containers(containers: Sequence[ContainerInfo], front: str) -> list[ContainerInfo]:
+    """Return the containers that have started and are not healthy.
+
+    The front comes last, because a balancer only waits for the servers.
+    """
+
+    def is_unhealthy(state: ContainerState) -> bool:
+        return state.status != "created" and not (state.health and state.health.status == "healthy")
+
+    found = [container for container in containers if is_unhealthy(container.state)]
+    return sorted(found, key=lambda container: container.service == front)
+
+
+def memory_limit_reason(trial: PlannedTrial, service: str, limit_mib: int) -> str:
+    """Return which container reached its memory limit, and what sets this limit."""
+    if service == trial.variant.service:
+        setting = "which the variant's memory_mib sets"
+    elif service.startswith(BESIDE):
+        setting = "which mem_limit of this service in your Compose file sets"
+    elif service.partition("-")[0] == "k6":
+        names = ", ".join(dict.fromkeys(trial.load.declared.users))
+        setting = f"which stampede/servers/limits.py computes from {names}, the rate and the duration"
+    else:
+        setting = f"which mem_limit of {service} in docker-compose.yml sets"
+    return f"{service} needed more memory than its limit of {limit_mib} MiB, {setting}"
+
+
+def last_error(part: Path, service: str) -> str:
+    """Return the last error in the logs of a service in a trial's folder, or else its last line."""
+    lines = _said(part, service)
+    errors = [line for line in lines if "level=error" in line]
+    return _message((errors or lines or ["it wrote nothing"])[-1])
+
+
+def script_exception(part: Path) -> str | None:
+    """Return the first exception of a load script; None: no script threw."""
+    found = [line for line in _said(part, "k6") if "level=error" in line and "source=stacktrace" in line]
+    return _message(found[0]) if found else None
+
+
+def _said(part: Path, service: str) -> list[str]:
+    logs = sorted(part.glob(f"{service}-*.log"))
+    return [line for log in logs for line in log.read_text(errors="replace").strip().splitlines()]
+
+
+def _message(line: str) -> str:
+    """Return the message in one line of k6's log, without its stack trace."""
+    found = re.search(r'msg="(.*?)(?:\\n|"(?: |$))', line)
+    return (found[1] if found else line)[:300]

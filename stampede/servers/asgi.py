@@ -1,0 +1,160 @@
+"""Applications on an event loop, and the servers for such applications."""
+
+from abc import ABC
+from typing import Any, ClassVar, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from stampede.records.queueing import Queueing
+from stampede.servers.base import Variant
+from stampede.servers.replaced import Replaced
+from stampede.servers.unreleased import Unreleased
+
+_ASGI = {
+    "fastapi-sync": "fastapi_app:sync",
+    "fastapi-typed": "fastapi_app:typed",
+    "fastapi-depends": "fastapi_app:depends",
+    "fastapi-async": "fastapi_app:asynchronous",
+    "fastapi-blocking": "fastapi_app:blocking",
+    "fastapi-to-thread": "fastapi_app:in_threads",
+    "django": "django_app:asgi",
+    "django-async": "django_app:asynchronous",
+    "own": "own:asgi",
+}
+_WITHOUT_A_POOL = {
+    "fastapi-async": "no threads",
+    "fastapi-blocking": "no threads",
+    "django": "one thread for each request",
+    "django-async": "no threads",
+    "own": "threads that nobody else knows",
+}
+
+
+class AsgiApplication(Variant, ABC):
+    """An application on an event loop. Endpoints run in a pool of threads (``def``) or on the loop (``async def``)."""
+
+    loop: Literal["asyncio", "uvloop"] = Field("asyncio", description="The event loop.")
+
+    modules: ClassVar[dict[str, str]] = _ASGI
+    passed_on: ClassVar[tuple[str, ...]] = ("loop",)
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts everything; endpoints run in its pool of threads, or on its event loop."""
+        return Queueing(
+            threads=self.threads,
+            loop=self.threads is None,
+            blocks_loop=self.app == "fastapi-blocking",
+            sweeps_backlog=self.server != "granian",  # all others are on asyncio
+            keeps_idle=getattr(self, "keepalive_s", 0) > 0,
+            missing="Django on an event loop" if self.app.startswith("django") else None,
+        )
+
+    @model_validator(mode="after")
+    def _threads_fit(self) -> Self:
+        if self.app in _WITHOUT_A_POOL and self.threads is not None:
+            raise ValueError(f"threads: app: {self.app} has {_WITHOUT_A_POOL[self.app]}; leave threads out")
+        if self.app not in _WITHOUT_A_POOL and self.threads is None:
+            raise ValueError(f"app: {self.app} runs in threads; give threads for each process (FastAPI's default: 40)")
+        return self
+
+
+HEALTH_URL = "http://app:9000"
+"""The port of its own on which servers/app/fastapi_app.py answers ``/health``."""
+_OTHER_WAY = "probes that need no thread, beside requests that do"
+_Program = Literal["uvicorn", "granian", "hypercorn"]
+
+
+class AsgiServer(AsgiApplication, Replaced, ABC):
+    """A server that was made for ASGI."""
+
+    server: _Program
+    middleware: Literal["none", "sync", "async"] = Field(
+        "none", description="Three middlewares before Django's views, which are def (sync) or async def (async)."
+    )
+    health: Literal["endpoint", "loop", "port"] = Field(
+        "endpoint",
+        description="Who answers /health: an endpoint like the others (with to_thread, one on the loop), an async def "
+        "on the loop, or a thread that listens on a port of its own.",
+    )
+    keepalive_s: int = Field(
+        5, ge=1, le=3600, description="How long uvicorn keeps an idle connection open, in seconds."
+    )
+
+    service: ClassVar[str] = "asgi"
+    packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
+    passed_on: ClassVar[tuple[str, ...]] = ("server", "middleware", "keepalive_s", "health")
+    listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
+
+    @model_validator(mode="after")
+    def _only_uvicorn_is_told(self) -> Self:
+        if self.server != "uvicorn" and "keepalive_s" in self.model_fields_set:
+            raise ValueError(f"keepalive_s: {self.server} keeps its own time here; choose server: uvicorn")
+        return self
+
+    @model_validator(mode="after")
+    def _middlewares_are_djangos(self) -> Self:
+        if self.middleware != "none" and not self.app.startswith("django"):
+            raise ValueError(f"middleware: app: {self.app} has none; leave middleware out, or choose app: django")
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_answers_health(self) -> Self:
+        if self.health == "loop" and self.app not in ("fastapi-sync", "fastapi-typed"):
+            raise ValueError(f"health: app: {self.app} has no endpoints in a pool of threads; leave health out")
+        if self.health == "port" and (self.app.startswith("django") or self.workers > 1 or self.balancer != "none"):
+            raise ValueError("health: port needs app: fastapi-…, workers: 1 and balancer: none")
+        return self
+
+    @property
+    def queueing(self) -> Queueing:
+        """As of every application on an event loop; theory lacks probes that need no thread."""
+        beside = self.health != "endpoint" or self.app == "fastapi-to-thread"
+        known = super().queueing
+        return known.model_copy(update={"missing": _OTHER_WAY}) if beside else known
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().factors() | {"LAB_HEALTH_URL": HEALTH_URL if self.health == "port" else ""}
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
+        return "per-worker" if self.server == "granian" else "shared"
+
+    def configuration(self) -> list[str]:
+        """Return the command of the server."""
+        interface = "--interface asgi " if self.server == "granian" else ""
+        return [f"{self.server} {interface}--workers {self.workers}"] if self.replicas == 1 else []
+
+
+class Asgi(AsgiServer):
+    """FastAPI or Django on a server that was made for ASGI."""
+
+    server: _Program
+    app: Literal[
+        "fastapi-sync",
+        "fastapi-typed",
+        "fastapi-depends",
+        "fastapi-async",
+        "fastapi-blocking",
+        "fastapi-to-thread",
+        "django",
+        "django-async",
+    ] = Field(
+        description="FastAPI with endpoints that are def, def with a response model, def with a dependency that takes "
+        "the connection to the database, async def, async def that sleeps without await, or async def that calls "
+        "to_thread; or Django with views that are def, or async def."
+    )
+    release: Unreleased | None = Field(
+        None, description="A build that is not released (below); left out: the locked release."
+    )
+    pool_size: int = Field(5, ge=1, le=1000, description="Connections to the database that FastAPI's pool keeps.")
+    max_overflow: int = Field(10, ge=0, le=1000, description="Connections that the pool opens beyond pool_size.")
+    pool_timeout_s: float = Field(
+        30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
+    )
+
+    passed_on: ClassVar[tuple[str, ...]] = ("pool_size", "max_overflow", "pool_timeout_s")
+    asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}

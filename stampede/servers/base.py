@@ -1,0 +1,266 @@
+"""The settings that all servers share: those of the container, and those of the balancer before it."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stampede.evaluate.read.observation import APP_PORTS
+from stampede.paths import SERVERS
+from stampede.records.model import Model
+from stampede.records.nearest import nearest_first
+from stampede.records.queueing import Queueing
+from stampede.records.run import VariantRecord
+from stampede.servers import limits
+from stampede.servers.unreleased import Unreleased, patch_of
+from stampede.servers.workload import Workload
+
+RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?$"
+CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
+Release = Annotated[
+    str, Field(pattern=RELEASE_PATTERN, description="A release of the server that has a file of locked packages.")
+]
+Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
+_BALANCE: dict[str, dict[Balance, str]] = {
+    "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
+    "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
+    "none": {"round_robin": ""},
+}
+LEAST_CPUS = 0.01
+BALANCER_PORT = 8080
+REPLICAS_MAX = 240
+"""Most containers behind a balancer: a network that spans machines has 256 addresses, some of them for other services.
+Before anything starts, the lab also checks that the machines have the memory."""
+WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app", "own": "own:app"}
+"""Where each application is: the frameworks of the lab's workload, and somebody's own application."""
+FIRST_PORT = 8001
+"""Of the servers in a configuration to paste, the port of the first."""
+_BUILD = "what a build does that is not released"
+SOMAXCONN = 4096
+"""The default of Linux since 5.4."""
+_OF_A_BALANCER = {
+    "replicas", "balance", "upstream_keepalive", "resend", "max_conns", "queue_timeout_s", "map_socket", "protocol",
+}  # fmt: skip
+
+
+def check_lock_file(server: str, release: str, package: str = "") -> None:
+    """Raise ValueError if the lab has no lock file for a release of a server, or if the lock file lacks a package."""
+    locks = {path.stem: path for path in (SERVERS / server / "requirements").glob("*.txt")}
+    if release not in locks:
+        raise ValueError(f"{server} {release} has no lock file; there are {nearest_first(release, list(locks))}")
+    if not package:
+        return
+    having = [name for name, lock in locks.items() if f"\n{package}==" in lock.read_text(encoding="utf-8")]
+    if release not in having:
+        raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
+
+
+def nginx_upstream(ports: range) -> list[str]:
+    """Return the lines of nginx.conf that choose the port with the fewest requests."""
+    servers = [f"    server 127.0.0.1:{port};" for port in ports]
+    return ["# nginx.conf", "upstream app {", "    zone app 64k;", "    least_conn;", *servers, "}"]
+
+
+class Variant(Model, ABC):
+    """One way to serve requests: the settings that every server has."""
+
+    workers: int = Field(ge=1, description="Worker processes in each container.")
+    threads: int | None = Field(None, ge=1, description="Threads in each process that serve requests.")
+    replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="Containers behind the balancer.")
+    balancer: Literal["nginx", "haproxy", "none"] = Field(
+        "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
+    )
+    balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
+    upstream_keepalive: int = Field(
+        0, ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none."
+    )
+    resend: bool = Field(
+        False, description="true: the balancer sends a request again if a connection breaks before the answer and "
+        "sending it twice does no harm, as it does by default; false: it sends each request once."
+    )  # fmt: skip
+    max_conns: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="The most requests that the balancer passes to one socket at once; "
+        "nginx refuses further requests, haproxy queues them; 0: no limit.",
+    )
+    queue_timeout_s: int = Field(
+        3600, ge=1, le=86400, description="How long haproxy queues a request before it answers 503, in seconds."
+    )
+    cpus: float = Field(1, ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
+    memory_mib: int = Field(256, ge=64, description="Memory that each container may use, in MiB.")
+    somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
+    cpuset: str = Field(
+        "", pattern=CPUSET_PATTERN, description="The cores that each container may run on, e.g. 0 or 0-1; empty: all."
+    )
+
+    if TYPE_CHECKING:
+        server: str
+        app: str
+
+    service: ClassVar[str]
+    """The service of docker-compose.yml that serves this variant. The service names its image."""
+    packages: ClassVar[tuple[str, ...]]
+    """The main packages of the image, by their names in Image.packages. A run records their versions."""
+    listens_with: ClassVar[str] = "--bind 127.0.0.1:"
+    """How the command of the server says on which port it listens, before the number of the port."""
+    build_minutes: ClassVar[int] = 0
+    """How many minutes the image takes to build, if it takes minutes. Then only the experiments that need the image
+    build it."""
+    modules: ClassVar[dict[str, str]] = WSGI
+    """Where each application of ``app`` is: a module and a name in it."""
+    asks_database: ClassVar[tuple[str, ...]] = ("django",)
+    """The applications of ``app`` that can ask a database."""
+    passed_on: ClassVar[tuple[str, ...]] = ()
+    """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
+    example: ClassVar[dict[str, Any]]
+    """Example settings of a variant whose ``server`` is the first word that the class allows."""
+
+    @model_validator(mode="after")
+    def _engine_and_balancer_can(self) -> Self:
+        if 0 < self.cpus < LEAST_CPUS:
+            raise ValueError(f"cpus {self.cpus:g} must be at least {LEAST_CPUS}, or 0 for no limit")
+        if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
+            raise ValueError("queue_timeout_s: nginx does not queue requests here; choose balancer: haproxy")
+        if self.balancer == "none" and (left := _OF_A_BALANCER & self.model_fields_set):
+            raise ValueError(f"{min(left)}: balancer: none cannot do this; choose balancer: nginx")
+        return self
+
+    @model_validator(mode="after")
+    def _build_is_of_this_server(self) -> Self:
+        build = self.unreleased
+        if build and build.kind == "wheel" and not build.path.name.startswith(f"{self.program}-"):
+            raise ValueError(f"release.wheel: {build.name} is no wheel of {self.program}")
+        if build and build.kind == "patch":
+            try:
+                patch_of(build.path.read_text(encoding="utf-8"), self.program)
+            except ValueError as error:
+                raise ValueError(f"release.patch: {build.name}: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _workers_fit(self) -> Self:
+        module = self.factors()["LAB_APP"].partition(":")[0]
+        if problem := limits.workers_problem(module, self.workers, self.threads or 1, self.memory_mib):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def workload(self) -> Workload | None:
+        """What the server serves; None: the lab's own workload."""
+        return None
+
+    @property
+    def program(self) -> str:
+        """The package of the server, such as gunicorn."""
+        return self.server.partition("-")[0]
+
+    @property
+    def unreleased(self) -> Unreleased | None:
+        """The build of the server that is not released; None: it is the release of the lock file."""
+        release = getattr(self, "release", None)
+        return release if isinstance(release, Unreleased) else None
+
+    @property
+    def front(self) -> str:
+        """The service that k6 connects to: the balancer, or the server if there is no balancer."""
+        return self.service if self.balancer == "none" else self.balancer
+
+    @property
+    def front_port(self) -> int:
+        """The port on which the front listens."""
+        return self.ports[0] if self.balancer == "none" else BALANCER_PORT
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"] | None:
+        """Whether the workers of one container share a listening socket, or each have their own; None: not known."""
+        return "shared"
+
+    @property
+    @abstractmethod
+    def queueing(self) -> Queueing:
+        """How one worker queues requests, for theory and for pictures."""
+
+    @property
+    def queueing_of_build(self) -> Queueing:
+        """How one worker of a build that is not released queues requests, as far as theory can know it."""
+        return Queueing(threads=self.threads, missing=_BUILD)
+
+    def configuration(self) -> list[str]:
+        """Return the lines with which the server serves like that outside the lab; none: the lab does not know them."""
+        return []
+
+    def deployment(self) -> str:
+        """Return the configuration to paste: of the server, and of the balancer if there are several containers."""
+        lines = self.configuration()
+        if self.replicas == 1:
+            return "\n".join(lines)
+        ports = range(FIRST_PORT, FIRST_PORT + self.replicas)
+        program = self.server.partition("-")[0]
+        lines.append(f"# start {program} {self.replicas} times: {self.listens_with}{ports[0]} to {ports[-1]}")
+        if self.balancer == "nginx":
+            return "\n".join([*lines, "", *nginx_upstream(ports)])
+        servers = [f"    server w{place} 127.0.0.1:{port} maxconn {self.max_conns}"
+                   for place, port in enumerate(ports, start=1)]  # fmt: skip
+        return "\n".join([*lines, "", "# haproxy.cfg", "backend app", "    balance leastconn",
+                          "    option http-server-close", *servers])  # fmt: skip
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the server starts and ends workers as needed, up to ``workers``."""
+        return False
+
+    @property
+    def can_deadlock(self) -> bool:
+        """Whether a client that connects and says nothing for a while can stop a worker for ever."""
+        return False
+
+    def record(self, name: str) -> VariantRecord:
+        """Return how a run records the variant."""
+        return VariantRecord(
+            name=name,
+            workers=self.workers * self.replicas,
+            elastic=self.elastic,
+            accept=self.accept,
+            queueing=self.queueing_of_build if self.unreleased else self.queueing,
+            settings=self.model_dump(mode="json"),
+        )
+
+    @property
+    def ports(self) -> range:
+        """The ports on which each container listens; the balancer chooses among them."""
+        return APP_PORTS[:1]
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        kept = self.upstream_keepalive
+        return {
+            "LAB_APP": self.modules[self.app],
+            "LAB_WORKERS": str(self.workers),
+            "LAB_THREADS": str(self.threads or ""),
+            "LAB_REPLICAS": str(self.replicas),
+            "LAB_CPUS": f"{self.cpus:g}",
+            "LAB_CPUSET": self.cpuset,
+            "LAB_MEMORY": f"{self.memory_mib}m",
+            "LAB_SOMAXCONN": str(self.somaxconn),
+            "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
+            "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
+            "LAB_SERVER_MAXCONN": str(self.max_conns),
+            **({"LAB_UNRELEASED": f"-{self.program}-{self.unreleased.tag}"} if self.unreleased else {}),
+            "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
+            "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
+            "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
+            "LAB_RESEND": setting_text(self.resend),
+            "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
+            **{
+                f"LAB_{name.upper()}": setting_text(getattr(self, name))
+                for kind in type(self).__mro__
+                for name in vars(kind).get("passed_on", ())
+            },
+        }
+
+
+def setting_text(value: object) -> str:
+    """Return the value of a setting as a file writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

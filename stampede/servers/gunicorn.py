@@ -1,0 +1,241 @@
+"""gunicorn with each of its kinds of workers."""
+
+from abc import ABC
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+
+from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
+from stampede.servers.asgi import AsgiApplication
+from stampede.servers.base import Release, check_lock_file
+from stampede.servers.replaced import Replaced
+from stampede.servers.unreleased import Unreleased
+
+FIRST_WITH_REUSE_PORT = 24
+FIRST_THAT_STOPS_ACCEPTING = 24
+IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker", 24
+IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
+KEEPALIVE_S: int = Field(
+    0,
+    ge=0,
+    le=3600,
+    description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
+)
+
+
+class UnreleasedGunicorn(Unreleased):
+    """A build of gunicorn that is not released."""
+
+    of: Release = Field("27.0.1", description="The release whose locked packages it has, and that a patch changes.")
+    like: Literal["gthread", "gunicorn_idle_thread.IdleThreadWorker"] | None = Field(
+        None,
+        description="The worker_class that queues as the build should, of gunicorn-gthread; theory then predicts it.",
+    )
+
+
+def _build_or_release(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Validate a mapping as a build, so that messages are about its keys alone."""
+    return UnreleasedGunicorn.model_validate(value) if isinstance(value, dict) else validate(value)
+
+
+class Gunicorn(Replaced, ABC):
+    """gunicorn with any kind of worker."""
+
+    release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(
+        "27.0.1",
+        description="A release that has a file of locked packages, or a build that is not released (below).",
+        examples=["27.0.1"],
+    )
+    reuse_port: bool = Field(False, description="true: each worker has its own listening socket.")
+
+    service: ClassVar[str] = "gunicorn"
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
+    passed_on: ClassVar[tuple[str, ...]] = ("reuse_port",)
+    locked: ClassVar[bool] = True
+    """Whether the lab has lock files of the releases; somebody's own application brings its own requirements."""
+
+    @property
+    def locked_release(self) -> str:
+        """The release whose packages are locked: of a build that is not released, the release under it."""
+        return self.release if isinstance(self.release, str) else self.release.of
+
+    @property
+    def _line(self) -> int:
+        return int(self.locked_release.split(".")[0])
+
+    @model_validator(mode="after")
+    def _release_is_locked(self) -> Self:
+        if self.locked:
+            check_lock_file("gunicorn", self.locked_release)
+        if isinstance(self.release, UnreleasedGunicorn) and self.release.like and self.server != "gunicorn-gthread":
+            raise ValueError(f"release.like: theory knows no classes of {self.server}; leave like out")
+        if self.reuse_port and self._line < FIRST_WITH_REUSE_PORT:
+            raise ValueError(
+                f"gunicorn {self.locked_release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
+            )
+        return self
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """per-worker with reuse_port, which gives each worker its own listening socket; otherwise shared."""
+        return "per-worker" if self.reuse_port else "shared"
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().factors() | {"LAB_RELEASE": self.locked_release}
+
+    def configuration(self) -> list[str]:
+        """Return gunicorn.conf.py."""
+        worker = getattr(self, "worker_class", self.server.removeprefix("gunicorn-"))
+        lines = ["# gunicorn.conf.py", f'worker_class = "{worker}"', f"workers = {self.workers}"]
+        if self.threads is not None:
+            lines += ["keepalive = 0", f"threads = {self.threads}"]
+        return [*lines, *(["# with gunicorn 24 or later:", "reuse_port = True"] if self.reuse_port else [])]
+
+
+class GunicornWsgi(Gunicorn, ABC):
+    """gunicorn with a synchronous application: bare WSGI, Flask or Django."""
+
+    app: Literal["wsgi", "flask", "django"] = Field(
+        "wsgi", description="The framework of the application; wsgi: no framework."
+    )
+
+    @model_validator(mode="after")
+    def _release_has_the_framework(self) -> Self:
+        if self.locked and self.app != "wsgi":
+            check_lock_file("gunicorn", self.locked_release, self.app)
+        return self
+
+
+class GunicornGthread(GunicornWsgi):
+    """gunicorn with threads: its gthread worker, or one of the lab's workers that extend gthread."""
+
+    server: Literal["gunicorn-gthread"]
+    threads: int = Field(ge=1, description="Threads in each process.")
+    worker_class: Literal[
+        "gthread",
+        "acceptors.RandomAccept",
+        "acceptors.BusyAccept",
+        "acceptors.CountedThreads",
+        "acceptors.CountedRandomAccept",
+        "gunicorn_idle_thread.IdleThreadWorker",
+    ] = "gthread"
+    worker_connections: int = Field(
+        GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
+    )
+    keepalive_s: int = KEEPALIVE_S
+
+    passed_on: ClassVar[tuple[str, ...]] = ("worker_class", "worker_connections", "keepalive_s")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
+
+    @model_validator(mode="after")
+    def _release_has_the_worker(self) -> Self:
+        if self.worker_class == IDLE_THREAD and self._line < FIRST_WITH_IDLE_THREAD:
+            raise ValueError(
+                f"{IDLE_THREAD} needs gunicorn {FIRST_WITH_IDLE_THREAD} or later; the release is {self.locked_release}"
+            )
+        return self
+
+    @property
+    def can_deadlock(self) -> bool:
+        """Up to 23.0.0, a worker at its limit of connections does not notice that silent connections begin to speak."""
+        return self._line < FIRST_THAT_STOPS_ACCEPTING and self.worker_connections <= self.threads
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts up to ``worker_connections`` requests, though it is busy; the lab's workers differ."""
+        closes_idle = self.worker_class == IDLE_THREAD
+        return Queueing(
+            threads=self.threads,
+            max_connections=self.threads if closes_idle else self.worker_connections,
+            race=EVEN if self.worker_class.endswith("RandomAccept") else FORK_ORDER,
+            hesitates=self.worker_class == "acceptors.BusyAccept",
+            keeps_idle=self.keepalive_s > 0,
+            closes_idle_when_full=closes_idle,
+        )
+
+    @property
+    def queueing_of_build(self) -> Queueing:
+        """As that of the class that the build should be like, if it names one."""
+        like = self.release.like if isinstance(self.release, UnreleasedGunicorn) else None
+        return self.model_copy(update={"worker_class": like}).queueing if like else super().queueing_of_build
+
+    def configuration(self) -> list[str]:
+        """Return gunicorn.conf.py."""
+        lines = super().configuration()
+        if self.worker_class == IDLE_THREAD:
+            lines += [f"# {IDLE_THREAD_INSTALL}, which needs gunicorn {FIRST_WITH_IDLE_THREAD} or later"]
+        if self.worker_connections == self.threads and self.worker_class != IDLE_THREAD:
+            lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.worker_connections}"]
+        return lines
+
+
+class GunicornSync(GunicornWsgi):
+    """gunicorn without threads: a worker accepts a connection when it is free, and holds one connection at a time."""
+
+    server: Literal["gunicorn-sync"]
+    worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
+    threads: Literal[1] = 1
+
+    passed_on: ClassVar[tuple[str, ...]] = ("worker_class",)
+    example: ClassVar[dict[str, Any]] = {"workers": 4}
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts a connection when it is free."""
+        return Queueing(threads=1, max_connections=1)
+
+
+class GunicornGreen(GunicornWsgi):
+    """gunicorn on an event loop: while a request waits, greenlets serve other requests, but Tornado's loop does not."""
+
+    server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
+    threads: None = None
+
+    example: ClassVar[dict[str, Any]] = {"workers": 4}
+
+    @model_validator(mode="after")
+    def _release_has_the_loop(self) -> Self:
+        if self.locked:
+            check_lock_file("gunicorn", self.locked_release, self._loop)
+        return self
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts everything; Tornado's handlers block its loop."""
+        return Queueing(loop=True, blocks_loop=self._loop == "tornado", race=EVEN)
+
+    @property
+    def _loop(self) -> str:
+        return self.server.removeprefix("gunicorn-")
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        worker_class = "event_loops.CountedTornado" if self._loop == "tornado" else self._loop
+        return super().factors() | {"LAB_WORKER_CLASS": worker_class}
+
+
+class GunicornAsgi(AsgiApplication, Gunicorn):
+    """FastAPI on gunicorn, with gunicorn's own ASGI worker or uvicorn's worker."""
+
+    server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
+    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async"] = Field(
+        description="FastAPI with endpoints that are def, def with a response model, or async def."
+    )
+
+    keepalive_s: int = KEEPALIVE_S
+
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
+    passed_on: ClassVar[tuple[str, ...]] = ("keepalive_s",)
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
+
+    @model_validator(mode="after")
+    def _release_has_fastapi(self) -> Self:
+        if self.locked:
+            check_lock_file("gunicorn", self.locked_release, "fastapi")
+        return self
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
+        return super().factors() | {"LAB_WORKER_CLASS": classes[self.server]}

@@ -1,0 +1,47 @@
+"""Python 3.14 with and without its interpreter lock, both compiled from the same source."""
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stampede.records.queueing import EVEN, GTHREAD_CONNECTIONS, Queueing
+from stampede.servers.base import Variant
+
+
+class Python314(Variant):
+    """gunicorn's gthread worker, or granian, on a Python 3.14 with or without an interpreter lock."""
+
+    server: Literal["python314-gunicorn", "python314-granian"]
+    gil: bool = Field(description="Whether the interpreter has its lock (the GIL). false: the free-threaded build.")
+    threads: int = Field(ge=1, description="Threads in each process that serve requests.")
+    app: Literal["wsgi"] = "wsgi"
+
+    service: ClassVar[str] = "python314"
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/granian")
+    build_minutes: ClassVar[int] = 3
+    example: ClassVar[dict[str, Any]] = {"workers": 1, "threads": 8, "gil": False}
+
+    @model_validator(mode="after")
+    def _workers_are_processes(self) -> Self:
+        if self.server == "python314-granian" and not self.gil and self.workers > 1:
+            raise ValueError("workers: without the interpreter lock, granian's workers are threads; use 1")
+        return self
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
+        return "per-worker" if self.server == "python314-granian" else "shared"
+
+    @property
+    def queueing(self) -> Queueing:
+        """How gunicorn's gthread worker queues requests, or granian's workers, which get them from the kernel."""
+        if self.server == "python314-granian":
+            return Queueing(threads=self.threads, race=EVEN)
+        return Queueing(threads=self.threads, max_connections=GTHREAD_CONNECTIONS)
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().factors() | {
+            "LAB_SERVER": self.server.removeprefix("python314-"),
+            "LAB_RELEASE": "gil" if self.gil else "free",
+        }

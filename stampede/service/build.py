@@ -1,0 +1,228 @@
+"""Build the image of somebody's application and the images beside it, load the application once, and ask it."""
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import IO
+
+from python_on_whales import DockerClient
+
+from stampede.docker.causes import NO_ADDRESS, cause, way_to_compile, ways_out
+from stampede.docker.commands import LAST_LINES, Say, output, run_command
+from stampede.docker.containers import label_options
+from stampede.docker.engine import ca_bundle
+from stampede.docker.images import INPUTS, LAB_USER, LabImage, build_images, label
+from stampede.errors import LabError, WrongUse
+from stampede.interruption import uninterrupted
+from stampede.paths import SERVERS
+from stampede.servers.base import Variant
+from stampede.servers.workload import BESIDE
+from stampede.service.discovery.answers import Answers
+from stampede.service.layer import BESIDE_PROJECT, FOLDER, Layer, ServicesBeside
+
+
+def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:
+    """Build the image of an application, if it is missing, on the newest image of its server.
+
+    Then load the application once. Raise LabError with its last words if it cannot be loaded.
+    """
+    name = _build_image(layer, service, packages, factors, say)
+    if layer.needs_others:
+        _make_beside_ready(layer.beside, _without_secrets(say, layer))
+    else:
+        load_once(name, layer, factors, _without_secrets(say, layer))
+
+
+def ask_application(layer: Layer, variant: Variant, settings: str, variables: Mapping[str, str], say: Say) -> Answers:
+    """Build the image of an application as a variant serves it, load the application, and ask it for its routes.
+
+    ``settings`` is the settings file of gunicorn, as seen from the application's folder, or empty: gunicorn loads it in
+    the same container, with these variables. Raise LabError if the application cannot be loaded.
+    """
+    factors = variant.factors()
+    name = _build_image(layer, variant.service, ("python3", *variant.packages), factors, say)
+    words = [program_text("ask.py"), settings, json.dumps(dict(variables))]
+    with tempfile.TemporaryFile() as told:
+        try:
+            load_once(name, layer, factors, _without_secrets(say, layer), words, told)
+        except LabError as error:
+            if layer.needs_others:
+                return Answers(problem=f"it cannot be loaded alone: {error.message}")
+            raise
+        told.seek(0)
+        answers = Answers.model_validate_json(told.read())
+    problems = {key: layer.masked(getattr(answers, key).encode()).decode() for key in ("problem", "settings_problem")}
+    return answers.model_copy(update=problems)
+
+
+def _build_image(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> str:
+    """Build the image of an application, if it is missing, on the newest image of its server. Return its name."""
+    name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
+    if layer.image:
+        _build_on_image(name, layer, say)
+    else:
+        releases = {key: value for key, value in factors.items() if key == "LAB_RELEASE" and value}
+        server = LabImage(service, tuple(packages), releases)
+        build_images([server], say)
+        _build_on_server(name, layer, server.name, factors.get("LAB_FURTHER", ""), say)
+    return name
+
+
+def _without_secrets(say: Say, layer: Layer) -> Say:
+    """Return the same function for texts that may quote what an application or a build printed."""
+    return lambda text: say(layer.masked(text.encode()).decode())
+
+
+def load_once(
+    name: str,
+    layer: Layer,
+    factors: Mapping[str, str],
+    say: Say,
+    asks: Sequence[str] = (),
+    told: IO[bytes] | None = None,
+) -> None:
+    """Load the application in its image. Raise LabError with its last words if this fails.
+
+    ``asks`` are further words for load.py, which ask the application; ``told`` gets what it tells.
+    """
+    options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
+    options += ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
+    problem = "Your application cannot be loaded."
+    words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, *asks]
+    try:
+        _run_once(options, name, words, "loading your application", problem, say, told)
+    except LabError as error:
+        said = layer.masked(error.hint.encode()).decode()
+        hint = "\n".join([*ways_out(said), said])
+        raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
+
+
+LOADED_WITHIN_S = 120
+"""How long an application may take to be loaded. Twenty seconds are normal for a large one."""
+
+
+def program_text(name: str) -> str:
+    """Return the text of a program that runs once in a container."""
+    return (SERVERS / "user-service" / name).read_text(encoding="utf-8")
+
+
+def _run_once(
+    options: list[str],
+    image: str,
+    words: list[str],
+    what: str,
+    problem: str,
+    say: Say,
+    told: IO[bytes] | None = None,
+) -> None:
+    """Run Python in a container without a network, and remove the container. Raise LabError if it fails.
+
+    ``told`` gets its standard output, if somebody reads it. The container has a name, because ending Docker's client
+    does not end a container.
+    """
+    name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
+    command = [
+        "docker", "run", "--rm", "--init", "--name", name, *label_options(CHECK_PROJECT), "--network", "none",
+        "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", *options,
+        "--entrypoint", "python3", image, *words,
+    ]  # fmt: skip
+    try:
+        run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60, told=told)
+    except BaseException:
+        with uninterrupted():
+            output(["docker", "rm", "--force", name])
+        raise
+
+
+CHECK_PROJECT = "stampede-check"
+"""The project in the label of containers that check an image, so that the clean-up after a killed lab finds them."""
+
+
+def _make_beside_ready(beside: ServicesBeside, say: Say) -> None:
+    """Pull or build the missing images of the services beside the application."""
+    for name, described in beside.services.items():
+        service, image = name.removeprefix(BESIDE), str(described["image"])
+        if service in beside.builds:
+            say(f"Building {service} …")
+            command = ["docker", "compose", "--file", str(beside.file), "--project-name", BESIDE_PROJECT,
+                       "build", service]  # fmt: skip
+            run_command(command, f"building {service}", f"The image of {service} could not be built.", say)
+        else:
+            _pull(image, f"The image {image} of {service} could not be pulled.", say)
+
+
+def _pull(image: str, problem: str, say: Say) -> None:
+    """Pull an image that the lab does not build, if it is missing. Raise LabError with ``problem`` if this fails."""
+    if not DockerClient().image.exists(image):
+        say(f"Pulling {image} …")
+        run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
+
+
+def _build_on_image(name: str, layer: Layer, say: Say) -> None:
+    """Build the layer on an image that exists. Raise LabError if the image lacks what the lab needs."""
+    _pull(layer.image, f"The image {layer.image} could not be pulled.", say)
+    under = DockerClient().image.inspect(layer.image)
+    config = under.config
+    runs_as = (config.user or "").partition(":")[0]
+    if runs_as in ("", "0", "root"):
+        runs_as = LAB_USER
+        say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
+    if label(name, INPUTS) == under.id:
+        return
+    problem = f"The image {layer.image} cannot be measured."
+    _run_once(
+        [], layer.image, ["-c", program_text("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
+    )
+    imports = next(
+        (variable.partition("=")[2] for variable in config.env or [] if variable.startswith("PYTHONPATH=")), ""
+    )
+    say(f"Building a layer on {layer.image} …")
+    folder = str(config.working_dir or "/")
+    arguments = {"IMAGE": layer.image, "FOLDER": folder, "IMPORTS": imports, "RUNS_AS": runs_as}
+    command = _build_command(name, layer, arguments, str(under.id))
+    run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
+
+
+def not_built(problem: str, said: str) -> LabError:
+    """Return why the image of an application could not be built, from what the build printed at its end."""
+    if unknown := [*dict.fromkeys(filter(None, chain(*_NO_PACKAGE.findall(said))))]:
+        missing = f"application.system_packages: Debian has no package {' and no package '.join(unknown)}."
+        return WrongUse(missing, _NAMES_OF_PACKAGES)
+    ended, *lines = said.splitlines()
+    return LabError(problem, "\n".join(filter(None, [way_to_compile(said), ended, *lines[-LAST_LINES:]])))
+
+
+MOST_LINES = 200
+"""How many of the last lines of a build may say why it failed: pip repeats itself at length."""
+_NO_PACKAGE = re.compile(r"E: (?:Unable to locate package (\S+)|Package '(\S+)' has no installation candidate)")
+_NAMES_OF_PACKAGES = (
+    "The lab's images are Debian trixie; packages.debian.org lists its packages, which may have other names than those "
+    "of older releases. If the application does not need the package, leave it out."
+)
+
+
+def _build_on_server(name: str, layer: Layer, server: str, further: str, say: Say) -> None:
+    """Build the layer on the image of a server. ``further`` is a server that the layer lacks, as pip names it."""
+    under = str(DockerClient().image.inspect(server).id)
+    if label(name, INPUTS) == under:
+        return
+    say(f"Building the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)} …")
+    began = time.monotonic()
+    arguments = {"SERVER": server, "FURTHER": further}
+    command = _build_command(name, layer, arguments, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
+    problem = "The image of your application could not be built."
+    try:
+        run_command(command, "building the image of your application", problem, say, lines=MOST_LINES)
+    except LabError as error:
+        raise not_built(problem, error.hint) from None
+    say(f"Built it in {time.monotonic() - began:.0f} s.")
+
+
+def _build_command(name: str, layer: Layer, arguments: Mapping[str, str], under: str, *options: str) -> list[str]:
+    stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+    return ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under}", *options,
+            str(layer.folder)]  # fmt: skip

@@ -1,0 +1,87 @@
+"""The commands of ``stampede`` about somebody's own service."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stampede.errors import WrongUse
+from stampede.paths import RESULTS
+from stampede.records.plural import plural
+from stampede.run.measuring import print_measured
+from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
+from stampede.terminal import out, say
+
+
+@measure_options("variants", "until", "budget", "jobs", "cpu", "machines")
+def try_(
+    options: MeasureOptions,
+    service: Annotated[
+        Path | None, typer.Argument(show_default=False, help="The file that describes the service.")
+    ] = None,
+    ways: Annotated[str, typer.Option(help="Which ways to try, e.g. limit,least-conn.")] = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Only start the service once, and ask for each class of requests.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Measure your own service as it is served today and in other ways, e.g. stampede try my-service.yaml."""
+    from stampede.service.advice import print_best_way  # noqa: PLC0415
+    from stampede.service.description import NEEDS_A_FILE  # noqa: PLC0415
+    from stampede.service.diagnosis.model import read_diagnosis  # noqa: PLC0415
+    from stampede.service.trying import start_once, try_service  # noqa: PLC0415
+
+    if service is None:
+        raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
+    if check:
+        start_once(service, options, results=results)
+        return
+    folder, summary, tried = try_service(service, options, ways=ways, results=results)
+    print_measured(folder, summary)
+    print_best_way(out, summary, read_diagnosis(folder), tried)
+
+
+def init(
+    folder: Annotated[Path | None, typer.Argument(show_default=False, help="The folder of the application.")] = None,
+    log: Annotated[Path | None, typer.Option(help="The access log of the service; - is standard input.")] = None,
+    to: Annotated[Path, typer.Option(help="The file to write.")] = Path("my-service.yaml"),
+    format_: LogFormat = "",
+    format_from: LogFormatFrom = None,
+    json_keys: JsonKeys = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask the application for its routes, start it once, and ask for each.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Write the file that describes your own service from what its folder says, e.g. stampede init ~/shop."""
+    from stampede.docker.engine import engine_cores  # noqa: PLC0415
+    from stampede.logs.access_log import read_logs  # noqa: PLC0415
+    from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
+    from stampede.logs.format_files import choose_formats  # noqa: PLC0415
+    from stampede.records.folder import write_whole  # noqa: PLC0415
+    from stampede.service.discovery import describe_folder  # noqa: PLC0415
+    from stampede.service.trying import ask_and_start  # noqa: PLC0415
+
+    if folder is None:
+        raise WrongUse("No folder of an application is named.", hint="stampede init path/of/the/application")
+    if not folder.is_dir():
+        raise WrongUse(f"There is no folder {folder}.", hint="stampede init path/of/the/application")
+    if to.exists():
+        raise WrongUse(f"{to} exists already.", hint=f"stampede init {folder} --to another.yaml")
+    formats = choose_formats(format_, format_from, json_keys)
+    found = read_logs([log], ["GET", "HEAD"], NO_UNIT, formats) if log else None
+    for line in found.recognised if found else []:
+        say(line)
+    here = folder.resolve()
+    written = describe_folder(here, found, engine_cores())
+    write_whole(to, written.text)
+    guesses = written.text.count("# guessed")
+    says = "1 line says" if guesses == 1 else f"{guesses} lines say"
+    unread = sum(line.startswith("# ") for line in written.text.splitlines()) - 1
+    top = f", and what could not be read ({plural(unread, 'line')} at the top)" if unread else ""
+    say(f"Wrote {to}. Check what was guessed ({says} so){top}.")
+    say(f"To start it once and ask for each class of requests: stampede try {to} --check")
+    say(f"To measure it: make try SERVICE={to}")
+    if check or (sys.stdin.isatty() and typer.confirm("Start it once now, and ask it for its routes?")):
+        ask_and_start(to, written, lambda answers: describe_folder(here, found, answers.cores, answers), results)

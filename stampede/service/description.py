@@ -1,0 +1,473 @@
+"""The file that describes somebody's own service: the application, how it is served, and what people ask of it."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from stampede.errors import WrongUse
+from stampede.experiment.yaml_file import YamlFile
+from stampede.foreign import read_text
+from stampede.predict.options import MOST_REPLICAS
+from stampede.records.classes import (
+    METHOD_PATTERN,
+    PATH_PATTERN,
+    Login,
+    OwnRequestClasses,
+    own_classes_as_json,
+)
+from stampede.records.mistakes import Wording
+from stampede.records.model import Model
+from stampede.records.nearest import nearest_first
+from stampede.servers.base import RELEASE_PATTERN, Balance, Release
+from stampede.servers.replaced import COUNT_REQUESTS
+
+CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
+"""A module and a callable, or a factory with its arguments, which are literals or names of the module."""
+REQUIREMENT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~;@].*)?$"
+"""A package of Python with its extras and its releases (PEP 508)."""
+HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
+"""The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
+PACKAGE_PATTERN = r"^[a-z0-9][a-z0-9.+-]*[a-z0-9.+]$"
+"""The name of a package (Debian Policy 5.6.1), but not with a minus at its end, which tells apt-get to remove it."""
+READY_PATTERN = rf"{PATH_PATTERN}|^$"
+MOST_PORT = 65535
+MOST_ASKED = 100_000
+"""How long the description of all requests may be; Linux allows 128 KiB for one variable."""
+NEEDS_A_FILE = "make try SERVICE=my-service.yaml; stampede init path/of/the/application writes such a file"
+
+
+def _listed(said: object) -> object:
+    return said if isinstance(said, list) else [said]
+
+
+class Application(Model):
+    """The application: its folder, or the image that has it; its callable, and what it needs."""
+
+    folder: Path | None = Field(
+        None,
+        description="Where the application is; or give `image`. A relative path starts at the folder of this file.",
+    )
+    image: str | None = Field(None, min_length=1, description="An image that has the application and its server.")
+    callable: str = Field(
+        description="The module and the callable, such as `shop.wsgi:application`, or a factory, perhaps with "
+        'literals: `app:create_app("prod")`.'
+    )
+    requirements: Path | None = Field(
+        None, description="The file with the required packages, seen from the folder: of pip, or pyproject.toml, "
+        "Pipfile or setup.cfg. Without it, only the server is installed.",
+    )  # fmt: skip
+    extras: list[str] = Field(
+        [], max_length=16, description="Extras of the project, or groups of dependencies, that the file of "
+        "`requirements` has, such as `server`.",
+    )  # fmt: skip
+    packages: list[Annotated[str, Field(pattern=REQUIREMENT_PATTERN)]] = Field(
+        [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`.",
+    )  # fmt: skip
+    system_packages: list[Annotated[str, Field(pattern=PACKAGE_PATTERN)]] = Field(
+        [], max_length=100, description="Debian's packages that the application or the building of its requirements "
+        "needs, such as `libmagic1`, or `gcc` and `libpq-dev`.",
+    )  # fmt: skip
+    environment: dict[str, str] = Field(
+        {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
+        "`env_file`.",
+    )  # fmt: skip
+    env_file: Annotated[list[Path], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
+        [], max_length=8, description="A file with further variables, such as secrets, or a list of files, of which "
+        "the last counts most. A relative path starts at the folder of this file.",
+    )  # fmt: skip
+    before: str = Field(
+        "", description="A command that runs in the application's folder before it is served, such as `python "
+        "manage.py migrate`.",
+    )  # fmt: skip
+    ready: str = Field(
+        "", pattern=READY_PATTERN, description="The path that answers with 200 when the application is ready. Without "
+        "it, the application is ready when it is loaded.",
+    )  # fmt: skip
+    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field(
+        [], max_length=8, description="Hosts outside that the application may reach, such as `api.example.com` or "
+        "`db.example.com:5432`.",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if (self.folder is None) == (self.image is None):
+            raise ValueError("give either folder or image: where the application is")
+        for name in ("requirements", "extras", "packages", "system_packages"):
+            if self.image and getattr(self, name):
+                raise ValueError(f"{name} are for a folder; an image has all that the application requires")
+        return self
+
+    @field_validator("hosts")
+    @classmethod
+    def _have_ports(cls, value: list[str]) -> list[str]:
+        for host in value:
+            port = host.partition(":")[2]
+            if port and not 1 <= int(port) <= MOST_PORT:
+                raise ValueError(f"the port of {host} must be from 1 to {MOST_PORT}")
+        return value
+
+    @field_validator("callable")
+    @classmethod
+    def _names_a_callable(cls, value: str) -> str:
+        if not re.fullmatch(CALLABLE_PATTERN, value):
+            raise ValueError(f"{value!r} must name a module and a callable, such as app:app or shop.wsgi:application")
+        if "(" in value:
+            _check_arguments(value)
+        return value
+
+
+def _check_arguments(value: str) -> None:
+    """Raise ValueError unless all arguments of a factory are literals, as gunicorn takes them, or plain names."""
+    try:
+        call = ast.parse(value.partition(":")[2], mode="eval").body
+        assert isinstance(call, ast.Call)
+        for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+            if not isinstance(argument, ast.Name):
+                ast.literal_eval(argument)
+    except (SyntaxError, ValueError, AssertionError):
+        raise ValueError(
+            f"{value!r}: the arguments of a factory must be literals or names, such as app:create_app('prod')"
+        ) from None
+
+
+ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
+"""gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
+
+
+ServerName = Literal["gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne"]
+_OF_ONE_SERVER = {"gunicorn": {"worker_class", "worker_connections"}, "granian": {"interface", "backpressure"}}
+"""The keys that only one server knows."""
+GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", *ASGI_WORKERS)
+"""gunicorn's classes of workers that the lab serves."""
+
+_RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
+"""The first and the last major release of gunicorn that has a class, if others lack it."""
+
+
+SERVERS: tuple[ServerName, ...] = get_args(ServerName)
+"""The servers that serve somebody's own application, by the names of their packages."""
+WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
+"""The kinds of workers that have threads."""
+MOST_THREADS, MOST_CONNECTIONS = 512, 65535
+GRANIAN_BACKLOG = 1024
+"""granian shares so many requests among its workers, unless a backpressure is given."""
+UWSGI = "2.0.31"
+"""The release of uWSGI that serves an application in a folder. The lab compiles uWSGI, and older releases do not
+compile on its Python."""
+OLDEST_GRANIAN = 2
+"""granian 1 has other options."""
+
+
+class Served(Model):
+    """How the application is served today: by one of SERVERS, in the named release."""
+
+    gunicorn: Release = Field(
+        "27.0.1",
+        description="The release of gunicorn, in the place of the release in the requirements. Name one server.",
+    )
+    uvicorn: Release | None = Field(None, description="The release of uvicorn.")
+    uwsgi: Release | None = Field(None, description=f"The release of uWSGI: {UWSGI}, unless an image has another.")
+    granian: Release | None = Field(None, description=f"The release of granian, from {OLDEST_GRANIAN} on.")
+    hypercorn: Release | None = Field(None, description="The release of hypercorn.")
+    daphne: Release | None = Field(None, description="The release of daphne.")
+    worker_class: Literal[
+        "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
+    ] = Field("gthread", description="gunicorn's class of workers. The last three serve ASGI applications.")
+    interface: Literal["wsgi", "asgi"] | None = Field(None, description="granian's interface, which it must name.")
+    workers: int = Field(ge=1, le=64, description="How many processes there are. daphne always has one.")
+    threads: int = Field(
+        1, ge=1, le=MOST_THREADS, description="How many threads each worker has: of `gthread`, of uWSGI, and of "
+        "granian with `interface: wsgi` (its blocking threads, by default not 1, but half of the backpressure).",
+    )  # fmt: skip
+    backpressure: int | None = Field(
+        None, ge=1, le=MOST_CONNECTIONS, description="The most requests that each worker of granian takes. Without it, "
+        "1024 / workers.",
+    )  # fmt: skip
+    worker_connections: int = Field(
+        1000, ge=1, le=MOST_CONNECTIONS, description="gunicorn's limit of connections for each worker."
+    )
+    max_requests: int = Field(
+        0, ge=0, le=1_000_000, description="A worker is replaced after so many requests, by gunicorn, uvicorn or "
+        "uWSGI; 0: never.",
+    )  # fmt: skip
+    max_requests_jitter: int = Field(
+        0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
+    )
+    timeout_s: int = Field(
+        0, ge=0, le=100_000, description="How many seconds a worker may give no sign of life before its server kills "
+        "it: gunicorn's `timeout`, uvicorn's `--timeout-worker-healthcheck`; 0: the server's default, or that of "
+        "`settings`.",
+    )  # fmt: skip
+    settings: Path | None = Field(
+        None, description="Your own settings file of gunicorn or uWSGI, seen from the application's folder."
+    )
+    replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many containers have these workers each.")
+    balance: Balance = Field("round_robin", description="How nginx chooses a container.")
+    memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
+    left_out: list[str] = Field(
+        [], max_length=32, description="Options of your command line that the lab does not apply, such as "
+        "`--timeout 30`. `stampede init` writes them, and the diagnosis repeats them.",
+    )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_defaults_of_servers(cls, said: object) -> object:
+        """Give daphne its only process, and granian the blocking threads that it has by itself."""
+        if not isinstance(said, dict):
+            return said
+        if said.get("daphne"):
+            return {"workers": 1} | said
+        workers, most = said.get("workers"), said.get("backpressure")
+        if said.get("granian") and said.get("interface") == "wsgi" and isinstance(workers, int) and workers > 0:
+            most = most if isinstance(most, int) else GRANIAN_BACKLOG // workers
+            return {"threads": min(MOST_THREADS, max(1, most // 2))} | said
+        return said
+
+    @model_validator(mode="after")
+    def _one_server(self) -> Self:
+        named = [name for name in SERVERS if name in self.model_fields_set]
+        if len(named) > 1:
+            raise ValueError(f"give one server, not {' and '.join(named)}")
+        for server, names in _OF_ONE_SERVER.items():
+            if server != self.server and (others := sorted(names & self.model_fields_set)):
+                raise ValueError(f"{others[0]} is a setting of {server}; leave it out for {self.server}")
+        if self.max_requests and self.server not in COUNT_REQUESTS:
+            raise ValueError(f"max_requests: {self.server} replaces no worker here; leave max_requests out")
+        if self.max_requests_jitter and (self.server == "uwsgi" or not self.max_requests):
+            raise ValueError("max_requests_jitter needs max_requests, and gunicorn or uvicorn; leave it out")
+        if self.timeout_s and self.server not in ("gunicorn", "uvicorn"):
+            raise ValueError(f"timeout_s: {self.server} has no such limit here; leave timeout_s out")
+        if self.settings and self.server not in ("gunicorn", "uwsgi"):
+            raise ValueError(f"{self.server} has no settings file that the lab reads; leave settings out")
+        return self
+
+    @model_validator(mode="after")
+    def _release_has_the_class(self) -> Self:
+        first, last = _RELEASES.get(self.worker_class, (0, self.major))
+        if self.server == "gunicorn" and not first <= self.major <= last:
+            way_out = f"from {first} on" if self.major < first else f"up to {last}, or another class"
+            raise ValueError(f"gunicorn {self.release} has no class {self.worker_class}; choose a release {way_out}")
+        return self
+
+    @model_validator(mode="after")
+    def _granian_says_its_interface(self) -> Self:
+        if self.server == "granian" and self.interface is None:
+            raise ValueError("granian needs interface: wsgi or interface: asgi")
+        if self.server == "granian" and self.major < OLDEST_GRANIAN:
+            raise ValueError(f"granian {self.release} is too old; choose a release from {OLDEST_GRANIAN} on")
+        return self
+
+    @model_validator(mode="after")
+    def _daphne_has_one_process(self) -> Self:
+        if self.server == "daphne" and self.workers > 1:
+            raise ValueError(f"daphne has one process, not {self.workers} workers; write replicas: {self.workers}")
+        return self
+
+    @model_validator(mode="after")
+    def _only_some_have_threads(self) -> Self:
+        if self.kind not in WITH_THREADS and self.threads > 1:
+            of_gunicorn = self.server == "gunicorn"
+            what = f"workers of the class {self.worker_class}" if of_gunicorn else self.server
+            verb = "have" if of_gunicorn else "has"
+            instead = "choose interface: wsgi, or leave threads out" if self.interface else "leave threads out"
+            way_out = instead if self.is_asgi else "choose worker_class: gthread, or threads: 1"
+            where = " with interface: asgi" if self.interface else ""
+            raise ValueError(f"{what} {verb} no threads{where}; {way_out}")
+        return self
+
+    @property
+    def server(self) -> ServerName:
+        """The server."""
+        return next((name for name in SERVERS[1:] if getattr(self, name)), "gunicorn")
+
+    @property
+    def release(self) -> str:
+        """The release of the server."""
+        return str(getattr(self, self.server))
+
+    @property
+    def kind(self) -> str:
+        """The kind of workers: gunicorn's class of workers, granian-wsgi, or the server."""
+        if self.interface == "wsgi":
+            return "granian-wsgi"
+        return self.worker_class if self.server == "gunicorn" else self.server
+
+    @property
+    def is_asgi(self) -> bool:
+        """Whether the server calls an ASGI application."""
+        return self.kind in ("uvicorn", "granian", "hypercorn", "daphne", *ASGI_WORKERS)
+
+    @property
+    def most_at_once(self) -> int:
+        """How many requests each worker of granian takes at the same time: the backpressure, given or by default."""
+        return self.backpressure or max(1, GRANIAN_BACKLOG // self.workers)
+
+    @property
+    def major(self) -> int:
+        """The first number of the server's release."""
+        return int(self.release.split(".")[0])
+
+    @property
+    def processes(self) -> int:
+        """How many workers all replicas have together."""
+        return self.workers * self.replicas
+
+    @property
+    def slots(self) -> int:
+        """How many requests all workers together serve at the same time, if they have threads."""
+        return self.processes * self.threads
+
+
+class Beside(Model):
+    """What the application needs beside it: services of a Compose file."""
+
+    compose: Path = Field(description="Your Compose file.")
+    services: list[str] = Field(
+        min_length=1, max_length=8, description="The services in it that the application needs, such as a database."
+    )
+
+    @field_validator("services")
+    @classmethod
+    def _are_no_words_of_the_lab(cls, value: list[str]) -> list[str]:
+        if taken := sorted({"app", "balancer", "before"} & set(value)):
+            raise ValueError(f"the lab has a service {taken[0]} of its own; name services that the application uses")
+        return value
+
+
+class LogToReplay(Model):
+    """An access log, whose requests with these methods are sent again at the times at which they came."""
+
+    log: Path = Field(description="An access log whose requests are sent again, in the place of `requests`.")
+    methods: list[Annotated[str, Field(pattern=METHOD_PATTERN)]] = Field(
+        ["GET", "HEAD"], min_length=1, description="The methods of these requests."
+    )
+
+
+class UserService(Model):
+    """The whole file."""
+
+    application: Application
+    served: Served
+    beside: Beside | None = None
+    login: Login | None = None
+    requests: OwnRequestClasses = Field({}, min_length=0)
+    replay: LogToReplay | None = None
+
+    @model_validator(mode="after")
+    def _something_is_asked(self) -> Self:
+        if bool(self.requests) == bool(self.replay):
+            raise ValueError("give either requests or replay: what people ask for")
+        if (length := len(own_classes_as_json(self.requests))) > MOST_ASKED:
+            raise ValueError(f"requests have {length:,} characters in all, but k6 can be told only {MOST_ASKED:,}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_release_of_uwsgi(self) -> Self:
+        if self.application.folder and self.served.uwsgi not in (None, UWSGI):
+            raise ValueError(
+                f"served.uwsgi: the lab compiles uWSGI {UWSGI}, and not {self.served.uwsgi}; write {UWSGI}, or give an "
+                f"image that has {self.served.uwsgi}"
+            )
+        return self
+
+
+def read_user_service(path: Path) -> UserService:
+    """Read and check the description of a service. Raise WrongUse with the place of the first mistake.
+
+    Relative paths start at the folder of the file; those of requirements and settings, at the application's folder.
+    """
+    file = YamlFile(path, WORDING)
+    service = _resolve_paths(file.read_as(UserService), path.resolve().parent)
+    for (part, name), stated in _paths_in(service).items():
+        what = "folder" if name == "folder" else "file"
+        for there in stated if isinstance(stated, list) else [stated]:
+            if not (there.is_dir() if what == "folder" else there.is_file()):
+                raise file.mistake(f"there is no {what} {there}", part, name)
+    _check_secrets(file, service)
+    return service
+
+
+_PATHS = {
+    "application": ("folder", "env_file", "requirements"), "served": ("settings",), "beside": ("compose",),
+    "replay": ("log",),
+}  # fmt: skip
+"""The keys that hold paths, in each part of the file."""
+_IN_APPLICATION = ("requirements", "settings")
+
+
+def _paths_in(service: UserService) -> dict[tuple[str, str], Path | list[Path]]:
+    stated = {(part, name): getattr(getattr(service, part), name, None) for part, names in _PATHS.items()
+              for name in names}  # fmt: skip
+    return {place: path for place, path in stated.items() if path}
+
+
+def _resolve_paths(service: UserService, base: Path) -> UserService:
+    """Return a description whose relative paths are those from a folder."""
+    in_application = base / (service.application.folder or "")
+    changes: dict[str, dict[str, Path | list[Path]]] = {}
+    for (part, name), path in _paths_in(service).items():
+        start = in_application if name in _IN_APPLICATION else base
+        changes.setdefault(part, {})[name] = [start / each for each in path] if isinstance(path, list) else start / path
+    parts = {part: getattr(service, part).model_copy(update=paths) for part, paths in changes.items()}
+    return service.model_copy(update=parts)
+
+
+def _check_secrets(file: YamlFile, service: UserService) -> None:
+    """Raise WrongUse if a request needs a variable that the file of variables lacks."""
+    secrets = read_env_files(service.application.env_file)
+    asked_for = {("requests", name): asked for name, asked in service.requests.items()}
+    for place, asked in [*asked_for.items(), *([(("login",), service.login)] if service.login else [])]:
+        named = [name for name in asked.names_of_secrets if not (service.login and name.startswith("cookie."))]
+        if unknown := [name for name in named if name not in secrets]:
+            there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
+            problem = f"${{{unknown[0]}}} is no variable of env_file; there are {there}"
+            raise file.mistake(problem, *place)
+
+
+def read_env_files(paths: Iterable[Path]) -> dict[str, str]:
+    """Read env files. A variable has the value of the last file that has it. Raise WrongUse as read_env_file does."""
+    return {name: value for path in paths for name, value in read_env_file(path).items()}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Read an env file. Raise WrongUse if it cannot be read, or for a line that is not NAME=value."""
+    text = read_text(path)
+    if wrong := [number for number, stated in _lines_of_env_file(text) if not stated]:
+        raise WrongUse(f"{path.name}:{wrong[0]}: not NAME=value")  # the line itself may be a secret
+    return variables_of_env_file(text)
+
+
+def variables_of_env_file(text: str) -> dict[str, str]:
+    """Return the variables of an env file, as Compose reads it: a comment may follow a value and a space."""
+    return {
+        stated[1]: stated["quoted"] if stated["quoted"] is not None else re.sub(r"(^|\s+)#.*", "", stated["plain"])
+        for _, stated in _lines_of_env_file(text) if stated
+    }  # fmt: skip
+
+
+_IN_ENV_FILE = re.compile(
+    r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:(?P<quote>['\"])(?P<quoted>.*)(?P=quote)(?:\s*|\s+#.*)|(?P<plain>.*))"
+)
+
+
+def _lines_of_env_file(text: str) -> Iterator[tuple[int, re.Match[str] | None]]:
+    """Yield the number of each line that is neither blank nor a comment, and its name and value; None: it has none."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (stripped := line.strip()) and not stripped.startswith("#"):
+            yield number, _IN_ENV_FILE.fullmatch(stripped)
+
+
+WORDING = Wording(
+    patterns={
+        RELEASE_PATTERN: ("a release", "27.0.1"),
+        READY_PATTERN: ("the path of a request", "/items?page=2"),
+        REQUIREMENT_PATTERN: ("a package of Python", "psycopg[binary]"),
+        PACKAGE_PATTERN: ("the name of a package of Debian", "libpq5"),
+        HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
+    },
+    hint="docs/how-to/your-service.md has an example of such a file.",
+)

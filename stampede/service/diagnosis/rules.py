@@ -1,0 +1,424 @@
+"""What limits a service as it is served today, and what helps: a rule for each limit."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Sized
+
+import duckdb
+
+from stampede.evaluate.metrics.servers import megabytes
+from stampede.evaluate.statistics.losses import Figures
+from stampede.records.run import TODAY, Run
+from stampede.records.summary import Summary
+from stampede.report.spread import value_and_spread
+from stampede.report.wording import number, percent
+from stampede.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks
+from stampede.service.diagnosis.held import Loops
+from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit
+from stampede.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
+from stampede.service.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Stall, Symptoms
+
+_NO_OMISSIONS = Omissions()
+_NO_DEATHS: DeathsByLimit = {}
+_NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
+MINOR = 1 / 20
+"""A limit is minor if it explains less than this part of what the first limit explains."""
+SOME_IDLE = 0.1
+"""From this share of the holds on, something else than the known requests holds up loops, too."""
+MOSTLY = 0.5
+"""The limits explain what requests lose if they explain at least this share of the lost time."""
+_NAMED = 3
+"""How many classes of requests a sentence names."""
+_ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
+
+
+def diagnose(
+    summary: Summary,
+    run: Run,
+    rows: duckdb.DuckDBPyConnection,
+    loops: Loops,
+    alone_ms: Mapping[str, float],
+    omissions: Omissions = _NO_OMISSIONS,
+    busy: float | None = None,
+    deaths: DeathsByLimit = _NO_DEATHS,
+) -> Diagnosis:
+    """Say whether requests wait as the service is served today, for what, and behind what.
+
+    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
+    of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
+    machine that was busy meanwhile; ``deaths`` are workers that ended. Nothing is said of trials that are invalid.
+    """
+    found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy)
+    if not found.classes:
+        return Diagnosis(alarm=False, sentences=[_NOTHING.format("")])
+    limits = [bottleneck for rule in RULES if (bottleneck := rule(found))]
+    bottlenecks = _ranked([*death_bottlenecks(deaths, found.variant), *limits])
+    most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
+    main = [each for each in bottlenecks if each.explains is None or each.explains >= MINOR * most]
+    left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
+    doubt = _doubt(found)
+    sentences = [
+        *_failures(
+            summary, found, {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
+        ),
+        *(" ".join(bottleneck.sentences) for bottleneck in main),
+        *_unexplained(found, main),
+        *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
+        *left_out,
+        *filter(None, [doubt]),
+    ]
+    if not any(found.figures.percentile(name, [TODAY]) for name in found.classes):
+        sentences.append(_NOTHING.format("else "))
+    elif not bottlenecks and not doubt:
+        apart = "Apart from what the lab leaves out, no" if left_out else "No"
+        failed = any(found.value(name, "failures", "share") == 1 for name in found.classes)
+        sentences.append(f"{apart} request{' of the other classes' if failed else ''} waits for a worker noticeably. "
+                         "How long an answer takes is up to the application.")  # fmt: skip
+    return Diagnosis(
+        alarm=bool(bottlenecks or doubt), sentences=sentences, bottlenecks=bottlenecks,
+        minor=[" ".join(bottleneck.sentences) for bottleneck in bottlenecks if bottleneck not in main],
+    )  # fmt: skip
+
+
+def _ranked(bottlenecks: Sequence[Bottleneck]) -> list[Bottleneck]:
+    """Return the limits, those whose share of the lost time is unknown first, then in the order of these shares."""
+    return sorted(bottlenecks, key=lambda each: -math.inf if each.explains is None else -each.explains)
+
+
+def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
+    """Say so if the limits explain less than half of the lost time, and requests lose noticeably much."""
+    explained = min(1.0, sum(each.explains for each in main if each.explains is not None))
+    if main and explained < MOSTLY and found.lost.all_s > SLOWER * sum(found.lost.alone_s.values()):
+        yield f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."
+
+
+def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterator[str]:
+    """Say which requests failed, with the most frequent errors. ``lost`` are the classes that workers took along."""
+    for name in found.classes:
+        share = found.value(name, "failures", "share") or 0.0
+        if not share:
+            continue
+        counts: Counter[str] = Counter()
+        for row in summary.errors:
+            if (row.variant, row.request_class) == (TODAY, name):
+                counts[row.error] += row.requests
+        errors = [error for error, _ in counts.most_common(2)]
+        status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
+        question = _WHY_FAILED.get(status, "")
+        if status.startswith("5") and name not in lost:
+            question = "the application failed; its log in the folder of the trial says why."
+        said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
+        said += f"({', '.join(errors) or 'no reason given'})."
+        if share == 1:
+            yield f"{said} No time is measured of them{f'; {question}' if question else '.'}"
+        else:
+            yield f"{said} {question[:1].upper()}{question[1:]}" if question else said
+
+
+_WHY_FAILED = {
+    "401": "is a token or a login: missing?", "403": "is a token or a login: missing?", "404": "is the path right?",
+    "405": "is the method right?",
+}  # fmt: skip
+
+
+def _doubt(found: Symptoms) -> str:
+    """Say that something other than the workers kept the machine busy, and what may be due to that; empty: nothing."""
+    said, slow = busy_sentence(found.processors), found.slow_by_machine
+    lost = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
+    return said and f"In doubt: {said}{lost} Measure again on a machine that is not busy."
+
+
+def busy_sentence(use: ProcessorUse) -> str:
+    """Say who kept the processors busy if it was not the workers; empty: the machine was not busy with others."""
+    if not use.is_busy_elsewhere or use.busy is None or use.workers is None:
+        return ""
+    return (
+        f"the machine was {use.busy:.0%} busy during the load, but the workers used only {number(use.workers)} of its "
+        f"{use.cores:g} processors. The other {number(use.busy * use.cores - use.workers)} went to "
+    ) + (
+        "the engine, which handles the output, and to other programs."
+        if use.writes_much else
+        "the load generator, the engine or other programs, so this run cannot tell whether requests wait inside the "
+        "application."
+    )  # fmt: skip
+
+
+def output_sentence(use: ProcessorUse) -> str:
+    """Say what the workers' output costs; empty: they write little."""
+    if not use.writes_much or use.output is None:
+        return ""
+    each_s = f", {megabytes(use.output_rate)} a second" if use.output_rate else ""
+    return (
+        f"The workers write {megabytes(use.output)} a request to their output{each_s}. The engine reads and stores all "
+        "of it, which takes processor time, and a worker that writes faster than the engine reads waits meanwhile. Log "
+        "less, and measure again."
+    )
+
+
+def _output(found: Symptoms) -> Bottleneck | None:
+    """The workers write so much that the engine, which handles their output, may hold them up."""
+    if not (said := output_sentence(found.processors)):
+        return None
+    return Bottleneck(
+        limit="output", explains=found.part_of_lost(sum(found.lost.at_work_s.values())),
+        numbers={"output": found.processors.output or 0.0}, sentences=[said],
+    )  # fmt: skip
+
+
+def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
+    """Requests wait for a busy worker while another worker has a free thread."""
+    if not found.avoidable:
+        return None
+    sentences = []
+    worst_first = sorted(found.avoidable.items(), key=lambda item: -(item[1].measured or 0.0))
+    for name, row in worst_first[:_NAMED]:
+        share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
+        longest_s = (found.value(name, "avoidable_wait", "max") or 0.0) / 1000
+        sentences.append(
+            f"{share} of the {name} requests waited for a busy worker while another worker had a free thread, for up "
+            f"to {number(longest_s)} s."
+        )
+    if blockers := [f"{name} for {percent(share)} of the time" for name, share in found.blockers()]:
+        held = "While they waited, these requests held the threads of their worker"
+        sentences.append(f"{held}: {', '.join(blockers)}.")
+    several = int(found.variant.settings.get("workers") or 0) > 1
+    if several and found.variant.accept == "per-worker":
+        cause = "how workers accept connections: each worker has its own listening socket, and the kernel chooses a "
+        cause += "socket without knowing which worker has a free thread."
+    elif several:
+        cause = "how workers accept connections: a busy worker takes a connection from the shared socket, and no other "
+        cause += "worker can take it back."
+    else:
+        cause = "the balancer: it passes requests to a worker without knowing which worker has a free thread."
+    worst = max(row.measured or 0.0 for row in found.avoidable.values())
+    return Bottleneck(
+        limit="avoidable-wait", requests=[*found.avoidable], numbers={"share": worst},
+        explains=found.part_of_lost(found.lost.avoidable_s),
+        sentences=[*sentences, f"The cause is {cause}"],
+    )  # fmt: skip
+
+
+def _busy_processors(found: Symptoms) -> Bottleneck | None:
+    """The workers compute all the time. Then this explains all other waits before the work begins."""
+    if not found.computes:
+        return None
+    share, workers, cores = min(1.0, found.computing or 0.0), found.variant.workers, found.run.host.cores or 1
+    if workers < cores:
+        computed = f"The {workers} worker processes were" if workers > 1 else "The one worker process was"
+        they = f"They can use only {workers} processors" if workers > 1 else "A process can use only one processor"
+        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores}. More "
+                "threads do not help; more processes do.")  # fmt: skip
+    else:
+        what = f"{cores} processors" if cores > 1 else "only processor"
+        said = (f"The workers kept this machine's {what} busy for {percent(share)} of the time. More threads or "
+                "processes do not help; more processors do, and requests that compute less.")  # fmt: skip
+    return Bottleneck(
+        limit="processors", requests=[*found.slow], numbers={"share": share, "workers": workers, "cores": cores},
+        explains=found.part_of_lost(found.lost_to_computing_s),
+        sentences=[*([_loses(found.slow, "the workers were computing meanwhile.")] if found.slow else []), said],
+    )  # fmt: skip
+
+
+def _busy_threads(found: Symptoms) -> Bottleneck | None:
+    """All threads are busy with requests that wait for something else than a processor."""
+    slow = {} if found.processors.is_busy_elsewhere else found.slow
+    lost = slow | found.slow_in_one_queue
+    if not found.slots or not lost or found.computes:
+        return None
+    few = f"{found.slots} requests at a time are" if found.slots > 1 else "one request at a time is"
+    why = f"no worker had a free thread meanwhile, so {few} too few for this load."
+    if found.variant.is_replaced:
+        why = f"no worker had a free thread meanwhile, because workers were replaced, or {few} too few for this load."
+    sentences = ([_loses(slow, why)] if slow else []) + [
+        f"Even if all threads took requests from one queue, {_ONE_IN[stat].lower()} of the {name} requests would wait "
+        f"for {_time(ms)} or more, so {found.slots} requests at a time are too few for this load."
+        for name, (stat, ms) in found.slow_in_one_queue.items()
+    ]
+    numbers = {"threads": float(found.slots), "lost_ms": max(ms for _, ms in lost.values())}
+    explains = found.part_of_lost(found.lost.before_of(lost))
+    return Bottleneck(limit="threads", requests=[*lost], explains=explains, numbers=numbers, sentences=sentences)
+
+
+def _event_loop(found: Symptoms) -> Bottleneck | None:
+    """A function on an event loop or a hub computes or blocks."""
+    stall, slow = found.stall("held"), _slow_by_loop(found)
+    loop, instead = ("hub", "yielding") if found.has_greenlets else ("event loop", "awaiting")
+    if stall is not None:
+        said = (f"The {loop}s of the workers were held up for {percent(stall.share)} of the time, for up to "
+                f"{number(stall.longest_s)} s at once. Meanwhile, no other request of the worker went on.")  # fmt: skip
+        return _stalled(found, "event-loop", stall, slow, said, _cure_of_loop(found))
+    if not slow or found.stall("locked"):
+        return None
+    why = (f"probably, the {loop} of their worker was held up. A function that computes, or that blocks instead of "
+           f"{instead}, holds up all requests of its worker.")  # fmt: skip
+    explains = found.part_of_lost(found.lost.before_of(slow))
+    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=[_loses(slow, why)])
+
+
+def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
+    """Event loops do not go on because other threads of the process compute."""
+    stall, slow = found.stall("locked"), {} if found.stall("held") else _slow_by_loop(found)
+    if stall is None:
+        return None
+    said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
+            f"{'hubs' if found.has_greenlets else 'event loops'} of the workers did not go on because other threads of "
+            "the process computed and had Python's interpreter lock.")  # fmt: skip
+    return _stalled(found, "interpreter-lock", stall, slow, said, _cure_of_lock(found))
+
+
+def _slow_by_loop(found: Symptoms) -> Loses:
+    """Return what requests lose before their work begins if only their event loop or hub can be the reason."""
+    return {} if found.slots or found.computes or found.slow_by_machine else found.slow
+
+
+def _stalled(found: Symptoms, limit: Limit, stall: Stall, slow: Loses, said: str, cure: str) -> Bottleneck:
+    """Return that loops were held up, as ``said``, what requests lose by it, who holds them up, and the cure."""
+    lost = [_loses(slow)] if slow else []
+    return Bottleneck(
+        limit=limit, requests=[*slow], explains=found.part_of_lost(stall.lost_s),
+        numbers={"share": stall.share, "longest_s": stall.longest_s},
+        sentences=[said, *lost, *_holder_sentences(stall), cure],
+    )  # fmt: skip
+
+
+def _holder_sentences(stall: Stall) -> Iterator[str]:
+    """Say which requests hold up the loops, or that it is no request, as far as this is known."""
+    for holder in stall.holders[:_NAMED]:
+        yield (
+            f"Requests of {holder.request_class} hold them up: one was at work at the start of "
+            f"{percent(holder.at_start)} of the holds, and for {percent(holder.elsewhere)} of the other time."
+        )
+    too = ", too" if stall.holders else ""
+    what = f"holds them up{too}: a background task, a timer or a thread."
+    if stall.idle >= SOME_IDLE:
+        yield (f"{percent(stall.idle)} of the holds began while no request was at work: something that is no request "
+               f"{what}")  # fmt: skip
+    elif stall.others_are_quick and sum(holder.at_start for holder in stall.holders) < 1 - SOME_IDLE:
+        each = "Each other class" if stall.holders else "Each class of requests"
+        yield f"{each} is quick alone, so something that is no request probably {what}"
+
+
+def _cure_of_lock(found: Symptoms) -> str:
+    said = "Functions that compute, and a garbage collector with many objects, hold the lock in any thread"
+    if found.processes_help:
+        return f"{said}; they belong into other processes, or more workers share the lock among fewer requests."
+    return f"{said}; only less computing gives it back sooner."
+
+
+def _cure_of_loop(found: Symptoms) -> str:
+    computes = found.computes or found.loops_compute
+    if found.has_greenlets and computes:
+        said = ("A function that computes holds up all greenlets of its worker. In other processes, or in the threads "
+                "of worker_class gthread, it would let the other requests go on")  # fmt: skip
+        return said + ("." if found.processes_help else ", but the processors would be as busy.")
+    if found.has_greenlets:
+        return ("A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the "
+                "greenlets know, or worker_class gthread with threads.")  # fmt: skip
+    if computes and not found.processes_help:
+        return ("In other processes, such as those of a ProcessPoolExecutor, functions that compute would not hold up "
+                "the other requests, but the processors would be as busy.")  # fmt: skip
+    if computes:
+        said = ("Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in "
+                "threads, they keep the interpreter lock.")  # fmt: skip
+    else:
+        said = ("Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
+                "functions that compute belong into other processes.")  # fmt: skip
+    if found.variant.workers > 1 or not found.processes_help:
+        return said
+    return f"{said} More workers share the requests among more event loops, but the cure is in the application."
+
+
+def _thread_pool(found: Symptoms) -> Bottleneck | None:
+    """All threads of a pool behind the event loop are busy, and requests wait for a thread of it."""
+    if not found.full_pools:
+        return None
+    where = " in a worker" if found.variant.workers > 1 else ""
+    computes = found.computes or found.stall("locked") is not None
+    sentences, slower = [], [_slower_sentence(found)] if found.slower_together else []
+    for what, pool in sorted(found.full_pools.items(), key=lambda item: -item[1].total_s):
+        name, waited, larger, smaller = _POOLS[what]
+        cure = f"While threads compute, a larger pool does not help. {smaller}" if computes else larger
+        beside = what == "pool" and pool.at_work is not None and pool.at_work < pool.threads / 2
+        if beside:
+            cure = (f"Meanwhile, only {pool.at_work:.0f} requests were at work{where} on average, so most threads "
+                    "worked on something else, such as background tasks, which run after the answer. Take this work "
+                    "out of the pool: into a queue with workers of its own, or into async functions. "
+                    f"{cure}")  # fmt: skip
+        share = percent(found.share_of_workers(pool.total_s))
+        sentences += [f"For {share} of the time, all {pool.threads} threads of {name}{where} were busy, and {waited}",
+                      *slower, cure]  # fmt: skip
+        slower = []
+    largest = max(found.full_pools.values(), key=lambda pool: pool.total_s)
+    return Bottleneck(
+        limit="thread-pool", requests=[*found.slower_together],
+        explains=found.part_of_lost(sum(pool.lost_s for pool in found.full_pools.values())),
+        numbers={"share": found.share_of_workers(largest.total_s), "threads": float(largest.threads)},
+        sentences=sentences,
+    )  # fmt: skip
+
+
+_POOLS = {
+    "pool": (
+        "AnyIO's pool", "requests waited for a thread of the pool. FastAPI and Starlette run def end points there.",
+        "Make quick end points async def, raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or "
+        "start more workers.",
+        "Make quick end points async def, so that they need no thread.",
+    ),
+    "executor": (
+        "asyncio's default executor", "calls of asyncio.to_thread or run_in_executor waited for a thread.",
+        "Give the loop an executor with more threads, wait without threads, or start more workers.",
+        "What only waits needs no thread.",
+    ),
+}  # fmt: skip
+"""The name of each pool, who waited for it, and what helps: if its threads wait, and if they compute."""
+
+
+def _inside(found: Symptoms) -> Bottleneck | None:
+    """Requests take longer at work together than alone, and neither loops, pools nor computing explain most of it."""
+    if not found.slower_together:
+        return None
+    lost_s = found.lost.at_work_of(found.slower_together)
+    stalls = [stall for what in ("held", "locked") if (stall := found.stall(what))]
+    known_s = sum(stall.lost_s for stall in stalls) + sum(pool.lost_s for pool in found.full_pools.values())
+    if (stalls or found.full_pools) and known_s >= lost_s / 2:
+        return None
+    longest_ms = max(work_ms for work_ms, _ in found.slower_together.values())
+    return Bottleneck(
+        limit="inside", requests=[*found.slower_together], numbers={"at_work_ms": longest_ms},
+        explains=found.part_of_lost(max(0.0, lost_s - known_s)),
+        sentences=[f"{_slower_sentence(found)} The processors are not busy, so these requests wait inside the "
+                   "application: for a pool of connections, a database, a lock or another service."],
+    )  # fmt: skip
+
+
+RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
+    _avoidable_wait, _busy_processors, _busy_threads, _event_loop, _interpreter_lock, _thread_pool, _inside, _output,
+)  # fmt: skip
+"""A rule for each limit. If limits explain the same share of the lost time, their sentences are in this order."""
+
+
+def _loses(lost: Loses, why: str = "") -> str:
+    """Return what classes of requests lose before their work begins, the class that loses most first."""
+    worst = sorted(lost.items(), key=lambda item: -item[1][1])
+    (name, (stat, ms)), *others = worst[:_NAMED]
+    said = f"{_ONE_IN[stat]} of the {name} requests loses {_time(ms)} or more before its work begins"
+    for name, (stat, ms) in others:
+        said += f", {_ONE_IN[stat].lower()} of the {name} requests {_time(ms)} or more"
+    return f"{said}{_further(lost)}{f': {why}' if why else '.'}"
+
+
+def _slower_sentence(found: Symptoms) -> str:
+    """Return how long classes of requests are at work under the load, and alone, the slowest class first."""
+    slowest = sorted(found.slower_together.items(), key=lambda item: -item[1][0])[:_NAMED]
+    told = ", ".join(f"the {name} requests are at work for {_time(work_ms)} (alone: {_time(alone_ms)})"
+                     for name, (work_ms, alone_ms) in slowest)  # fmt: skip
+    return f"Under this load, {told}{_further(found.slower_together)}."
+
+
+def _further(classes: Sized) -> str:
+    more = len(classes) - _NAMED
+    return f", and {more} further class{'es are' if more > 1 else ' is'} slow, too" if more > 0 else ""
+
+
+def _time(ms: float) -> str:
+    return f"{number(ms / 1000)} s" if ms >= 1000 else f"{number(ms)} ms"

@@ -1,0 +1,393 @@
+"""What a measured run shows of a service as it is served today: figures by which rules find what limits it."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+
+from stampede.evaluate.metrics import waiting
+from stampede.evaluate.statistics.losses import Figures
+from stampede.records.run import TODAY, Run, VariantRecord
+from stampede.records.summary import Row
+from stampede.service.diagnosis.held import FullPool, Held, Loops
+from stampede.service.diagnosis.lost import lost_times
+
+SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
+"""A request is held up inside the application if its median time at work under the load is more than so many times, and
+more than so many ms above, the time that it takes alone."""
+WAITS_MS, SLOWER = 50, 0.1
+"""A class of requests waits if one request in a hundred loses more than this before its work begins, and more than this
+part of what its median request takes at work."""
+AVOIDABLE = 0.01
+"""From this share of avoidable waits on, they are an alarm."""
+COMPUTES = 0.7
+"""From this part of the processors that the workers could use, the service is held up by computing."""
+STALLED = 0.01
+"""From this share of the workers' time on, stalls of event loops, and full pools, are an alarm."""
+BUSY, WORKERS_PART = 0.7, 0.5
+"""From this part of all processors on, the machine is busy. If the workers use less than this part of what is used,
+others keep it busy."""
+MUCH_BYTES, MUCH_BYTES_PER_S = 10_000, 1_000_000
+"""The workers write much if they write more than this for each request, or in each second."""
+MOST_LOOKED_AT = 300
+HOLDER, HOLDER_DEVIATIONS, SOME_HOLDS = 0.3, 3, 3
+"""A class of requests holds up event loops if its requests are at work when a loop begins to be held up for a share of
+the holds that is larger by this than the share of the other time in which they are, and larger by so many standard
+deviations of chance; these are at least so many holds."""
+QUICK = 0.5
+"""A class of requests is too quick to hold up a loop if it takes less than this part of the mean hold."""
+
+Loses = dict[str, tuple[str, float]]
+"""What classes of requests lose: for each class the percentile, and its value in ms."""
+# What requests took at work as the service is served today, by class.
+_AT_WORK = """
+SELECT request_class, median(1000 * (ended - began)) FROM requests WHERE variant = $today AND error IS NULL
+GROUP BY request_class ORDER BY request_class
+"""
+
+
+class Holder(NamedTuple):
+    """A class of requests that holds up event loops.
+
+    ``at_start`` is how often its requests were at work when a loop began to be held up, as a share of all times;
+    ``elsewhere`` is for which share of the other time they were.
+    """
+
+    request_class: str
+    at_start: float
+    elsewhere: float
+
+
+class Stall(NamedTuple):
+    """For which share of the time loops were held up, for how long at most, and by which classes of requests.
+
+    ``lost_s`` is how much of the requests' lost time this covers. ``idle`` is the share of the holds that began while
+    no request was at work. ``others_are_quick``: each class of requests that is no holder takes far less time alone
+    than loops are held up, so it is probably no holder, either.
+    """
+
+    share: float
+    longest_s: float
+    lost_s: float
+    holders: list[Holder]
+    idle: float
+    others_are_quick: bool
+
+
+class LostTime(NamedTuple):
+    """How much time requests lost in all trials together, in seconds.
+
+    ``before_s`` is by class before the work begins, without the avoidable waits; ``at_work_s`` is by class at work, and
+    ``alone_s`` is what the requests of a class take together without it; ``takes_ms`` is what one takes.
+    """
+
+    avoidable_s: float
+    before_s: Mapping[str, float]
+    at_work_s: Mapping[str, float]
+    alone_s: Mapping[str, float]
+    takes_ms: Mapping[str, float]
+
+    @property
+    def all_s(self) -> float:
+        """What all requests lost."""
+        return self.avoidable_s + sum(self.before_s.values()) + sum(self.at_work_s.values())
+
+    def before_of(self, classes: Collection[str]) -> float:
+        """Return what requests of these classes lost before their work began, without the avoidable waits."""
+        return sum(seconds for name, seconds in self.before_s.items() if name in classes)
+
+    def at_work_of(self, classes: Collection[str]) -> float:
+        """Return what requests of these classes lost at work."""
+        return sum(seconds for name, seconds in self.at_work_s.items() if name in classes)
+
+
+@dataclass(frozen=True)
+class ProcessorUse:
+    """How busy the machine was with today's way to serve, and what the workers used and wrote; None: not known.
+
+    ``busy`` is a share of all ``cores``; ``workers`` is in processors. ``output`` is in bytes a request, and
+    ``output_rate`` in bytes a second.
+    """
+
+    cores: float
+    busy: float | None
+    workers: float | None
+    output: float | None
+    output_rate: float | None
+
+    @property
+    def is_busy_elsewhere(self) -> bool:
+        """Whether the machine was busy, mostly with something other than the workers."""
+        if self.busy is None or self.workers is None or not self.cores:
+            return False
+        return self.busy >= BUSY and self.workers < WORKERS_PART * self.busy * self.cores
+
+    @property
+    def writes_much(self) -> bool:
+        """Whether the workers write so much to their output that handling it costs time."""
+        return (self.output or 0) > MUCH_BYTES or (self.output_rate or 0) > MUCH_BYTES_PER_S
+
+    @property
+    def may_delay_work(self) -> bool:
+        """Whether requests may be at work for longer because of the machine or of their output."""
+        return self.is_busy_elsewhere or self.writes_much
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """What is known of a service as it is served today.
+
+    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up and pools were full; ``alone_ms``
+    is how long a request of each class takes alone; ``busy`` is which share of all processors of the machine was busy.
+    """
+
+    figures: Figures
+    run: Run
+    rows: duckdb.DuckDBPyConnection
+    loops: Loops
+    alone_ms: Mapping[str, float]
+    busy: float | None
+
+    @cached_property
+    def variant(self) -> VariantRecord:
+        """Today's way to serve."""
+        return self.run.variant(TODAY)
+
+    @property
+    def slots(self) -> int:
+        """How many requests all workers together serve at the same time; 0: they have no threads."""
+        return self.variant.workers * (self.variant.threads or 0)
+
+    @property
+    def has_greenlets(self) -> bool:
+        """Whether requests are served by greenlets."""
+        return str(self.variant.settings.get("server", "")).endswith(("gevent", "eventlet"))
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes of requests."""
+        return self.figures.classes(TODAY)
+
+    def value(self, request_class: str | None, metric: str, stat: str) -> float | None:
+        """Return a figure of today's way; None: it was not measured."""
+        return self.figures.value(TODAY, request_class, metric, stat)
+
+    @property
+    def requests_per_s(self) -> float:
+        """The measured rate; 0: it was not measured."""
+        return self.value(None, "throughput", "per_second") or 0.0
+
+    @cached_property
+    def processors(self) -> ProcessorUse:
+        """Who used the machine's processors."""
+        rate = self.value(None, "throughput", "per_second")
+        each_ms, output = self.value(None, "processor", "per_request"), self.value(None, "output", "per_request")
+        workers = None if each_ms is None or rate is None else each_ms * rate / 1000
+        output_rate = None if output is None or rate is None else output * rate
+        return ProcessorUse(self.run.host.cores, self.busy, workers, output, output_rate)
+
+    @cached_property
+    def computing(self) -> float | None:
+        """Which share of the processors that the workers can use was busy; None: the machine does not report it."""
+        used, workers = self.processors.workers, self.variant.workers
+        return None if used is None else used / min(workers, self.run.host.cores or workers)
+
+    @property
+    def computes(self) -> bool:
+        """Whether computing explains that requests wait."""
+        return self.computing is not None and self.computing >= COMPUTES
+
+    @property
+    def processes_help(self) -> bool:
+        """Whether more processes can use more of the machine's processors, or the workers do not use theirs."""
+        return self.variant.workers < (self.run.host.cores or 0) or not self.computes
+
+    @cached_property
+    def avoidable(self) -> dict[str, Row]:
+        """The share of requests with an avoidable wait, for each class in which it is an alarm."""
+        found = {name: self.figures.row(TODAY, name, "avoidable_wait", "share") for name in self.classes}
+        return {name: row for name, row in found.items() if row and (row.measured or 0.0) >= AVOIDABLE}
+
+    @cached_property
+    def slow(self) -> Loses:
+        """What the other classes lose before their work begins, if noticeable."""
+        stats = {name: self.figures.percentile(name, [TODAY]) for name in self.classes if name not in self.avoidable}
+        losses = {name: (stat, self.figures.loss(TODAY, name, stat)) for name, stat in stats.items() if stat}
+        return {name: (stat, loss.ms) for name, (stat, loss) in losses.items()
+                if loss and loss.ms > self._noticeable_ms(name)}  # fmt: skip
+
+    @cached_property
+    def slow_in_one_queue(self) -> Loses:
+        """What classes would lose even if one queue led to all threads, if noticeable.
+
+        These are classes with avoidable waits or, on a machine that was busy with something else, all that are slow.
+        Unknown, and so empty, if the workers have no threads.
+        """
+        names = [*self.avoidable, *(self.slow if self.processors.is_busy_elsewhere else ())]
+        if not self.slots or not names:
+            return {}
+        waits_ms: dict[str, list[float]] = {name: [] for name in names}
+        for trial in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
+            waits_s = waiting.waits_in_line_s(answered, self.slots)
+            for place, name in enumerate(answered.classes):
+                if name in waits_ms:
+                    waits_ms[name] += (1000 * waits_s[answered.request_class == place]).tolist()
+        stats = {name: self.figures.percentile(name, [TODAY]) for name in names}
+        lost = {name: (stat, float(np.percentile(waits_ms[name], int(stat[1:])))) for name, stat in stats.items()
+                if stat and waits_ms[name]}  # fmt: skip
+        return {name: (stat, ms) for name, (stat, ms) in lost.items() if ms > self._noticeable_ms(name)}
+
+    @cached_property
+    def slow_by_machine(self) -> Loses:
+        """Those of the slow classes for which a machine that was busy with something else is the only known reason."""
+        if not self.processors.is_busy_elsewhere or self.computes or self.stall("held") or self.stall("locked"):
+            return {}
+        return {name: lost for name, lost in self.slow.items() if name not in self.slow_in_one_queue}
+
+    @cached_property
+    def slower_together(self) -> dict[str, tuple[float, float]]:
+        """The classes that take longer at work together than alone, more than computing explains: both times in ms."""
+        if self.computing is None or self.computes or self.processors.may_delay_work:
+            return {}
+        return {
+            name: (work_ms, alone_ms)
+            for name, work_ms in self.rows.execute(_AT_WORK, {"today": TODAY}).fetchall()
+            if (alone_ms := self.alone_ms.get(name)) is not None
+            and work_ms is not None
+            # work that computes takes about 1 / (1 - computing) times as long
+            and work_ms >= max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
+        }
+
+    def stall(self, what: str) -> Stall | None:
+        """Return how long event loops were held up, on the loop itself (held) or by the lock (locked), if noticeable.
+
+        The times are shares of the time of all workers.
+        """
+        held = [stall for stall in self.loops.held if (stall.what == "locked") == (what == "locked")]
+        all_s = self.variant.workers * self.loops.span_s
+        total_s = sum(stall.total_s for stall in held)
+        if not all_s or total_s < STALLED * all_s:
+            return None
+        holders, times = [*_holders(held)], sum(stall.times for stall in held)
+        others = {*self.classes} - {holder.request_class for holder in holders}
+        quick_ms = QUICK * 1000 * total_s / times
+        return Stall(
+            total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held), holders,
+            sum(stall.idle for stall in held) / times,
+            bool(others) and all(self.lost.takes_ms.get(name, quick_ms) < quick_ms for name in others),
+        )  # fmt: skip
+
+    @property
+    def loops_compute(self) -> bool:
+        """Whether functions that compute held up event loops for longer than functions that block."""
+        total = {what: sum(stall.total_s for stall in self.loops.held if stall.what == what)
+                 for what in ("held", "computed")}  # fmt: skip
+        return total["computed"] > total["held"]
+
+    @cached_property
+    def full_pools(self) -> dict[str, FullPool]:
+        """The pools that were full for a noticeable share of the workers' time, in all trials together."""
+        all_s = self.variant.workers * self.loops.span_s
+        found = {}
+        for what in ("pool", "executor"):
+            pools = [pool for pool in self.loops.pools if pool.what == what]
+            total_s = sum(pool.total_s for pool in pools)
+            if all_s and total_s >= STALLED * all_s:
+                known = [pool.at_work * pool.total_s for pool in pools if pool.at_work is not None]
+                found[what] = FullPool(
+                    what, max(pool.threads for pool in pools), total_s, sum(pool.lost_s for pool in pools),
+                    sum(known) / total_s if len(known) == len(pools) else None,
+                )  # fmt: skip
+        return found
+
+    def share_of_workers(self, seconds: float) -> float:
+        """Return a time of workers as a share of the time of all workers."""
+        return seconds / (self.variant.workers * self.loops.span_s)
+
+    @cached_property
+    def lost(self) -> LostTime:
+        """How much time requests lost."""
+        avoidable_s = 0.0
+        before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
+        takes_ms: dict[str, float] = {}
+        for trial in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
+            if not answered.classes:
+                continue
+            lost, waits = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
+            beside_s = np.minimum(waits.beside_s, lost.before_s) if waits else np.zeros_like(lost.before_s)
+            avoidable_s += float(beside_s.sum())
+            for place, name in enumerate(answered.classes):
+                mine = answered.request_class == place
+                before_s[name] += float((lost.before_s - beside_s)[mine].sum())
+                at_work_s[name] += float(lost.at_work_s[mine].sum())
+                alone_s[name] += float(lost.takes_s[place] * mine.sum())
+                takes_ms[name] = min(takes_ms.get(name, math.inf), 1000 * float(lost.takes_s[place]))
+        return LostTime(avoidable_s, before_s, at_work_s, alone_s, takes_ms)
+
+    @cached_property
+    def lost_to_computing_s(self) -> float:
+        """How much time requests lost because the workers were computing.
+
+        This is all time before their work begins, and as much at work as computing makes work take longer.
+        """
+        computing = min(self.computing or 0.0, 0.99)
+        longer_s = {name: alone_s * computing / (1 - computing) for name, alone_s in self.lost.alone_s.items()}
+        at_work_s = sum(min(lost_s, longer_s[name]) for name, lost_s in self.lost.at_work_s.items())
+        return self.lost.before_of(self.lost.before_s) + at_work_s
+
+    def part_of_lost(self, seconds: float) -> float:
+        """Return a time that requests lost as a share of all the time that they lost; 0: they lost none."""
+        return min(1.0, seconds / self.lost.all_s) if self.lost.all_s else 0.0
+
+    def blockers(self) -> Iterator[tuple[str, float]]:
+        """Yield which classes held the threads of workers while others had an avoidable wait, and their shares."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for trial in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
+            for name, held_s in _held_threads_s(self.run.variant(TODAY), answered):
+                seconds[name] += held_s
+        total_s = sum(seconds.values()) or 1.0
+        for share, name in sorted(((held_s / total_s, name) for name, held_s in seconds.items()), reverse=True):
+            if share >= AVOIDABLE:
+                yield name, share
+
+    def _noticeable_ms(self, request_class: str) -> float:
+        """Return from which loss on one request in a hundred of a class loses noticeably much."""
+        takes = self.value(request_class, "response_time", "p50") or 0.0
+        work = max(0.0, takes - (self.value(request_class, "overhead", "p50") or 0.0))
+        return max(WAITS_MS, SLOWER * work)
+
+
+def _held_threads_s(variant: VariantRecord, answered: waiting.Answered) -> Iterator[tuple[str, float]]:
+    """Yield each class of requests that were at work while others waited, and for how long in all, in seconds."""
+    found = waiting.waits_of_variant(variant, answered)
+    if found is None:
+        return
+    worst = np.argsort(found.beside_s)[::-1][:MOST_LOOKED_AT]
+    for place in worst[found.beside_s[worst] > waiting.FROM_S]:
+        sent_s, began_s = answered.sent_s[place], answered.began_s[place]
+        mine = answered.worker == answered.worker[place]
+        overlap = np.minimum(answered.ended_s[mine], began_s) - np.maximum(answered.began_s[mine], sent_s)
+        for request_class in np.unique(answered.request_class[mine]):
+            both = overlap[answered.request_class[mine] == request_class]
+            yield answered.classes[request_class], float(both[both > 0].sum())
+
+
+def _holders(held: Collection[Held]) -> Iterator[Holder]:
+    """Yield the classes of requests that are at work when loops begin to be held up, but seldom elsewhere."""
+    times = sum(stall.times for stall in held)
+    found = []
+    for name in {name for stall in held for name in stall.at_work}:
+        at_start = sum(stall.at_work.get(name, 0) for stall in held)
+        elsewhere = max(stall.elsewhere.get(name, 1.0) for stall in held)
+        by_chance = times * elsewhere + HOLDER_DEVIATIONS * math.sqrt(times * elsewhere * (1 - elsewhere))
+        if at_start >= max(SOME_HOLDS, by_chance, times * (elsewhere + HOLDER)):
+            found.append(Holder(name, at_start / times, elsewhere))
+    yield from sorted(found, key=lambda holder: (-holder.at_start, holder.request_class))

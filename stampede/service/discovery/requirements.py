@@ -1,0 +1,122 @@
+"""What an application requires: the file that says it, and what a Dockerfile installs besides."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from stampede.errors import WrongUse
+from stampede.service.discovery.repository import Repository
+from stampede.service.discovery.servers import Discovery
+from stampede.service.packages import FILES, required_lines, required_python
+
+PYTHON = "3.13"
+"""The Python of Debian trixie, on which the lab's images of servers stand."""
+_INSTALLS = re.compile(
+    r"\b(?:(?:uv )?pip3? (?:install|wheel)|uv sync|uv export|poetry install|poetry export|pdm install)\b[^\n&|;]*"
+)
+_FILE = ("-r", "--requirement")
+_EXTRAS = ("--extra", "--group", "--with", "--extras", "-E", "-G")
+_WITH_VALUE = {
+    *_FILE, *_EXTRAS, "-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-w",
+    "--wheel-dir", "-t", "--target", "--prefix", "--cache-dir", "--python", "-o", "--output-file", "--format",
+    "--progress-bar", "--timeout", "--retries", "--trusted-host", "--platform", "--python-version", "--root", "--src",
+    "--log", "--proxy", "--no-binary", "--only-binary", "--upgrade-strategy", "--root-user-action", "--use-feature",
+    "--exists-action", "--index-strategy", "--link-mode", "-b", "--build-constraint",
+}  # fmt: skip
+"""Options whose value is the next word."""
+_TOOLS = re.compile(r"(pip|setuptools|wheel|uv|poetry|pipenv|pip-tools|pdm|hatch|build)\b", re.IGNORECASE)
+_FOR_DEVELOPMENT = re.compile(r"(^|[-_])(dev\w*|tests?|docs?|lint\w*)([-_]|$)")
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[^\]]*\])?\s*([=<>!~].*)?")
+_OF_PROJECT = re.compile(r"[./~$][^\[]*\[([^\]]+)\]")
+"""The project itself with its extras, such as ``.[server]``."""
+
+
+@dataclass
+class Requirements:
+    """A file of requirements, as seen from the application's folder, and all lines; empty: there is none."""
+
+    file: str = ""
+    lines: list[str] = field(default_factory=list)
+    extras: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
+
+
+def find_requirements(
+    found: Discovery, repository: Repository, bases: Sequence[Path], dockerfile: Path
+) -> Requirements:
+    """Return what the application requires; what a file of requirements has wrong is a problem."""
+    named, extras, packages = _installed(_without_comments(repository.text(dockerfile)))
+    for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
+        for base in bases:
+            path = base / name
+            if path.is_file() and path.resolve().is_relative_to(repository.folder.resolve()):
+                try:
+                    lines = [*required_lines(path, extras), *packages]
+                except WrongUse as error:
+                    found.problems.append(error.message)
+                    continue
+                if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
+                    _check_python(found, path.parent / "pyproject.toml", repository)
+                    has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
+                    return Requirements(os.path.relpath(path, found.folder), lines, has, packages)
+    if repository.files("*.py") and not packages:
+        found.problems.append("no file of requirements was found, so make try installs only the server")
+    return Requirements(lines=packages, packages=packages)
+
+
+def _without_comments(dockerfile: str) -> str:
+    """Return a Dockerfile with each command in one line."""
+    return re.sub(r"^\s*#.*\n?", "", dockerfile, flags=re.MULTILINE).replace("\\\n", " ")
+
+
+def _check_python(found: Discovery, project: Path, repository: Repository) -> None:
+    """Say that the application needs another Python than the lab's images have."""
+    said = required_python(project)
+    with suppress(InvalidSpecifier):
+        if not SpecifierSet(said).contains(f"{PYTHON}.99"):
+            found.problems.append(
+                f"{project.relative_to(repository.folder)}: requires Python {said}, but the lab serves a folder with "
+                f"Python {PYTHON}: if it does not start, give your own image in application.image"
+            )
+
+
+def _installed(dockerfile: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the files of requirements, the extras and groups, and the packages that a Dockerfile installs."""
+    files: list[str] = []
+    extras: list[str] = []
+    packages: list[str] = []
+    for command in _INSTALLS.findall(dockerfile):
+        for option, word in _words(command):
+            if option in _FILE:
+                parts = word.strip("/").split("/")
+                files += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
+            elif option in _EXTRAS:
+                extras += re.split(r"[,\s]+", word)
+            elif not option and (own := _OF_PROJECT.fullmatch(word)):
+                extras += own[1].split(",")
+            elif not option and "pip" in command and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
+                packages.append(word)
+    kept = [extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra)]
+    return files, [*dict.fromkeys(kept)], [*dict.fromkeys(packages)]
+
+
+def _words(command: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of a command after its verb, each with the option that it belongs to."""
+    rest: list[str] = []
+    with suppress(ValueError):
+        rest = shlex.split(command.removeprefix("uv ") if command.startswith("uv pip") else command)[2:]
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if word in _WITH_VALUE and rest:
+            yield word, rest.pop(0)
+        elif word.startswith("-"):
+            yield name, value if equals else ""
+        else:
+            yield "", word

@@ -1,0 +1,229 @@
+"""The experiment that measures an own service as it is served today, and in other ways."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from stampede.advise.options import ServingOption
+from stampede.docker.cluster.machines import default_machine
+from stampede.docker.doctor import make_ready
+from stampede.docker.engine import engine_cores
+from stampede.docker.heartbeat import heartbeat
+from stampede.errors import WrongUse
+from stampede.experiment.model import Experiment, Load
+from stampede.records.classes import login_as_json, own_classes_as_json
+from stampede.records.folder import write_whole
+from stampede.records.mistakes import reason_of
+from stampede.records.model import name_from
+from stampede.records.nearest import nearest_first
+from stampede.records.plural import plural
+from stampede.records.run import REPLAY, TODAY, USER_SERVICE
+from stampede.records.summary import Summary
+from stampede.run.machine_lock import machine_lock
+from stampede.run.measuring import measure_quietly
+from stampede.run.options import MeasureOptions, RunRequest
+from stampede.service.build import ask_application
+from stampede.service.description import UserService, read_user_service
+from stampede.service.diagnosis.deaths import preload_helps
+from stampede.service.diagnosis.model import read_diagnosis
+from stampede.service.discovery import FROM_APPLICATION, Description
+from stampede.service.discovery.answers import Answers
+from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
+from stampede.service.image import lay_out_layer
+from stampede.service.layer import Layer
+from stampede.service.replay import Replay, read_replay
+from stampede.service.theory import advise_way
+from stampede.service.variants import (
+    ADVISED,
+    LIFTING,
+    ONLY_IF_NAMED,
+    candidates,
+    default_kinds,
+    kinds_that_lift,
+    settings_not_in_force,
+    too_large_ways,
+    untried_reasons,
+)
+from stampede.terminal import interruptible, say
+
+LASTS = {"short": "20s", "full": "2m"}
+REPLAY_LASTS_S = {"short": 60, "full": 600}
+"""The most seconds of a log that are sent again."""
+TRIALS = 3
+
+
+def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
+    """Ask the application of a description that was just written, describe it again, and start it once.
+
+    ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
+    it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
+    """
+    if path.read_text(encoding="utf-8") == written.text:
+        answers = _ask_today(path, written)
+        again = describe(answers)
+        write_whole(path, again.text)
+        _say_answers(path, answers, again)
+    start_once(path, MeasureOptions(), results=results)
+
+
+def _ask_today(path: Path, written: Description) -> Answers:
+    """Build the image of a service as it is served today, and ask the application in it."""
+    service = read_user_service(path)
+    with (
+        interruptible(),
+        machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
+        heartbeat([default_machine()], say),
+        lay_out_layer(service) as layer,
+    ):
+        make_ready(say)
+        today = candidates(service, layer, engine_cores())[0].variant
+        return ask_application(layer, today, written.settings, written.variables, say)
+
+
+def _say_answers(path: Path, answers: Answers, described: Description) -> None:
+    """Say what the application told, and how it differs from what the lab had read."""
+    if answers.routes:
+        routes = plural(len(answers.routes), "route")
+        named = f" {path} now names those to measure." if FROM_APPLICATION in described.text else ""
+        say(f"The application ({answers.framework}) has {routes}.{named}")
+    else:
+        say(f"The requests are guessed from the source, because {answers.problem or 'the application has no routes'}.")
+    if answers.settings_problem:
+        say(f"gunicorn cannot run {described.settings}: {answers.settings_problem}")
+    for remark in described.remarks:
+        say(remark)
+
+
+def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
+    """Start a service as it is served today, ask for each class of requests once, and say how it was answered.
+
+    Raise LabError if the application does not start, or if a class is not answered as it should be.
+    """
+    service = read_user_service(path)
+    with lay_out_layer(service) as layer:
+        today = candidates(service, layer, engine_cores())[:1]
+        experiment = experiment_of(path, service, today, None)
+        taken = replace(options, trials=1, jobs=1)
+        command = f"stampede try {path.name} --check"
+        measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
+    say("The application starts, and answers each class of requests. To measure it: stampede try " + str(path))
+
+
+def try_service(
+    path: Path, options: MeasureOptions, *, ways: str, results: Path
+) -> tuple[Path, Summary, list[ServingOption]]:
+    """Measure a service as it is served today and in other ways. Return the run's folder, its summary and the ways.
+
+    If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
+    there is nothing to add to the first run, it is the result.
+    """
+    service = read_user_service(path)
+    replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
+    name, cores = results_name(path), engine_cores()
+    with lay_out_layer(service) as layer:
+        if replay:
+            replay.write(layer.folder / "replay")
+
+        def measure(
+            tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True
+        ) -> tuple[Path, Summary]:
+            experiment = experiment_of(path, service, tried, replay)
+            taken = replace(options, trials=trials)
+            command = taken.command(f"stampede try {path.name}", ways=ways)
+            return measure_quietly(RunRequest(name, experiment, replace(taken, jobs=1), results, command, check=check))
+
+        possible = candidates(service, layer, cores)
+        if ADVISED in named_kinds(ways):
+            possible.append(advise_way(service, layer, results / name / "latest"))
+        tried = choose_ways(possible, ways)
+        say_what_is_left_out(service, layer, named_kinds(ways), cores)
+        if ways:
+            return *measure(tried, ways, options.trials), tried
+        say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
+        folder, summary = measure(tried[:1], TODAY, 1)
+        diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
+        say_first_findings(summary, diagnosis)
+        if not reached_load(folder, summary):
+            return folder, summary, tried
+        kinds = kinds_that_lift(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
+        if not (diagnosis and preload_helps(diagnosis.bottlenecks)):
+            kinds = [kind for kind in kinds if kind != "preload"]
+        tried = choose_ways(possible, ways, kinds)
+        if len(tried) == 1 and options.trials == 1:
+            return folder, summary, tried
+        further = ",".join(kind_of(way) for way in tried[1:])
+        command = options.command(f"stampede try {path}", ways=further)
+        with keeping_first_answer(folder, command) if diagnosis else nullcontext():
+            return *measure(tried, ways, options.trials, check=False), tried
+
+
+def say_what_is_left_out(service: UserService, layer: Layer, named: Sequence[str], cores: int) -> None:
+    """Say which ways are not tried, and what of the service is not in force in the lab."""
+    kinds = named or [*default_kinds(service.served), *LIFTING]
+    _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
+    _say_each("Left out", settings_not_in_force(service, layer))
+
+
+def _say_each(lead: str, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        say(f"{lead}: {sentence}")
+
+
+def results_name(path: Path) -> str:
+    """Return the name of the folder of results for a file that describes a service."""
+    return name_from(path.stem, "service") + "-tried"
+
+
+def named_kinds(ways: str) -> list[str]:
+    """Return the names in the option WAYS."""
+    return [name.strip() for name in ways.split(",") if name.strip()]
+
+
+def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str] = ()) -> list[ServingOption]:
+    """Return today's way and those that are named. If none is named, return the default ways and those of ``lifting``.
+
+    The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
+    """
+    wanted = named_kinds(names)
+    known = [kind_of(way) for way in ways]
+    for name in wanted:
+        if name not in known:
+            there = nearest_first(name, known)
+            raise WrongUse(f"--ways {names}: there is no way {name} for this service; there are {there}.")
+    default = [name for name in known if name not in (*ONLY_IF_NAMED, *LIFTING)]
+    taken = [TODAY, *wanted] if wanted else [*default, *lifting]
+    return [way for way, name in zip(ways, known, strict=True) if name in taken]
+
+
+def kind_of(way: ServingOption) -> str:
+    """Return the word by which the option WAYS names a way."""
+    return ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY
+
+
+def experiment_of(
+    path: Path, service: UserService, ways: Sequence[ServingOption], replay: Replay | None = None
+) -> Experiment:
+    """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
+    script, classes, further, duration = USER_SERVICE, service.requests, {}, LASTS
+    if replay:
+        script, classes, further = REPLAY, replay.classes, {"users_max": replay.users_max}
+        duration = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
+    settings = {"classes": own_classes_as_json(classes), **further}
+    if service.login:
+        settings["login"] = login_as_json(service.login)
+    asked = {"script": script, "settings": settings, "duration": duration}
+    try:
+        load = Load.model_validate(asked)
+    except ValidationError as error:
+        what = "replay" if replay else "requests"
+        raise WrongUse(f"{path.name}: {what}: {reason_of(error, Load, asked)}.") from None
+    return Experiment(
+        title=f"{path.stem}, as it is served today and in other ways",
+        question="Do requests wait for a worker while another worker has a free thread, and what helps?",
+        loads={"replay" if replay else "own": load},  # names by which runs of any version are compared
+        trials=TRIALS,
+        variants={way.name: way.variant for way in ways},
+    )

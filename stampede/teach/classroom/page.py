@@ -1,0 +1,187 @@
+"""The page of a class: strips with a dot for each laptop, who differs and why, and predictions beside results."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from stampede.records.folder import write_whole
+from stampede.records.plural import plural
+from stampede.report.page import render
+from stampede.report.wording import (
+    bound_phrase,
+    claim_subject,
+    metric_phrase,
+    number,
+    plain_name,
+    unit_suffix,
+    whole_number,
+)
+from stampede.teach.classroom.drawing import (
+    GOOD,
+    PUBLISHED,
+    THEORY,
+    core_colours,
+    draw_predictions,
+    draw_strip,
+    prediction_shape,
+    shape,
+)
+from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Outlier, Reason, differing, traits
+from stampede.teach.classroom.predictions import ClassPrediction, NumberPrediction, collect_predictions
+from stampede.teach.classroom.strips import Laptop, Mode, OwnExperiment, Strip, strips
+
+MODES: dict[Mode, str] = {
+    "sleep": "requests sleep",
+    "hold": "requests hold the interpreter lock (CPU=hold)",
+    "burn": "requests compute (CPU=burn)",
+}
+_OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "trials", "lab", "lab's files")
+_MOST_REASONS = 6
+
+
+class Chapter(NamedTuple):
+    """What the page says of one experiment."""
+
+    name: str
+    title: str
+    question: str
+    says: str
+    predictions: list[ClassPrediction]
+    strips: list[Strip]
+    differing: list[Differing]
+
+
+def write_class_page(
+    target: Path,
+    laptops: Sequence[Laptop],
+    own: Mapping[str, OwnExperiment],
+    predictions: Mapping[int, list[NumberPrediction]],
+    *,
+    left_out: int,
+    checked: bool,
+) -> list[Chapter]:
+    """Write the page of a class, whole or not at all, and return its chapters. ``own``: the lab's experiments."""
+    of_cores = core_colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
+    names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
+    collected = collect_predictions(predictions)
+    chapters = [_chapter(name, own[name], laptops, collected) for name in names]
+    page = render(
+        "class.html", "class.js", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
+        modes=MODES, key=lambda cpu_mode, colour: Markup(shape(cpu_mode, 15, 15, colour)),  # noqa: S704  # we draw it
+        theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
+        near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
+        head=[*_OF_LAPTOPS, "manifests"], cells=_cells, heading=_heading, what=_what, told=_told, verdicts=_verdicts,
+        draw=lambda strip: draw_strip(strip, of_cores, f"{_heading(strip)}. {_told(strip)}"),
+        summary=_prediction_summary, how=_how, why=_why, most_reasons=_MOST_REASONS,
+        draw_predictions=lambda found: draw_predictions(
+            found, f"The class predicted: {found.says}. {_prediction_summary(found)}"
+        ),
+        ring=Markup(prediction_shape(15, 15)),  # noqa: S704  # we draw it
+        has_predictions=any(chapter.predictions for chapter in chapters), checked=_CHECKED[checked],
+    )  # fmt: skip
+    write_whole(target, page)
+    return chapters
+
+
+_CHECKED = {
+    False: "Every measured file has the hash that its manifest lists. The results are those that the laptops computed; "
+    "stampede class --check computes them again.",
+    True: "Every measured file has the hash that its manifest lists, and the results were computed again.",
+}
+
+
+def _chapter(
+    name: str, own: OwnExperiment, laptops: Sequence[Laptop], predictions: Sequence[ClassPrediction]
+) -> Chapter:
+    made = strips(laptops, name, own)
+    differ = differing(laptops, name, made)
+    there = sum(name in laptop.runs for laptop in laptops)
+    asked = [prediction for prediction in predictions if own.step and prediction.step == own.step]
+    return Chapter(name, own.title, own.question, _says(there, made, differ), asked, made, differ)
+
+
+def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
+    claims = [strip for strip in made if strip.claim]
+    same = sum(len(claim.verdicts) == 1 for claim in claims)
+    told = f"{plural(there, 'laptop')}; {same} of {len(claims)} claims have the same verdict on all"
+    if not differ:
+        return f"{told}. No laptop differs from the others."
+    names = ", ".join(row.laptop.name for row in differ)
+    return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
+
+
+def _prediction_summary(prediction: ClassPrediction) -> str:
+    of_unit = unit_suffix(prediction.unit)
+    low, high = number(prediction.measured[0]), number(prediction.measured[-1])
+    theory = f"; theory: {number(prediction.theory)}{of_unit}" if prediction.theory is not None else ""
+    return (
+        f"Predicted: {', '.join(map(number, prediction.predictions))}{of_unit}{theory}; "
+        f"measured: {number(median(prediction.measured))}{of_unit} ({low} to {high}). "
+        f"{prediction.near} of {len(prediction.predictions)} predictions were within a factor of two."
+    )
+
+
+def _heading(strip: Strip) -> str:
+    what = _what(strip)
+    return strip.says or f"Published: {what[0].lower()}{what[1:]}"
+
+
+def _what(strip: Strip) -> str:
+    """Return in words which number a strip shows, with its unit, and the bound of a claim."""
+    named = unit_suffix(strip.unit)
+    if strip.claim:
+        thing = claim_subject(strip.claim).rstrip(",")
+        return f"{thing}{named and ',' + named}; the claim: {bound_phrase(strip.claim)}"
+    assert strip.quantity
+    quantity = strip.quantity
+    of = metric_phrase(quantity.metric, quantity.request_class)
+    return (
+        f"The {plain_name(strip.stat)} of the {of} in {quantity.variant} under {quantity.load}{named and ',' + named}"
+    )
+
+
+def _told(strip: Strip) -> str:
+    """Return the median of the class, and what theory and the article say, in numbers."""
+    parts = [f"Median of {len(strip.values)}: {_number(strip, strip.median)}"]
+    if strip.predicted:
+        low, high = min(strip.predicted), max(strip.predicted)
+        parts.append(f"theory: {_number(strip, low)}{f' to {_number(strip, high)}' if high > low else ''}")
+    if strip.published is not None:
+        parts.append(f"published: {_number(strip, strip.published)}")
+    return "; ".join(parts) + "."
+
+
+def _number(strip: Strip, value: float | None) -> str:
+    return number(whole_number(strip.unit, value)) + (unit_suffix(strip.unit) if value is not None else "")
+
+
+def _verdicts(strip: Strip) -> str:
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in strip.verdicts.items())
+    suspect = sum(dot.suspect for dot in strip.dots)
+    return f"{counted}; {suspect} of {len(strip.dots)} verdicts rest on suspect trials" if suspect else counted
+
+
+def _how(standing: Outlier) -> str:
+    strip, dot, by_verdict, by_value = standing
+    says = strip.says or _what(strip)
+    verdict = f"{dot.verdict} (most: {strip.most})" if by_verdict else ""
+    value = f"{_number(strip, dot.value)} (median: {_number(strip, strip.median)})" if by_value else ""
+    return f"{says}: {', '.join(filter(None, (verdict, value)))}"
+
+
+def _why(why: Reason) -> str:
+    """Return one thing that is different about a laptop, and whether laptops like it differ, too."""
+    others = ", ".join(why.others[:3]) + (" …" if len(why.others) > 3 else "")
+    return (
+        f"{why.name}: {why.value}; the others: {others} "
+        f"({why.differ} of {why.with_it} like this differ, {why.differ_without} of {why.without} others)"
+    )
+
+
+def _cells(laptop: Laptop) -> list[str]:
+    facets = [dict(traits(handed)) for handed in laptop.runs.values()]
+    cells = [", ".join(dict.fromkeys(values[name] for values in facets)) for name in _OF_LAPTOPS]
+    return [*cells, ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())]

@@ -1,0 +1,139 @@
+"""What the command line prints: data to standard output, messages and progress to standard error."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
+
+from stampede.errors import LabError
+from stampede.foreign import UNPRINTABLE
+from stampede.interruption import was_left
+
+if TYPE_CHECKING:
+    from stampede.plan import Plan
+
+
+class Unheard:
+    """Standard error that stays silent after its terminal was closed, where other streams would raise OSError.
+
+    While rich shows a status, it replaces ``sys.stderr`` by a proxy. ``rich_proxied_file`` leads to the real stream.
+    """
+
+    def write(self, text: str) -> int:
+        """Write a text if the stream is open."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream if it is open."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    @property
+    def rich_proxied_file(self) -> "Unheard":
+        """The file that rich writes to."""
+        return self
+
+    @property
+    def _stream(self) -> IO[str]:
+        return cast("IO[str]", getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+class Plain(Console):
+    """A console that shows no control character of the texts that it prints, whoever wrote them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield what is printed, with U+FFFD in the place of what a terminal would obey."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_OBEYED.sub("\ufffd", segment.text))
+
+
+_OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
+
+
+INTERRUPTED = 130
+"""The exit code of a command that was interrupted."""
+out = Plain(highlight=False)
+talk = Plain(file=cast("IO[str]", Unheard()), highlight=False)
+
+
+def tell(error: LabError) -> None:
+    """Print what went wrong, and a hint if there is one."""
+    talk.print(f"[red]error:[/] {escape(error.message)}", soft_wrap=True)
+    if error.hint:
+        talk.print(f"\n[cyan]hint:[/] {escape(error.hint)}", soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print a message to standard error."""
+    talk.print(text, markup=False, soft_wrap=True)
+
+
+def print_json(values: object) -> None:
+    """Print values as one line of JSON."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    out.print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text), soft_wrap=True, markup=False)
+
+
+def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, budget_s: float | None = None) -> None:
+    """Print which trials are measured, in which order, and about how long it takes.
+
+    ``budget_s``: rounds are measured until every claim is decided, but for no longer than this; ``expected_s`` is then
+    about the first of these rounds.
+    """
+    first, *further = planned.rounds
+    if budget_s is None:
+        size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
+        console.print(f"{escape(name)}: {size}, about {time_in_words(expected_s)}.", soft_wrap=True)
+    else:
+        each = f"{count(first.trials, 'trial')}, about {time_in_words(expected_s)}"
+        until = f"until every claim is decided or {time_in_words(round(budget_s))} are over"
+        console.print(f"{escape(name)}: rounds of {each}, {until}.", soft_wrap=True)
+    for number, batch in enumerate(first.batches, start=1):
+        names = ", ".join(trial.variant_name for trial in batch)
+        console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
+    if further:
+        rounds = f"{count(further, 'further round')}" if budget_s is None else "Further rounds"
+        console.print(f"  {rounds}: the same, each in an order of its own", soft_wrap=True)
+
+
+def report_path(folder: Path) -> str:
+    """Return the path of a report: relative if the current folder has it, and by ``latest`` if this is the run."""
+    latest = folder.resolve().parent / "latest"
+    path = (latest if latest.resolve() == folder.resolve() else folder.resolve()) / "report.html"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(folder / "report.html")
+
+
+def time_in_words(seconds: int) -> str:
+    """Return a time in minutes and seconds, e.g. ``3 min 05 s``."""
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def count(things: Sized, one: str, many: str = "") -> str:
+    """Return how many things there are, e.g. ``2 trials``."""
+    return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn an interrupt into a message and exit code 130, after everything was cleaned up."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if was_left():
+            say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
+        say("Interrupted. Nothing is left running; what was measured is kept.")
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,194 @@
+"""Whether a run's files are unchanged since they were measured, and whether the results follow from these files."""
+
+import filecmp
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import isclose
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from stampede.evaluate.metrics import METRICS
+from stampede.evaluate.metrics.unknown import unknown
+from stampede.pipeline import derive, derive_summary
+from stampede.predict.stored import PREDICTED, predictions_of
+from stampede.records.checksums import MANIFEST, FileDifference, changed_files, files, is_derived, read_manifest, sha256
+from stampede.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
+from stampede.records.run import SCHEMA
+from stampede.records.summary import Row, Summary
+
+_RECORDS = {"run.json", "trial.json"}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of verifying a run.
+
+    ``manifest`` is the hash of the manifest, ``recorded`` the number of files that the manifest lists. ``derived``
+    names the derived files that were checked; None: none was checked, because run.json or a trial.json was changed.
+    ``unknown`` says what this version does not know of the run and could not judge. If the results have another schema,
+    ``figures`` has how many of their measured figures follow from the raw points, and of how many that this version
+    knows; None: the derived files were compared byte by byte.
+    """
+
+    manifest: str
+    recorded: int
+    derived: list[str] | None
+    differences: list[FileDifference]
+    unknown: list[str] = field(default_factory=list)
+    figures: tuple[int, int] | None = None
+
+    @property
+    def is_as_measured(self) -> bool:
+        """Whether all measured and recorded files are unchanged; derived files may differ."""
+        return all(is_derived(difference.path) for difference in self.differences)
+
+
+def verify_run(run_folder: Path) -> Verification:
+    """Compare a run with its manifest, compute its results again, and compare the results byte by byte.
+
+    Write nothing into the run's folder. Raise BadRun if the folder is not a run, has no manifest or cannot be
+    understood.
+    """
+    if not (run_folder / MANIFEST).exists() and not (run_folder / "run.json").exists():
+        what = f"is an archive, not a folder; unpack it with tar xzf {run_folder}"
+        raise BadRun(f"{run_folder} {what if run_folder.is_file() else 'has no run.json'}")
+    recorded = len(read_manifest(run_folder))
+    found = Verification(sha256(run_folder / MANIFEST), recorded, None, changed_files(run_folder))
+    if any(PurePosixPath(difference.path).name in _RECORDS for difference in found.differences):
+        return found
+    found = replace(found, unknown=[*unknown(read_run(run_folder), map(read_trial, trial_folders(run_folder)))])
+    if _schema_of_results(run_folder) not in (0, SCHEMA):
+        return _compare_figures(run_folder, found)
+    derived, more = _compare_derived(run_folder)
+    return replace(found, derived=derived, differences=[*found.differences, *more])
+
+
+def compare_results(results: Path, older: Path) -> list[str]:
+    """Return each value of older results that is missing or different in ``results``, with its path.
+
+    Each is a run's folder or a file summary.json, of any schema. Keys may be added, and numbers may differ in the
+    twelfth digit. Raise BadRun if one of them cannot be read.
+    """
+    old, new = (read_summary(path).model_dump(mode="json", exclude_unset=True) for path in (older, results))
+    return [*_different_values(old, new, "")]
+
+
+def _different_values(old: Any, new: Any, place: str) -> Iterator[str]:  # noqa: ANN401  # any JSON value
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in old.items():
+            inside = f"{place}.{key}" if place else key
+            yield from _different_values(value, new[key], inside) if key in new else (f"{inside} is gone",)
+    elif isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new):
+            yield f"{place}: {len(old)} entries became {len(new)}"
+        for number, (before, after) in enumerate(zip(old, new, strict=False)):
+            yield from _different_values(before, after, f"{place}[{number}]")
+    elif isinstance(old, float) and isinstance(new, float):
+        if not isclose(old, new, rel_tol=1e-12, abs_tol=1e-12):
+            yield f"{place}: {old} became {new}"
+    elif type(old) is not type(new) or old != new:
+        yield f"{place}: {old!r} became {new!r}"
+
+
+def _schema_of_results(run_folder: Path) -> int:
+    """Return the number of the schema of summary.json; 0: the summary is missing or broken."""
+    try:
+        return int(read_values(run_folder / "summary.json")["schema"])
+    except BadRun:
+        return 0
+
+
+def _compare_figures(run_folder: Path, found: Verification) -> Verification:
+    """Compare the measured figures of a summary of another schema with what follows from the raw points.
+
+    Its keys and metrics are others, and its files differ byte by byte.
+    """
+    try:
+        old = read_summary(run_folder)
+    except BadRun as error:
+        problem = str(error).removeprefix(f"{run_folder / 'summary.json'}: ")
+        return replace(
+            found, differences=[*found.differences, FileDifference("summary.json", f"cannot be read: {problem}")]
+        )
+    with derived_elsewhere(run_folder) as (_, summary):
+        pairs = [(row, new) for row in old.rows if (new := summary.row(*_key(row)))]
+    # a version that does not pool measures nothing where this version pools
+    known = [(row, new) for row, new in pairs if not (row.pooled or new.pooled)]
+    wrong = sorted((_key(row) for row, new in known if not _is_same(row, new)), key=str)
+    names = [" ".join(word or "all" for word in key) for key in wrong[:_NAMED]]
+    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    what = f"does not follow from the raw points: {', '.join(names)}{more}"
+    differences = [*found.differences, FileDifference("summary.json", what)] if wrong else found.differences
+    left = [metric for metric in dict.fromkeys(row.metric for row in old.rows) if metric not in METRICS]
+    not_judged = [f"not verified by this version: the figures of {', '.join(left)} in summary.json"] if left else []
+    return replace(
+        found,
+        derived=["summary.json"],
+        differences=differences,
+        unknown=[*found.unknown, *not_judged],
+        figures=(len(known) - len(wrong), len(known)),
+    )
+
+
+_NAMED = 3
+"""How many wrong figures a message names."""
+
+
+def _key(row: Row) -> tuple[str, str, str | None, str, str]:
+    """Return what a figure is of."""
+    return row.variant, row.load, row.request_class, row.metric, row.stat
+
+
+def _is_same(row: Row, new: Row) -> bool:
+    """Whether two measured figures and the sizes of their samples are the same."""
+    return _is_close(row.measured, new.measured) and _is_close(row.n, new.n)
+
+
+def _is_close(value: float | None, other: float | None) -> bool:
+    return value == other if value is None or other is None else isclose(value, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]:
+    """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
+    with derived_elsewhere(run_folder, derive, keep=()) as (again, _):
+        new, old = _derived(again), _derived(run_folder)
+        differences = []
+        for name in sorted(new | old):
+            if name not in old:
+                differences.append(FileDifference(name, "missing, although it follows from the raw points"))
+            elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
+                differences.append(FileDifference(name, "does not follow from the raw points"))
+    return sorted(new), differences
+
+
+def compute_summary(run_folder: Path) -> Summary:
+    """Compute the summary of a run, with what theory predicts of it."""
+    return derive_summary(run_folder, predictions_of(run_folder))
+
+
+@contextmanager
+def derived_elsewhere(
+    run_folder: Path, compute: Callable[[Path], Summary] = compute_summary, *, keep: Sequence[str] = (PREDICTED,)
+) -> Iterator[tuple[Path, Summary]]:
+    """Compute a run's results in a temporary folder of links to its files, and yield this folder and the summary.
+
+    The links are to the measured and recorded files, to the manifest, and to those derived files that ``keep`` names.
+    Write nothing into the run's folder. Raise BadRun if the run cannot be understood.
+    """
+    with tempfile.TemporaryDirectory(prefix="stampede-derived-") as folder:
+        again = Path(folder)
+        for name in files(run_folder):
+            if (name in (MANIFEST, *keep) or not is_derived(name)) and (run_folder / name).is_file():
+                (again / name).parent.mkdir(parents=True, exist_ok=True)
+                (again / name).symlink_to((run_folder / name).resolve())
+        try:
+            summary = compute(again)
+        except BadRun as error:
+            raise BadRun(str(error).replace(folder, str(run_folder))) from None
+        yield again, summary
+
+
+def _derived(run_folder: Path) -> set[str]:
+    return {name for name in files(run_folder) if is_derived(name) and name != MANIFEST}
