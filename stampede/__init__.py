@@ -1,1 +1,3 @@
-"""The command line, and the runner that turns an experiment file into measurements and verdicts."""
+"""A laboratory that shows which worker of a Python web service served each request, and which requests waited."""
+
+__version__ = "0.2.0"

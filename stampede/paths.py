@@ -1,13 +1,15 @@
-"""The paths of folders and files in a checkout."""
+"""Where the files stand that the lab starts from: in a clone beside the package, in an installed package inside it."""
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+_HERE = Path(__file__).resolve().parent
+IN_CLONE = (_HERE.parent / "docker-compose.yml").exists()
+ROOT = _HERE.parent if IN_CLONE else _HERE / "files"
 EXPERIMENTS = ROOT / "experiments"
 LESSONS = ROOT / "lessons"
 CLIENTS = ROOT / "clients"
 K6 = ROOT / "k6"
 SERVERS = ROOT / "servers"
 TOOLS = ROOT / "tools"
-RESULTS = ROOT / "results"
+RESULTS = Path("results")  # in the current folder; the option --results names another
 COMPOSE_FILE = ROOT / "docker-compose.yml"

@@ -26,6 +26,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from stampede import cli
 from stampede.advise import commands
+from stampede.cli import experiments, machine, reading
 from stampede.docker.containers import OWNER_LABEL
 from stampede.logs.diagnose import commands as diagnose_commands
 from stampede.paths import ROOT
@@ -146,6 +147,9 @@ class Lab:
             patch.object(cli, "app", APP),  # Typer would build all commands again
             patch.object(cli, "heed_signals"),
             patch.object(cli, "out", narrow),
+            patch.object(experiments, "out", narrow),
+            patch.object(machine, "out", narrow),
+            patch.object(reading, "out", narrow),
             patch.object(commands, "out", narrow),
             patch.object(diagnose_commands, "out", narrow),
             redirect_stdout(out),

@@ -1,16 +1,15 @@
 """Commands that say what is wrong with a command line: the option, the value, and what is allowed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import typer
-from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from stampede.errors import WrongUse
-from stampede.records.mistakes import allowed_by
 from stampede.records.nearest import nearest_first
 
 
@@ -40,6 +39,38 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class LazyCommands(Mapping[str, Any]):
+    """Commands by their names. The module of a command is imported when the command is asked for."""
+
+    def __init__(self, places: Mapping[str, Iterable[str]]) -> None:
+        self._places = {
+            name: (module, function or name.replace("-", "_"))
+            for module, spelled in places.items()
+            for name, _, function in (each.partition(":") for each in spelled)
+        }
+        self._built: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer has its own classes
+        if name not in self._built:
+            module, function = self._places[name]
+            found = getattr(import_module(module), function)
+            app = found if isinstance(found, typer.Typer) else typer.Typer(rich_markup_mode=None, add_completion=False)
+            if app is not found:
+                add_command(app, found, name)
+            self._built[name] = typer.main.get_command(app)
+            self._built[name].name = name
+        return self._built[name]
+
+
 def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
     """Add a command to an app: what its docstring says after "e.g." becomes the example at the end of its help."""
     says, _, rest = (function.__doc__ or "").partition(", e.g. ")
@@ -63,8 +94,8 @@ def _wrong_option(error: TyperException, ctx: Any) -> WrongUse:  # noqa: ANN401 
     option: Any = options.get(name) or getattr(error, "param", None)
     if option is None:
         problem = f"{ctx.command_path} has no option {name}; it has {nearest_first(name, list(options))}."
-    elif isinstance(error.__cause__, ValidationError):
-        problem = f"{option.opts[0]} {error.__cause__.errors()[0]['input']} must be {_allowed(option)}."
+    elif errors := getattr(error.__cause__, "errors", None):  # pydantic's
+        problem = f"{option.opts[0]} {errors()[0]['input']} must be {_allowed(option)}."
     else:
         problem = f"{name} takes no value." if option.is_flag else f"{name} needs a value. {option.help}"
     return WrongUse(problem, hint=f"{ctx.command_path} --help")
@@ -72,6 +103,8 @@ def _wrong_option(error: TyperException, ctx: Any) -> WrongUse:  # noqa: ANN401 
 
 def _allowed(option: Any) -> str:  # noqa: ANN401  # typer has its own classes
     """Return which numbers an option takes, in words."""
+    from stampede.records.mistakes import allowed_by  # noqa: PLC0415  # loading pydantic takes longer than --help
+
     bounds = {"minimum": option.min, "maximum": option.max}
     kind = "integer" if option.type_descriptor.annotation is int else "number"
     return allowed_by({"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}})

@@ -2,7 +2,21 @@
 
 from typing import Any
 
-from stampede.cli.commands import Commands
+from stampede.cli.commands import Commands, LazyCommands
+
+PLACES = {
+    "stampede.cli.experiments": ("list:list_experiments", "plan"),
+    "stampede.cli.measure": ("run", "watch", "reproduce"),
+    "stampede.cli.reading": ("report", "power", "compare", "verify", "export", "class:class_"),
+    "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
+    "stampede.advise.commands": ("predict", "validate", "requests", "advise", "what-if"),
+    "stampede.service.commands": ("init", "try:try_"),
+    "stampede.logs.diagnose.commands": ("diagnose",),
+    "stampede.kubernetes.commands": ("manifests",),
+    "stampede.teach.lesson.commands": ("lesson",),
+    "stampede.cli.cluster": ("machines",),
+}
+"""The commands of each module, as ``name`` or ``name:function``; the module is imported when a command is called."""
 
 GROUPS = {
     "Measure": {
@@ -35,6 +49,10 @@ GROUPS = {
 
 class GroupedCommands(Commands):
     """The commands of ``stampede``, in groups."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # typer's signature
+        super().__init__(**settings | {"commands": {}})
+        self.commands = LazyCommands(PLACES)  # type: ignore[assignment]  # typer only reads it
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002  # typer's signature
         """Write a line for each command, or for commands that belong together, below the name of their group."""

@@ -1,6 +1,5 @@
 """What the lab's packages need of the processor, and what of it this machine's processor lacks."""
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -33,6 +32,8 @@ def problem() -> str | None:
     lacking = [flag for flag in NEEDED if flags and flag not in flags]
     if not lacking:
         return None
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # takes as long as --help
+
     model = model_name(text) or "the processor of this machine"
     try:
         package = f"duckdb {version('duckdb')}"

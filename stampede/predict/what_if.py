@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +12,9 @@ from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
 from stampede.predict.system import servers_of
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
+
+if TYPE_CHECKING:
+    import duckdb
 
 Waits = npt.NDArray[np.float64]
 """How long each request waited for a thread, in seconds, in the order of sending."""
@@ -102,7 +105,7 @@ def _classes(answered: Answered, works_s: Waits, *, computing: bool) -> Iterator
         yield Class(name, Recorded(answered.sent_s[mine]), [step], works_s[mine])
 
 
-def insert_requests(database: duckdb.DuckDBPyConnection, variant: VariantRecord, served: WhatIf) -> None:
+def insert_requests(database: "duckdb.DuckDBPyConnection", variant: VariantRecord, served: WhatIf) -> None:
     """Insert into the table ``requests``, which has served trial of a variant, its requests as they were replayed."""
     columns = served.waits_s.tolist(), served.worker.tolist(), served.thread.tolist()
     database.execute(_AGAIN, [served.variant(variant).name, variant.name, *columns])

@@ -41,8 +41,8 @@ class Extension(Protocol):
         """Return the app's section of the report, from the files that it wrote; None: it has none of this run."""
 
 
-EXTENSIONS: list[str] = []
-"""The names of the modules that add to results. The command line registers them; they are imported when needed."""
+EXTENSIONS = ["stampede.service.diagnosis.extension"]
+"""The names of the modules that add to results. They are imported when needed."""
 
 
 def write_extensions(run_folder: Path, summary: Summary) -> list[Section]:

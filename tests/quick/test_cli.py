@@ -17,6 +17,7 @@ from rich.console import Console
 
 from stampede import cli
 from stampede.cli import app
+from stampede.cli import measure as measuring
 from stampede.experiment import file
 from stampede.experiment.file import load_experiment
 from stampede.paths import EXPERIMENTS
@@ -417,9 +418,9 @@ def test_a_variant_is_measured_five_times_against_itself(monkeypatch: pytest.Mon
         asked.append(request)
         return SimpleNamespace(claims=[])
 
-    monkeypatch.setattr(cli, "measure", measured)
+    monkeypatch.setattr(measuring, "measure", measured)
 
-    cli.run(name="ten-at-once", against_itself=True, results=tmp_path, **vars(MeasureOptions()))
+    measuring.run(name="ten-at-once", against_itself=True, results=tmp_path, **vars(MeasureOptions()))
 
     [request] = asked
     assert list(request.experiment.variants) == ["a", "b"]

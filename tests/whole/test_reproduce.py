@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from stampede import cli
+from stampede.cli import measure as measuring
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment, names
 from stampede.pipeline import derive_summary
@@ -202,17 +202,17 @@ def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(reproduce, "REFERENCE", tmp_path / "reference.json")
     monkeypatch.setattr(reproduce, "names", lambda: ["heavy-mix", "one-gpu", "ten-at-once"])
     asked: list[str] = []
-    monkeypatch.setattr(cli, "measure", lambda request, *_, **__: asked.append(request.name))
+    monkeypatch.setattr(measuring, "measure", lambda request, *_, **__: asked.append(request.name))
     return asked
 
 
 def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, three: list[str]) -> None:
     measured(tmp_path, "ten-at-once", names=list(load_experiment("ten-at-once").variants), published=[], claims=[])
 
-    cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)
+    measuring.reproduce(fresh=False, show=False, to=None, results=tmp_path)
     rest = three.copy()
-    cli.reproduce(fresh=False, show=True, to=None, results=tmp_path)
-    cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
+    measuring.reproduce(fresh=False, show=True, to=None, results=tmp_path)
+    measuring.reproduce(fresh=True, show=False, to=None, results=tmp_path)
 
     assert sorted(rest) == ["heavy-mix", "one-gpu"]
     assert sorted(three[2:]) == ["heavy-mix", "one-gpu", "ten-at-once"]
@@ -227,7 +227,7 @@ def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(
     variants = list(load_experiment("ten-at-once").variants)
     measured(tmp_path, "ten-at-once", names=variants, published=[_median_of(variants[0])], claims=[])
 
-    cli.reproduce(fresh=False, show=True, to=tmp_path / "kept.json", results=tmp_path)
+    measuring.reproduce(fresh=False, show=True, to=tmp_path / "kept.json", results=tmp_path)
 
     [kept] = read_reproduction(tmp_path / "kept.json").experiments
     assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
@@ -248,7 +248,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_measuring(
     tmp_path: Path, three: list[str], to: str, said: str
 ) -> None:
     with pytest.raises(WrongUse) as caught:
-        cli.reproduce(fresh=True, show=False, to=tmp_path / to, results=tmp_path)
+        measuring.reproduce(fresh=True, show=False, to=tmp_path / to, results=tmp_path)
 
     assert caught.value.message == f"--to {tmp_path / to} {said}"
     assert three == []
@@ -267,10 +267,10 @@ def test_an_interrupt_ends_the_whole_reproduction(
         three.append(request.name)
         raise typer.Exit(1 if len(three) < 2 else 130)
 
-    monkeypatch.setattr(cli, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
-        cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
+        measuring.reproduce(fresh=True, show=False, to=None, results=tmp_path)
 
     assert stopped.value.exit_code == 130
     assert len(three) == 2
@@ -285,10 +285,10 @@ def test_invalid_results_are_named_at_the_end(
         if request.name == "heavy-mix":
             raise typer.Exit(1)
 
-    monkeypatch.setattr(cli, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
-        cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)
+        measuring.reproduce(fresh=False, show=False, to=None, results=tmp_path)
 
     assert stopped.value.exit_code == 1
     said = capsys.readouterr().err

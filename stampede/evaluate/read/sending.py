@@ -1,10 +1,11 @@
 """How bursts were sent, and which visits posted a form: what validity and metrics both need of a trial's rows."""
 
-from typing import NamedTuple
-
-import duckdb
+from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.evaluate.read import CLIENT, OF_TRIAL, Key, of_trial
+
+if TYPE_CHECKING:
+    import duckdb
 
 POST = "post"
 """The class of the request that writes a row."""
@@ -38,7 +39,7 @@ class Posts(NamedTuple):
     succeeded: frozenset[str] = frozenset()
 
 
-def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending:
+def sending(database: "duckdb.DuckDBPyConnection", key: Key, size: int) -> Sending:
     """Return how the bursts of a trial were sent; a refused connection does not count as an answer."""
     query = """
         SELECT count(*), count(*) FILTER (WHERE first_answered <= last_sent), coalesce(arg_max(requests, burst), 0)
@@ -49,7 +50,7 @@ def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending
     return Sending(*row)
 
 
-def posts(database: duckdb.DuckDBPyConnection, key: Key) -> Posts:
+def posts(database: "duckdb.DuckDBPyConnection", key: Key) -> Posts:
     """Return which visits of a trial posted a form, and which of these posts succeeded."""
     query = (
         f"SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request_class = $post"  # noqa: S608

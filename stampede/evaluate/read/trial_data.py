@@ -6,9 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import duckdb
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede.evaluate.read import CLIENT, OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.clocks import UnknownClock
@@ -26,6 +24,9 @@ from stampede.evaluate.read.sending import Posts, Sending, posts, sending
 from stampede.records.checksums import Hashes, raw_files_problem
 from stampede.records.folder import BadRun, read_trial
 from stampede.records.run import LoadRecord, Run, TrialRecord, VariantRecord
+
+if TYPE_CHECKING:
+    import duckdb
 
 READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``stampede.evaluate.read.rows`` allows."""
@@ -175,7 +176,7 @@ class TrialData(NamedTuple):
 @contextmanager
 def read_trials(
     run_folder: Path, run: Run, folders: Sequence[Path], hashes: Hashes
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[TrialData]]]:
+) -> Iterator[tuple["duckdb.DuckDBPyConnection", list[TrialData]]]:
     """Write requests.parquet of some trials; yield the rows of all of them, and what is known of each."""
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
         raw = [*pool.map(lambda folder: read_raw_trial(run_folder, folder, hashes), folders)]
@@ -208,7 +209,7 @@ def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
     return RawTrial(problem=problem)
 
 
-def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, raw: RawTrial) -> TrialData:
+def read_trial_data(database: "duckdb.DuckDBPyConnection", run: Run, folder: Path, raw: RawTrial) -> TrialData:
     """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
     record = read_trial(folder)
     variants, loads = ({planned.name for planned in known} for known in (run.variants, run.loads))
@@ -231,7 +232,7 @@ class _Part(NamedTuple):
     quickest_ms: float | None
 
 
-def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -> RequestTotals:
+def _requests(database: "duckdb.DuckDBPyConnection", key: Key, load: LoadRecord) -> RequestTotals:
     """Return totals over the rows of a trial under a load."""
 
     def rows(query: str) -> list[tuple[Any, ...]]:

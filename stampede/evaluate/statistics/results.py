@@ -3,9 +3,7 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
-from typing import NamedTuple
-
-import duckdb
+from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.evaluate.metrics import FAMILIES, METRICS, STATISTICS, bursts, statistics_of, unit
 from stampede.evaluate.metrics.failures import FAILURES
@@ -22,6 +20,9 @@ from stampede.evaluate.statistics.pooling import Pooled, Pools
 from stampede.evaluate.statistics.stopping import Interval
 from stampede.records.claims import Quantity
 from stampede.records.run import Run
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 class TrialValues(NamedTuple):
@@ -56,7 +57,7 @@ class CompletionTimes(NamedTuple):
 
 
 def measure_cells(
-    database: duckdb.DuckDBPyConnection,
+    database: "duckdb.DuckDBPyConnection",
     trials: Iterable[TrialData],
     rejected: Mapping[Key, Container[str]] = {},
     families: Sequence[Family] = FAMILIES,
@@ -88,7 +89,7 @@ def measure_cells(
 
 
 def _ends_by_clocks(
-    database: duckdb.DuckDBPyConnection, trial: TrialData, measured: Iterable[MetricValues]
+    database: "duckdb.DuckDBPyConnection", trial: TrialData, measured: Iterable[MetricValues]
 ) -> dict[tuple[str | None, str, str], Interval]:
     """Return the least and the most of each statistic by all clocks that fit, as far as they differ."""
     if trial.raw.clocks is None:
@@ -114,7 +115,7 @@ def seconds_of_round(trials: Sequence[TrialData]) -> float:
 
 
 def completion_times(
-    database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]
+    database: "duckdb.DuckDBPyConnection", trials: Iterable[TrialData]
 ) -> dict[tuple[str, str], CompletionTimes]:
     """Return the completion times of small bursts by variant and load."""
     by_trial: dict[tuple[str, str], list[list[float]]] = {}
