@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-IN_CLONE = (_HERE.parent / "docker-compose.yml").exists()
+IN_CLONE = not (_HERE / "files").is_dir()
 ROOT = _HERE.parent if IN_CLONE else _HERE / "files"
 EXPERIMENTS = ROOT / "experiments"
 LESSONS = ROOT / "lessons"

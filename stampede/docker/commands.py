@@ -6,14 +6,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from typing import IO
-
-from python_on_whales.exceptions import DockerException
+from typing import IO, TYPE_CHECKING
 
 from stampede.docker import processor
 from stampede.errors import LabError
 from stampede.interruption import program
 from stampede.paths import ROOT
+
+if TYPE_CHECKING:
+    from python_on_whales.exceptions import DockerException
 
 ANSWERS_WITHIN_S = 20
 BUILD_WITHIN_S = 3600
@@ -103,7 +104,7 @@ def meaning_of(code: int) -> str:
     return "it was ended by SIGSEGV, a fault of a compiled program" if number == signal.SIGSEGV else ""
 
 
-def last_line(error: DockerException) -> str:
+def last_line(error: "DockerException") -> str:
     """Return the last line of Docker's error message, because this line names the problem.
 
     Cut a long line after at most 300 characters, at the end of a word: ``without`` would not recognise half a path.

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-import psutil
+from typing import Literal, NamedTuple
 
 from stampede.docker.commands import ANSWERS_WITHIN_S, Say, output, run_command
 from stampede.docker.facts import PLATFORM, ask_engine, way_into_the_group
 from stampede.errors import LabError
 from stampede.paths import TOOLS
+from stampede.plan.placement import MemoryBudgets
 from stampede.servers.limits import MemoryBudget
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
@@ -61,11 +61,28 @@ def memory_budget() -> MemoryBudget:
 
     If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
     """
+    import psutil  # noqa: PLC0415  # an extra, which a plan without an engine does without
+
     memory, engine = psutil.virtual_memory(), ask_engine()
     here_mib = memory.total // 2**20
     total_mib = (engine and engine.memory_mib) or here_mib
     elsewhere = abs(total_mib - here_mib) > 0.01 * here_mib
     return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
+
+
+class OwnEngine(NamedTuple):
+    """The lab's own engine, before anything is asked of it but its memory."""
+
+    name: str = ""
+    role: Literal["both"] = "both"
+
+
+def own_memory() -> MemoryBudgets | None:
+    """Return the memory for a plan on the lab's own engine; None without psutil, which the core lacks."""
+    try:
+        return MemoryBudgets([OwnEngine()], [memory_budget()])
+    except ModuleNotFoundError:
+        return None
 
 
 def ca_bundle() -> str:

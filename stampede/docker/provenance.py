@@ -13,7 +13,7 @@ from stampede.docker.engine import engine_cores, engine_version, plugin_version
 from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
 from stampede.docker.processor import cpuinfo, model_name
 from stampede.interruption import uninterrupted
-from stampede.paths import ROOT
+from stampede.paths import IN_CLONE, ROOT
 from stampede.records.run import Git, Host, Image
 
 # Print a line with name and version for each package of Debian or Alpine, each package of Python, and k6.
@@ -46,6 +46,8 @@ def local_host() -> Host:
 
 def git_state() -> Git | None:
     """Return the commit of the checkout, and whether files differ from the commit; None outside a git checkout."""
+    if not IN_CLONE:  # another project's checkout may have the environment that the lab is installed in
+        return None
     commit = output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
     if not commit:
         return None

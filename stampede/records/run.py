@@ -268,11 +268,13 @@ class Run(Record):
     ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
     machine for servers. ``encrypted``: the traffic between machines was encrypted. ``sleeping``: no request uses a
     core. ``until_decided``: the user asked for rounds until every claim was decided; ``trials`` is then the most rounds
-    that were planned. ``outcome`` is ``running``, ``completed``, ``interrupted`` or ``failed``.
+    that were planned. ``version`` is the lab's. ``outcome`` is ``running``, ``completed``, ``interrupted`` or
+    ``failed``.
     """
 
     schema_: int = SCHEMA
     method: int = 1
+    version: str = ""
     experiment: str
     title: str
     question: str

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from stampede import __version__
 from stampede.docker import leftovers, provenance
 from stampede.docker.cluster.engines import Engines
 from stampede.docker.cluster.ready import engines_on, find_machines, machine_records, server_host
@@ -215,6 +216,7 @@ def record_of(
     durations = {trial.load_name: trial.duration for trial in plan.trials}
     return Run(
         method=METHOD,
+        version=__version__,
         experiment=name,
         title=experiment.title,
         question=experiment.question,

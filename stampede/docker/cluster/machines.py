@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
-from python_on_whales import DockerClient
 
 from stampede.records.mistakes import PATTERNS, Wording
 from stampede.records.model import NAME_PATTERN, Model, Name
+
+if TYPE_CHECKING:
+    from python_on_whales import DockerClient
 
 Role = Literal["servers", "load", "both"]
 EXAMPLE = "bench-1: {context: bench-1, role: servers}"
@@ -71,7 +73,7 @@ class Machine:
     """
 
     name: str
-    client: DockerClient
+    client: "DockerClient"
     role: Role = "both"
     cpuset: str = ""
     shares_files: bool = True
@@ -89,11 +91,15 @@ class Machine:
 
 def default_machine() -> Machine:
     """Return the engine that Docker's own settings choose."""
+    from python_on_whales import DockerClient  # noqa: PLC0415  # loading it takes a quarter of a second
+
     return Machine("", DockerClient())
 
 
 def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machines of a cluster. The first one for servers is where images are built."""
+    from python_on_whales import DockerClient  # noqa: PLC0415
+
     machines = [
         Machine(name, DockerClient(context=machine.context), machine.role, machine.cpuset, shares_files=False)
         for name, machine in cluster.machines.items()
