@@ -6,8 +6,12 @@ Each stage passes finished values to the next. You can delete everything that ``
 again: it writes the same files.
 """
 
+import hashlib
 import json
+from importlib.util import find_spec
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
 from stampede.evaluate.metrics.simulated import NOTHING, Predictions
@@ -21,12 +25,14 @@ from stampede.evaluate.verdict.claims import claim_row, published_rows
 from stampede.evaluate.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
 from stampede.predict.prediction import not_predicted
 from stampede.predict.stored import predictions_of
-from stampede.records.checksums import sealed
+from stampede.records.checksums import MANIFEST, changed_files, sealed
 from stampede.records.folder import read_run, trial_folders, write_whole
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
 from stampede.report.extensions import write_extensions
-from stampede.report.html import write_report
+
+CODE = tuple(Path(__file__).parent / room for room in ("evaluate", "predict", "records", "report", "service", "theory"))
+"""The rooms whose code results follow from."""
 
 
 def derive(run_folder: Path) -> Summary:
@@ -38,8 +44,36 @@ def derive(run_folder: Path) -> Summary:
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
     summary = derive_summary(run_folder, predictions_of(run_folder))
-    write_report(run_folder, summary, write_extensions(run_folder, summary))
+    sections = write_extensions(run_folder, summary)
+    if all(map(find_spec, ("altair", "jinja2", "vl_convert"))):  # the extra that draws the page
+        from stampede.report.html import write_report  # noqa: PLC0415
+
+        write_report(run_folder, summary, sections)
     return summary
+
+
+def stored_summary(run_folder: Path) -> Summary | None:
+    """Return summary.json of a run if the run's files are as they were sealed, and this code computed it; else None."""
+    path = run_folder / "summary.json"
+    if not path.exists():
+        return None
+    try:
+        summary = Summary.model_validate_json(path.read_bytes())
+    except ValidationError:
+        return None
+    same = summary.made_from and summary.made_from == _made_from(run_folder)
+    return summary if same and not changed_files(run_folder) else None
+
+
+def _made_from(run_folder: Path) -> str:
+    """Return a hash of the manifest of a run and of the code that computes its results; empty without a manifest."""
+    if not (run_folder / MANIFEST).exists():
+        return ""
+    found = hashlib.sha256((run_folder / MANIFEST).read_bytes())
+    for path in sorted(path for room in CODE for path in room.rglob("*.py")):
+        found.update(path.read_bytes())
+    found.update(Path(__file__).read_bytes())
+    return found.hexdigest()
 
 
 def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:
@@ -67,6 +101,7 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
     decided, apart = [claim_row(claim, results, judged) for claim in claims], circumstances(figures)
     published = list(published_rows(results, judged, apart))
     summary = Summary(
+        made_from=_made_from(run_folder),
         experiment=run.experiment,
         round_s=results.round_s,
         validity=validity,

@@ -28,9 +28,12 @@ def report(
     on_page: Annotated[
         bool, typer.Option("--page", help="Write the tables into the experiment's page in docs/experiments/.")
     ] = False,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Compute all results again from the raw points.")
+    ] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Compute the results of a run again from its points, e.g. stampede report results/heavy-mix/latest --tables."""
+    """Print the answer of a run, or its tables, e.g. stampede report results/heavy-mix/latest --tables."""
     from stampede.records.folder import read_run  # noqa: PLC0415
     from stampede.report.extensions import read_sections  # noqa: PLC0415
     from stampede.report.markdown import markdown  # noqa: PLC0415
@@ -38,7 +41,7 @@ def report(
     from stampede.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415
 
     folder = run or latest(results)
-    summary = reported(folder, results)
+    summary = reported(folder, results, recompute=recompute)
     record = read_run(folder)
     sections = read_sections(folder, summary)
     if on_page:

@@ -66,13 +66,18 @@ def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
         raise LabError(f"{problem}: {error.strerror or error}.", hint) from None
 
 
-def reported(folder: Path, results: Path) -> "Summary":
-    """Compute all results of a run and write them, with the report, into the run's folder."""
-    from stampede.pipeline import derive  # noqa: PLC0415
+def reported(folder: Path, results: Path, *, recompute: bool = False) -> "Summary":
+    """Return all results of a run. Compute them, and write them with the report into its folder, if they are not there.
+
+    ``recompute``: compute them in any case.
+    """
+    from stampede.pipeline import derive, stored_summary  # noqa: PLC0415
     from stampede.predict.stored import PREDICTED  # noqa: PLC0415
 
     writing = _disk_errors(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)
     with run_for("report"), uninterrupted(), writing:  # DuckDB would turn an interrupt into an error of its own
+        if not recompute and (summary := stored_summary(folder)):
+            return summary
         (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
         return derive(folder)
 
@@ -100,7 +105,13 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
 
 
 def summary_of(command: str, folder: Path, results: Path) -> "Summary":
-    """Compute the summary of a run without writing into its folder."""
+    """Return the summary of a run. Compute it if its folder has none of this version, without writing there."""
+    from stampede.pipeline import stored_summary  # noqa: PLC0415
+
+    with run_for(command):
+        summary = stored_summary(folder)
+    if summary:
+        return summary
     with results_of(command, folder, results) as (_, summary):
         return summary
 
