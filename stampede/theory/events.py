@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from stampede.theory.compiled import njit
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from stampede.logs.diagnose.logs import Flags, Floats, Integers
+from stampede.theory.compiled import njit
 
 PRECISION_S = 0.002
 """By how much a request may seem to take longer in the server than in the balancer: nginx counts milliseconds by a time

@@ -7,16 +7,17 @@ that do not begin a request as the common format does, are left to stampede.logs
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from stampede.logs.bulk import SHORTEST_S
 from stampede.logs.durations import DurationSource
 from stampede.logs.formats import HEAD, UNITS, Format, epoch_seconds
 from stampede.logs.identity import Identity
+from stampede.theory.compiled import COMPILED, njit
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -80,9 +81,12 @@ class Alike(NamedTuple):
 
 
 def shape_of(lines: Sequence[str], source: DurationSource, identity: Identity) -> Shape | None:
-    """Return which fields the lines of a log have, from its first lines; None: its format has no such fields."""
+    """Return which fields the lines of a log have, from its first lines; None: its format has no such fields.
+
+    Without Numba, it is None, too, because stampede.logs.bulk is then faster.
+    """
     known = source.format
-    if not isinstance(known, Format) or not known.line.pattern.startswith(HEAD) or not source.says:
+    if not COMPILED or not isinstance(known, Format) or not known.line.pattern.startswith(HEAD) or not source.says:
         return None
     pattern = re.compile(known.line.pattern.replace("(?P<rest>.*)", source.rest))
     probed = [(line, _fields_of(line)) for line in lines[:_PROBED] if line.isascii()]
@@ -166,8 +170,10 @@ def _texts(text: bytes, spans: Integers, hashes: Integers) -> tuple[Integers, li
 
 def hash_of(text: str) -> int:
     """Return a number for a text, the same in every process; 0: the text is empty."""
-    data = np.frombuffer(text.encode(errors="replace"), np.uint8)
-    return int(_hash(data, 0, len(data)))
+    data = text.encode(errors="replace")
+    if COMPILED:
+        return int(_hash(np.frombuffer(data, np.uint8), 0, len(data)))
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True) if data else 0
 
 
 @njit(cache=True)

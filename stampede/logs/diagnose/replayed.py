@@ -15,11 +15,12 @@ from stampede.logs.diagnose.requests import Requests
 from stampede.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind
 from stampede.predict.what_if import WhatIf, serve_otherwise
 from stampede.servers.gunicorn import IDLE_THREAD, IDLE_THREAD_INSTALL
+from stampede.theory.compiled import COMPILED
 
-MOST = 200_000
+MOST = 200_000 if COMPILED else 2_000
 """So many requests are replayed at most: those around the longest wait."""
 MOST_WORKERS = 32
-SEEDS = 5
+SEEDS = 5 if COMPILED else 2
 AGREES, AGREES_TIMES = 0.05, 2.0
 """Replays agree with the logs if the share of requests that waited lies at most so far beyond theirs, and if the 99th
 percentiles of the waits differ at most so many times."""
