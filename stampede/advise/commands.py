@@ -13,7 +13,6 @@ from stampede.errors import WrongUse
 from stampede.paths import RESULTS
 from stampede.records.model import name_from
 from stampede.run.finished import latest_of_each, results_of, run_and_variant, summary_of
-from stampede.run.measuring import measure
 from stampede.run.options import (
     Duration,
     JsonKeys,
@@ -41,7 +40,7 @@ LoadName = Annotated[str, typer.Option(help="Which load of the run.")]
 
 @measure_options("until", "budget", "seed", "machines")
 def predict(options: MeasureOptions, name: Name = "") -> None:
-    """Print what theory predicts of a run on this machine, without measuring anything, e.g. stampede predict heavy-mix."""
+    """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
     from stampede.docker.engine import engine_cores  # noqa: PLC0415
     from stampede.predict.prediction import predict_summary  # noqa: PLC0415
     from stampede.records.run import Host  # noqa: PLC0415
@@ -160,6 +159,8 @@ def _measure_tried(
 
     options = MeasureOptions(duration=duration, trials=trials)
     command = options.command(f"stampede advise {asked}", **{"try": attempts})
+    from stampede.run.measuring import measure  # noqa: PLC0415  # it needs Docker's client
+
     summary = measure(RunRequest(f"{name}-advice", experiment, options, results, command))
     print_whether_it_held(out, summary, tried)
 

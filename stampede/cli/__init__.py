@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 EXTRAS = {
     "altair": "lab", "jinja2": "lab", "numba": "lab", "packaging": "lab", "psutil": "lab", "python_on_whales": "lab",
-    "scipy": "lab", "tree_sitter": "lab", "tree_sitter_bash": "lab", "vl_convert": "lab",
+    "markupsafe": "lab", "scipy": "lab", "tree_sitter": "lab", "tree_sitter_bash": "lab", "vl_convert": "lab",
 }  # fmt: skip
 """The extra of the distribution that brings each package which the core lacks."""
 

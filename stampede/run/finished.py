@@ -1,5 +1,6 @@
 """Find, check and verify a finished run for a command."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stampede.records.summary import Summary
 
 
+OTHER_PLACE = "Free some space, or choose another place: --results /path"
 _READABLE = "The folder must be readable, and TMPDIR needs room for the results."
 
 
@@ -56,7 +58,6 @@ def run_for(command: str) -> Iterator[None]:
 def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
     """Turn an error of the file system into LabError: ``problem`` with its reason, or TMPDIR has no room."""
     from stampede.records.folder import NoTemporaryRoom  # noqa: PLC0415
-    from stampede.run.results import no_room  # noqa: PLC0415
 
     try:
         yield
@@ -64,6 +65,18 @@ def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
         raise no_room(error, results) from None
     except OSError as error:
         raise LabError(f"{problem}: {error.strerror or error}.", hint) from None
+
+
+def no_room(error: OSError, results: Path) -> LabError:
+    """Return the LabError for a failure to write results."""
+    from stampede.records.folder import NoTemporaryRoom  # noqa: PLC0415
+
+    if isinstance(error, NoTemporaryRoom):
+        hint = "Free some space, or choose another TMPDIR; then compute the results: make report"
+        return LabError(f"There is no room left in {error.filename}.", hint=hint)
+    if error.errno == errno.ENOSPC:
+        return LabError(f"There is no room left for results in {results}.", hint=OTHER_PLACE)
+    return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=OTHER_PLACE)
 
 
 def reported(folder: Path, results: Path, *, recompute: bool = False) -> "Summary":

@@ -16,6 +16,7 @@ from stampede.records.checksums import seal
 from stampede.records.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from stampede.records.run import Run
 from stampede.records.summary import Summary
+from stampede.run.finished import OTHER_PLACE, no_room
 from stampede.run.machine_lock import Say
 from stampede.run.trial.containers import now
 from stampede.run.trial.files import compress_points
@@ -24,7 +25,6 @@ ROOM_NEEDED = 256 * 2**20
 """The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""
 UNCOMPRESSED = 16
 """How many times as much room points take before they are compressed."""
-_OTHER_PLACE = "Free some space, or choose another place: --results /path"
 
 
 def check_room(results: Path, *, live: bool = False) -> None:
@@ -34,7 +34,7 @@ def check_room(results: Path, *, live: bool = False) -> None:
     """
     if found := set(str(results)) & set("'\n\r"):
         raise WrongUse(f"The path of results {str(results)!r} contains {found.pop()!r}, which Compose cannot read.",
-                       hint=_OTHER_PLACE)  # fmt: skip
+                       hint=OTHER_PLACE)  # fmt: skip
     try:
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=results):
@@ -47,7 +47,7 @@ def check_room(results: Path, *, live: bool = False) -> None:
         raise LabError(
             f"There is no room for results: {free // 2**20} MiB are free in {results}, but "
             f"{'a run that is watched' if live else 'a run'} needs {needed // 2**20} MiB.",
-            hint=_OTHER_PLACE,
+            hint=OTHER_PLACE,
         )
 
 
@@ -61,16 +61,6 @@ def writing(results: Path) -> Iterator[None]:
         if isinstance(error, NoTemporaryRoom) or error.errno in of_disks or str(results) in str(error.filename):
             raise no_room(error, results) from error
         raise
-
-
-def no_room(error: OSError, results: Path) -> LabError:
-    """Return the LabError for a failure to write results."""
-    if isinstance(error, NoTemporaryRoom):
-        hint = "Free some space, or choose another TMPDIR; then compute the results: make report"
-        return LabError(f"There is no room left in {error.filename}.", hint=hint)
-    if error.errno == errno.ENOSPC:
-        return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)
-    return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=_OTHER_PLACE)
 
 
 def new_folder(parent: Path) -> Path:

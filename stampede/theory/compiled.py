@@ -7,7 +7,7 @@ try:
     from numba import njit
 except ModuleNotFoundError:
 
-    def njit(*_: Any, **__: Any) -> Any:  # noqa: ANN401  # as Numba's own
+    def njit(*_: Any, **__: Any) -> Any:  # type: ignore[no-redef]  # noqa: ANN401  # as Numba's own
         """Return a decorator that leaves a function as it is."""
         return lambda function: function
 

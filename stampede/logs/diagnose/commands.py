@@ -41,7 +41,6 @@ def diagnose(
     The logs stay on this machine, and nothing of a person is shown: routes, counts and times only.
     """
     from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs  # noqa: PLC0415
-    from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415
     from stampede.logs.diagnose.replayed import replay  # noqa: PLC0415
     from stampede.logs.diagnose.screen import as_values, print_diagnosis  # noqa: PLC0415
     from stampede.logs.format_files import choose_formats  # noqa: PLC0415
@@ -64,6 +63,8 @@ def diagnose(
     found = diagnose_logs(asked)
     replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
     if to:
+        from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415  # pages are an extra
+
         write_whole(to, diagnosis_page(found, replayed))
     if as_json:
         print_json(as_values(found, replayed))
