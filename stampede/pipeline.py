@@ -11,8 +11,6 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
 from stampede.evaluate.metrics.simulated import NOTHING, Predictions
 from stampede.evaluate.metrics.unknown import known_claim, known_entries, unknown
@@ -25,8 +23,8 @@ from stampede.evaluate.verdict.claims import claim_row, published_rows
 from stampede.evaluate.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
 from stampede.predict.prediction import not_predicted
 from stampede.predict.stored import predictions_of
-from stampede.records.checksums import MANIFEST, changed_files, sealed
-from stampede.records.folder import read_run, trial_folders, write_whole
+from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, sealed
+from stampede.records.folder import read_run, read_summary, trial_folders, write_whole
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
 from stampede.report.extensions import write_extensions
@@ -49,23 +47,22 @@ def derive(run_folder: Path) -> Summary:
         from stampede.report.html import write_report  # noqa: PLC0415
 
         write_report(run_folder, summary, sections)
+    write_whole(run_folder / DERIVED_FROM, _derived_from(run_folder))  # last: it says that all of them are there
     return summary
 
 
 def stored_summary(run_folder: Path) -> Summary | None:
     """Return summary.json of a run if the run's files are as they were sealed, and this code computed it; else None."""
-    path = run_folder / "summary.json"
-    if not path.exists():
-        return None
     try:
-        summary = Summary.model_validate_json(path.read_bytes())
-    except ValidationError:
+        known = (run_folder / DERIVED_FROM).read_text(encoding="ascii")
+    except (FileNotFoundError, UnicodeDecodeError):
         return None
-    same = summary.made_from and summary.made_from == _made_from(run_folder)
-    return summary if same and not changed_files(run_folder) else None
+    if known != _derived_from(run_folder) or changed_files(run_folder):
+        return None
+    return read_summary(run_folder)
 
 
-def _made_from(run_folder: Path) -> str:
+def _derived_from(run_folder: Path) -> str:
     """Return a hash of the manifest of a run and of the code that computes its results; empty without a manifest."""
     if not (run_folder / MANIFEST).exists():
         return ""
@@ -101,7 +98,6 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
     decided, apart = [claim_row(claim, results, judged) for claim in claims], circumstances(figures)
     published = list(published_rows(results, judged, apart))
     summary = Summary(
-        made_from=_made_from(run_folder),
         experiment=run.experiment,
         round_s=results.round_s,
         validity=validity,

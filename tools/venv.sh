@@ -44,11 +44,18 @@ fi
 
 cat > .venv/bin/stampede <<'END'
 #!/bin/sh
-# The lab's command line, from any folder.
+# The command line of this clone, from any folder.
 here=$(cd "$(dirname "$0")/../.." && pwd)
 PYTHONPATH="$here" exec "$here/.venv/bin/python" -m stampede "$@"
 END
-chmod +x .venv/bin/stampede
+cat > .venv/bin/lab <<'END'
+#!/bin/sh
+echo "error: The command lab is now called stampede." >&2
+echo >&2
+echo "hint: stampede $*" >&2
+exit 2
+END
+chmod +x .venv/bin/stampede .venv/bin/lab
 
 say "Installing the Python packages of requirements/$wanted.txt …"
 .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"

@@ -16,7 +16,9 @@ from stampede.records.folder import BadRun, write_whole
 
 MANIFEST = "manifest.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
-_DERIVED = {"predicted.json", "summary.json", "diagnosis.json", "report.html", MANIFEST}
+DERIVED_FROM = "derived-from.sha256"
+"""A hash of the manifest and of the code from which the results beside it follow."""
+_DERIVED = {"predicted.json", "summary.json", "diagnosis.json", "report.html", DERIVED_FROM, MANIFEST}
 _REWRITTEN = "run.json"  # the lab writes it again when the run ends
 
 Hashes = dict[str, str]

@@ -389,10 +389,8 @@ class Summary(Record):
     trusted trials failed, the most frequent error first. ``round_s`` is about how many seconds it took to measure every
     variant once under every load. ``clocks`` has rows only for trials whose containers ran on several machines.
     ``article`` is the verdict on the article; None: it published no figures, or an older version wrote the summary.
-    ``made_from`` is a hash of the run's manifest and of the code that computed the summary.
     """
 
-    made_from: str = ""
     experiment: str
     round_s: float = 0.0
     validity: Validity

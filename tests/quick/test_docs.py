@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from stampede import __version__
 from stampede.cli import app
 from stampede.cli.help import GROUPS
 from stampede.evaluate.metrics import STATISTICS
@@ -114,16 +115,16 @@ def test_a_document_gives_make_only_the_options_that_it_has(document: Path) -> N
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_document_gives_lab_only_the_options_that_it_has(document: Path) -> None:
+def test_a_document_gives_stampede_only_the_options_that_it_has(document: Path) -> None:
     """A command may be indented, or stand between backquotes."""
     text = " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE))
     unknown = []
-    for name, options in re.findall(r"\blab ([a-z-]+)((?: [^\s`]+)*? --[a-z-]+[^`]*)", text):
+    for name, options in re.findall(r"\bstampede ([a-z-]+)((?: [^\s`]+)*? --[a-z-]+[^`]*)", text):
         known = {
             "--help",
             *(option for key in LAB if key.split()[0] == name for each in LAB[key] for option in each.opts),
         }
-        given = re.findall(r"--[a-z-]+", re.split(r" lab | [|>;] ", options)[0])
+        given = re.findall(r"--[a-z-]+", re.split(r" stampede | [|>;] ", options)[0])
         unknown += [option for option in given if name in LAB_COMMANDS and option not in known]
 
     assert document.name == "CHANGELOG.md" or unknown == []
@@ -256,7 +257,7 @@ def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary(
 
 def test_every_place_that_the_architecture_names_is_there_and_no_room_is_left_out() -> None:
     text = (DOCS / "develop" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?<![\w./-])((?:lab|analysis|servers|k6|experiments|theory)/[\w./-]*\w)", text))
+    named = set(re.findall(r"(?<![\w./-])((?:stampede|analysis|servers|k6|experiments)/[\w./-]*\w)", text))
     rooms = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("stampede/*/__init__.py")}
 
     assert not {place for place in named if not (ROOT / place).exists()}
@@ -278,7 +279,7 @@ def test_the_citation_has_the_version_of_the_lab() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-    assert (str(cited["version"]), cited["license"]) == (project["version"], project["license"])
+    assert (str(cited["version"]), cited["license"]) == (__version__, project["license"])
     assert cited["title"].startswith("Stampede")
 
 

@@ -483,7 +483,7 @@ def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
     lines = [f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]" for before, one in pairwise(letters)]
     text = "\n".join(["a: &a [x]", *lines, GOOD])
 
-    assert refused(tmp_path, text).startswith("mine.yaml:1: a: unknown key; there are because, ")
+    assert "with its aliases it has more than 100,000 values" in refused(tmp_path, text)
 
 
 NO_VALUES = [

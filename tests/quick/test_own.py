@@ -807,7 +807,7 @@ def test_the_wrapper_watches_the_event_loop_of_a_server_without_a_lifespan(
         await own.asgi({"type": "http", "path": "/-/ready", "headers": []}, lambda: None, sent)
         await asyncio.sleep(0)
         now_s[0] = 0.3  # something blocks the loop
-        while not (tmp_path / "served").exists():
+        while not notes(tmp_path):
             await asyncio.sleep(0.01)
 
     async def sent(_: object) -> None:
@@ -841,7 +841,7 @@ def test_an_application_says_itself_when_it_is_ready(
     else:
         monkeypatch.setenv("LAB_APP", "own:asgi")
         assert ask_asgi(wrapped(ASGI_APPLICATION).asgi, "/-/ready")[0]["headers"] == [(b"x-own", b"1")]
-    assert not (tmp_path / "served").exists()
+    assert notes(tmp_path) == []
 
 
 @pytest.mark.parametrize("called", ["create_app()", "create_app(served=app)"])
@@ -849,8 +849,8 @@ def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
     wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str
 ) -> None:
     monkeypatch.setenv("LAB_CALLABLE", f"wrapped_shop:{called}")
-    own = wrapped(f"def create_app(served=None):\n    return served or app\n\n{APPLICATION}")
     (tmp_path / "served").write_text("a file in the place of the folder")
+    own = wrapped(f"def create_app(served=None):\n    return served or app\n\n{APPLICATION}")
 
     assert ask(own.app, "/parts", "1-1")[0] == b"abcd"
 
@@ -1992,7 +1992,7 @@ def test_the_wrapper_tells_who_holds_up_an_event_loop(
         task = asyncio.create_task(own.watch())
         await asyncio.sleep(0)
         passed.update(monotonic=0.3, process_time=all_s, thread_time=mine_s)
-        while not (tmp_path / "served").exists():
+        while not notes(tmp_path):
             await asyncio.sleep(0.01)
         task.cancel()
 
@@ -2031,7 +2031,7 @@ def test_the_wrapper_notes_when_the_pools_of_threads_are_full(
             await asyncio.sleep(0.01)
         task.cancel()
 
-    (tmp_path / "served").mkdir()
+    (tmp_path / "served").mkdir(exist_ok=True)
     asyncio.run(served())
 
     assert {(line[0], line[3]) for line in notes(tmp_path)} == {("pool", "2"), ("executor", "1")}
