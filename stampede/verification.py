@@ -13,7 +13,16 @@ from stampede.evaluate.metrics import METRICS
 from stampede.evaluate.metrics.unknown import unknown
 from stampede.pipeline import derive, derive_summary
 from stampede.predict.stored import PREDICTED, predictions_of
-from stampede.records.checksums import DERIVED_FROM, MANIFEST, FileDifference, changed_files, files, is_derived, read_manifest, sha256
+from stampede.records.checksums import (
+    DERIVED_FROM,
+    MANIFEST,
+    FileDifference,
+    changed_files,
+    files,
+    is_derived,
+    read_manifest,
+    sha256,
+)
 from stampede.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Row, Summary

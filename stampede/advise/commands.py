@@ -11,6 +11,7 @@ import typer
 
 from stampede.errors import WrongUse
 from stampede.paths import RESULTS
+from stampede.predict import FEWER
 from stampede.records.model import name_from
 from stampede.run.finished import latest_of_each, results_of, run_and_variant, summary_of
 from stampede.run.options import (
@@ -26,6 +27,7 @@ from stampede.run.options import (
     measure_options,
 )
 from stampede.terminal import out, print_json, say
+from stampede.theory import COMPILED
 
 if TYPE_CHECKING:
     from stampede.advise.options import ServingOption
@@ -38,6 +40,11 @@ RunOrVariant = Annotated[
 LoadName = Annotated[str, typer.Option(help="Which load of the run.")]
 
 
+def _say_if_interpreted() -> None:
+    if not COMPILED:
+        say(FEWER)
+
+
 @measure_options("until", "budget", "seed", "machines")
 def predict(options: MeasureOptions, name: Name = "") -> None:
     """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
@@ -45,10 +52,11 @@ def predict(options: MeasureOptions, name: Name = "") -> None:
     from stampede.predict.prediction import predict_summary  # noqa: PLC0415
     from stampede.records.run import Host  # noqa: PLC0415
     from stampede.report.terminal import print_predicted  # noqa: PLC0415
-    from stampede.run.run import record_of  # noqa: PLC0415
+    from stampede.run.record import record_of  # noqa: PLC0415
 
     experiment = options.experiment(name)
     plan = options.plan(experiment)
+    _say_if_interpreted()
     here = Host(cpu="", cores=engine_cores(), memory_gib=0, kernel="", engine="", compose="")
     run = record_of(
         name, experiment, plan, full=options.full, command="stampede predict", host=here, git=None, images=[]
@@ -80,6 +88,7 @@ def advise(
         raise WrongUse("--classes describes a service that no run knows, so it has no run and no --load.",
                        hint="stampede advise --classes mine.yaml, or stampede advise results/heavy-mix/latest --try 3",
         )  # fmt: skip
+    _say_if_interpreted()
     measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)
     if as_json and attempts:
         raise WrongUse(

@@ -86,12 +86,14 @@ def reported(folder: Path, results: Path, *, recompute: bool = False) -> "Summar
     """
     from stampede.pipeline import derive, stored_summary  # noqa: PLC0415
     from stampede.predict.stored import PREDICTED  # noqa: PLC0415
+    from stampede.theory import COMPILED  # noqa: PLC0415
 
     writing = _disk_errors(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)
     with run_for("report"), uninterrupted(), writing:  # DuckDB would turn an interrupt into an error of its own
         if not recompute and (summary := stored_summary(folder)):
             return summary
-        (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
+        if COMPILED:  # predict again, too
+            (folder / PREDICTED).unlink(missing_ok=True)
         return derive(folder)
 
 

@@ -18,7 +18,7 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.run.finished import OTHER_PLACE, no_room
 from stampede.run.machine_lock import Say
-from stampede.run.trial.containers import now
+from stampede.run.record import now
 from stampede.run.trial.files import compress_points
 
 ROOM_NEEDED = 256 * 2**20

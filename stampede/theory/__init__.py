@@ -2,3 +2,8 @@
 
 Nothing here knows the lab. ``model`` says what can be simulated, and ``simulate`` does it.
 """
+
+from importlib.util import find_spec
+
+COMPILED = find_spec("numba") is not None
+"""Whether Numba, which the extra ``lab`` brings, compiles the simulator. Else the same functions are interpreted."""

@@ -1,16 +1,15 @@
-"""Numba's ``njit``, or without Numba, which the extra ``lab`` brings, nothing: the same functions are interpreted."""
+"""Numba's ``njit``, or without Numba, a decorator that leaves functions as they are."""
 
 from typing import Any
 
-__all__ = ["COMPILED", "njit"]
-try:
+from stampede.theory import COMPILED
+
+__all__ = ["njit"]
+
+if COMPILED:
     from numba import njit
-except ModuleNotFoundError:
+else:
 
     def njit(*_: Any, **__: Any) -> Any:  # type: ignore[no-redef]  # noqa: ANN401  # as Numba's own
         """Return a decorator that leaves a function as it is."""
         return lambda function: function
-
-    COMPILED = False
-else:
-    COMPILED = True

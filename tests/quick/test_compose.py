@@ -173,7 +173,13 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_CONNECTS_TO", "LAB_CLIENT_SETTINGS",
               "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
-    own = {"LAB_USER_SERVICE", "LAB_CALLABLE", "LAB_BACKPRESSURE", "LAB_PRELOAD", "LAB_TIMEOUT_S"}  # stampede/service/variants.py sets these
+    own = {
+        "LAB_USER_SERVICE",
+        "LAB_CALLABLE",
+        "LAB_BACKPRESSURE",
+        "LAB_PRELOAD",
+        "LAB_TIMEOUT_S",
+    }  # stampede/service/variants.py sets these
     builds = {"LAB_UNRELEASED"}  # test_a_build_that_is_not_released_has_an_image_of_its_own
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))

@@ -25,7 +25,7 @@ from stampede.records.folder import read_run
 from stampede.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Row, Summary
 from stampede.records.traffic import Traffic, TrafficClass, Work, traffic_of_older_records
-from stampede.run.run import record_of
+from stampede.run.record import record_of
 from stampede.servers import SERVERS
 from stampede.servers.base import Variant
 from stampede.theory.model import Servers

@@ -24,7 +24,7 @@ from stampede.report.wording import trials_phrase
 from stampede.reproduce.shown import shown_of
 from stampede.run.finished import tables_command
 from stampede.run.options import MeasureOptions
-from stampede.run.run import record_of
+from stampede.run.record import record_of
 
 TABLES = "make report TABLES=1"
 NAMES = names()

@@ -32,7 +32,7 @@ from stampede.predict.what_if import as_measured, serve_otherwise
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.summary import Row, Summary
-from stampede.run.run import record_of
+from stampede.run.record import record_of
 from stampede.servers import KINDS
 from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 from tests.conftest import Lab

@@ -26,7 +26,7 @@ from stampede.report.tables.verdicts import claims_table, power_table
 from stampede.report.terminal import print_predicted, print_tables
 from stampede.report.wording import number
 from stampede.run.options import MeasureOptions
-from stampede.run.run import record_of
+from stampede.run.record import record_of
 from tests.conftest import Lab
 from tests.synthetic import NOWHERE, Request, make_run
 

@@ -20,7 +20,7 @@ from stampede.predict.system import system_of
 from stampede.records.checksums import MANIFEST, seal, sha256
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import LoadRecord, VariantRecord
-from stampede.run.run import record_of
+from stampede.run.record import record_of
 from stampede.teach.lesson.model import experiment_with_change, step_experiment
 from tests.conftest import Lab
 from tests.lessons import Measuring, measuring

@@ -17,7 +17,8 @@ from stampede.logs.bulk import SHORTEST_S
 from stampede.logs.durations import DurationSource
 from stampede.logs.formats import HEAD, UNITS, Format, epoch_seconds
 from stampede.logs.identity import Identity
-from stampede.theory.compiled import COMPILED, njit
+from stampede.theory import COMPILED
+from stampede.theory.compiled import njit
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from stampede.logs.diagnose.requests import Requests
 from stampede.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind
 from stampede.predict.what_if import WhatIf, serve_otherwise
 from stampede.servers.gunicorn import IDLE_THREAD, IDLE_THREAD_INSTALL
-from stampede.theory.compiled import COMPILED
+from stampede.theory import COMPILED
 
 MOST = 200_000 if COMPILED else 2_000
 """So many requests are replayed at most: those around the longest wait."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -38,6 +37,7 @@ from stampede.records.classes import Login, OwnRequestClass, read_login, read_ow
 from stampede.records.files import ALONE
 from stampede.records.folder import trial_folder, write_record, write_whole
 from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
+from stampede.run.record import now
 from stampede.run.trial import calibration, reasons, starting
 from stampede.run.trial.alone import Front, alone_ms
 from stampede.run.trial.compose import Composed, compose, env_file
@@ -475,8 +475,3 @@ def _at_work_ms(front: Front, path: str) -> float:
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"{front.origin}{path}"]
     answer = json.loads(front.container.execute(command))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
-
-
-def now() -> str:
-    """Return the time in UTC with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -12,7 +12,7 @@ from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
-from stampede.run.trial.containers import now
+from stampede.run.record import now
 from stampede.teach.lesson import notes
 from stampede.teach.lesson.model import Lesson, LessonStep, Question, experiment_with_change, step_experiment
 from stampede.teach.lesson.notes import Attempt, Bar, Notes, Result, StepNotes, StudentPrediction, Verdict
