@@ -15,7 +15,7 @@ from stampede.records.run import LoadRecord
 from stampede.theory import COMPILED
 from stampede.theory.simulate import simulate
 
-REQUESTS, REQUESTS_OF_A_CLASS, MOST_REQUESTS = (20_000, 300, 300_000) if COMPILED else (1_000, 100, 5_000)
+REQUESTS, REQUESTS_OF_A_CLASS, MOST_REQUESTS = (20_000, 300, 300_000) if COMPILED else (300, 50, 2_000)
 """About how many requests are simulated for each option, at least of each class, and at most."""
 LONGEST = 20
 """At least so many times the duration of the longest class is simulated."""

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -24,7 +23,8 @@ COMMANDS = {
     "run": ["heavy-mix"], "watch": ["heavy-mix"], "list": [], "plan": ["heavy-mix"], "reproduce": ["--show"],
     "report": ["{run}"], "power": ["{run}"], "compare": ["{run}:gthread", "{run}:sync", "--force"], "verify": ["{run}"],
     "predict": ["ten-at-once"], "validate": ["{run}"], "export": ["{run}", "--to", "mine.tar.gz"],
-    "init": ["."], "try": ["my-service.yaml"], "diagnose": ["nginx.log", "gunicorn.log", "--json"],
+    "init": ["."], "try": ["my-service.yaml"],
+    "diagnose": ["--balancer", "nginx.log", "--server", "gunicorn.log", "--json"],
     "requests": ["gunicorn.log"], "advise": ["--classes", "mine.yaml"], "what-if": ["{run}"],
     "manifests": ["heavy-mix"], "lesson": ["7"], "class": ["{run}"], "setup": ["--help"], "doctor": [], "down": [],
     "bundle": ["--help"], "machines": ["check"],
@@ -63,7 +63,7 @@ def installed(folder: Path, wheel: Path, distributions: dict[str, Distribution])
     [packages] = folder.glob("lib/python3*/site-packages")
     for each in distributions.values():
         for top in {path.parts[0] for path in each.files or [] if path.parts[0] not in ("..", "__pycache__")}:
-            (packages / top).symlink_to(each.locate_file(top))
+            (packages / top).symlink_to(str(each.locate_file(top)))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
     return folder / "bin" / "python"
@@ -83,7 +83,7 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run, two logs of the same requests, and a description of a load."""
     folder = tmp_path_factory.mktemp("here")
     with tarfile.open(RUNS / "worker-types.tar.xz") as archive:
@@ -136,7 +136,7 @@ def test_every_command_of_the_core_answers_or_names_its_extra(core: Path, here: 
 def test_the_core_reads_the_same_from_logs_as_the_whole_lab(core: Path, here: Path) -> None:
     """Only the replays differ: an interpreted simulator does fewer of them."""
     of_core, of_all = (
-        json.loads(called(python, here, "diagnose", "nginx.log", "gunicorn.log", "--json").stdout)
+        json.loads(called(python, here, "diagnose", *COMMANDS["diagnose"]).stdout)
         for python in (core, Path(sys.executable))
     )
 
