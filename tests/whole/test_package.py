@@ -114,7 +114,14 @@ def test_the_wheel_has_what_the_lab_starts_from(core: Path, here: Path) -> None:
 
     assert done.stdout == f"stampede {__version__}\n"
     [files] = core.parent.parent.glob("lib/python3*/site-packages/stampede/files")
-    for name in ("docker-compose.yml", "servers/Dockerfile", "k6/lib/request.js", "nginx/Dockerfile", "tools/venv.sh"):
+    for name in (
+        "docker-compose.yml",
+        "servers/Dockerfile",
+        "k6/lib/request.js",
+        "nginx/Dockerfile",
+        "tools/venv.sh",
+        "idle-thread/gunicorn_idle_thread.py",
+    ):
         assert (files / name).read_bytes() == (ROOT / name).read_bytes()
     assert os.access(files / "tools" / "install-engine.sh", os.R_OK)
 
