@@ -12,7 +12,6 @@ PLACES = {
     "stampede.advise.commands": ("predict", "validate", "requests", "advise", "what-if"),
     "stampede.service.commands": ("init", "try:try_"),
     "stampede.logs.diagnose.commands": ("diagnose",),
-    "stampede.kubernetes.commands": ("manifests",),
     "stampede.teach.lesson.commands": ("lesson",),
     "stampede.cli.cluster": ("machines",),
 }
@@ -35,7 +34,6 @@ GROUPS = {
         "diagnose": "who waited in production, from the logs of balancer and servers",
         "requests, advise": "read an access log; rank the ways to serve a load",
         "what-if": "who would have waited if a run was served in another way",
-        "manifests": "a variant and a load as manifests for Kubernetes",
     },
     "Teach": {"lesson, class": "six steps for one learner; a page of what a class measured"},
     "Machine": {

@@ -26,7 +26,7 @@ COMMANDS = {
     "init": ["."], "try": ["my-service.yaml"],
     "diagnose": ["--balancer", "nginx.log", "--server", "gunicorn.log", "--json"],
     "requests": ["gunicorn.log"], "advise": ["--classes", "mine.yaml"], "what-if": ["{run}"],
-    "manifests": ["heavy-mix"], "lesson": ["7"], "class": ["{run}"], "setup": ["--help"], "doctor": [], "down": [],
+    "lesson": ["7"], "class": ["{run}"], "setup": ["--help"], "doctor": [], "down": [],
     "bundle": ["--help"], "machines": ["check"],
 }  # fmt: skip
 """Arguments for each command; ``setup`` and ``bundle`` would build images."""
