@@ -47,7 +47,8 @@ def derive(run_folder: Path) -> Summary:
         from stampede.report.html import write_report  # noqa: PLC0415
 
         write_report(run_folder, summary, sections)
-    write_whole(run_folder / DERIVED_FROM, _derived_from(run_folder))  # last: it says that all of them are there
+    if known := _derived_from(run_folder):  # last: it says that all of them are there
+        write_whole(run_folder / DERIVED_FROM, known)
     return summary
 
 
