@@ -56,21 +56,21 @@ def stored_summary(run_folder: Path) -> Summary | None:
     """Return summary.json of a run if the run's files are as they were sealed, and this code computed it; else None."""
     try:
         known = (run_folder / DERIVED_FROM).read_text(encoding="ascii")
+        if known != _derived_from(run_folder) or changed_files(run_folder):
+            return None
     except (FileNotFoundError, UnicodeDecodeError):
-        return None
-    if known != _derived_from(run_folder) or changed_files(run_folder):
         return None
     return read_summary(run_folder)
 
 
 def _derived_from(run_folder: Path) -> str:
-    """Return a hash of the manifest of a run and of the code that computes its results; empty without a manifest."""
+    """Return a hash of a summary, the manifest, and the code that computed the summary; empty without a manifest."""
     if not (run_folder / MANIFEST).exists():
         return ""
-    found = hashlib.sha256((run_folder / MANIFEST).read_bytes())
-    for path in sorted(path for room in CODE for path in room.rglob("*.py")):
+    of_run = [run_folder / MANIFEST, run_folder / "summary.json"]
+    found = hashlib.sha256()
+    for path in [*of_run, Path(__file__), *sorted(path for room in CODE for path in room.rglob("*.py"))]:
         found.update(path.read_bytes())
-    found.update(Path(__file__).read_bytes())
     return found.hexdigest()
 
 
