@@ -176,7 +176,7 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
     cleaned = {"run.json", "two/mix/1/trial.json"} | {f"{one}/mix/1/{name}" for one in ("one", "two") for name in CLEAN}
     after = content(copy)
     assert {name for name in before if after[name] != before[name]} == {
-        *cleaned, MANIFEST, "summary.json", "report.html",
+        *cleaned, DERIVED_FROM, MANIFEST, "summary.json", "report.html",
     }  # fmt: skip
     assert {name for name, digits in read_manifest(copy).items() if digits != read_manifest(old_run)[name]} == cleaned
     for variant in ("one", "two"):
