@@ -3,10 +3,12 @@
 ``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
 """
 
+import errno
 import json
 import os
 import tempfile
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
@@ -18,7 +20,7 @@ from stampede.records.summary import Summary
 
 R = TypeVar("R", bound=Record)
 MOST_BYTES = 64 * 2**20
-"""A record or a summary may have so many bytes."""
+"""A record, a summary or a manifest may have so many bytes."""
 
 
 class BadRun(Exception):
@@ -70,12 +72,21 @@ def write_whole(path: Path, text: str) -> None:
             raise
 
 
+def read_bounded(path: Path) -> bytes:
+    """Read a file of a run. Raise BadRun if it has more than MOST_BYTES, and OSError if it is a pipe or a device."""
+    if not (S_ISREG(mode := path.stat().st_mode) or S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "It is a pipe or a device")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise BadRun(f"{path} has more than {MOST_BYTES // 2**20} MiB, so it is not read")
+    return content
+
+
 def read_values(path: Path) -> dict[str, Any]:
     """Read the JSON object of a record or a summary. Raise BadRun if it is broken or has no number of a schema."""
     try:
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise BadRun(f"{path} has {size / 2**20:,.0f} MiB; no record has more than {MOST_BYTES // 2**20} MiB")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_bounded(path).decode())
     except FileNotFoundError:
         raise BadRun(f"{path.parent} has no {path.name}") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -17,14 +18,17 @@ from rich.text import Text
 from stampede.advise.log_classes import describe_log
 from stampede.errors import WrongUse
 from stampede.foreign import UNPRINTABLE
+from stampede.logs import format_files
 from stampede.logs.access_log import read_logs, route_of
+from stampede.logs.diagnose import follow
 from stampede.logs.diagnose import logs as logs_of_diagnosis
-from stampede.logs.diagnose.follow import prometheus_text
+from stampede.logs.diagnose.diagnosis import Asked
+from stampede.logs.diagnose.follow import answer_prometheus, follow_logs, prometheus_text
 from stampede.logs.diagnose.logs import _ROTATED, Log
 from stampede.logs.diagnose.logs import read_logs as read_columns
 from stampede.logs.format_files import choose_formats
 from stampede.logs.formats import FORMATS, FREE, HAS_TIME, KNOWN, TIMELESS, Formats, parse_entry
-from stampede.terminal import Plain
+from stampede.terminal import Plain, print_json
 from tests.quick.test_access_log import KNOWN as EXAMPLES
 from tests.quick.test_access_log import written
 
@@ -144,6 +148,89 @@ def test_the_terminal_shows_what_it_would_obey() -> None:
 
 def test_no_diagnosis_is_no_text_for_prometheus() -> None:
     assert prometheus_text(None) == ""
+
+
+SAMPLE = re.compile(r'[a-z_]+(?:\{(?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})? -?[\d.e+-]+')
+"""A line of prometheus.io, exposition formats: a name, labels in which backslash, quote and line end are escaped."""
+
+
+def test_prometheus_can_read_every_path(tmp_path: Path) -> None:
+    """Routes come from paths of JSON, which may have every character."""
+    paths = ["/plain", "/a\nb", '/a"} 1', "/a\\", "/a\\nb", "/\u2028", "/caf\u00e9"]
+    lines = [json.dumps({"time": 1767225600.5 + number, "method": "GET", "path": path, "status": 200,
+                         "request_time": 0.01}) for number in range(20) for path in paths]  # fmt: skip
+    log = write(tmp_path / "a.log", lines)
+    followed = follow_logs(Asked([log], {log: "balancer"}), every_s=0)
+    _, found = next(followed)
+    response = answer_prometheus([found], "/metrics")
+    assert response
+    assert response.kind == "text/plain"
+    told = [line for line in response.text.removesuffix("\n").split("\n") if not line.startswith("# TYPE ")]
+    assert [line for line in told if not SAMPLE.fullmatch(line)] == []
+    names = set(re.findall(r'route="((?:[^"\\]|\\.)*)"', response.text))
+    assert len(names) == 6
+    assert "GET /plain" in names
+    assert any("\\\\" in name or '\\"' in name for name in names)
+
+
+def test_a_followed_log_keeps_bounded_bytes_of_the_newest_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a log that was large before, of a line that has no end, and of lines that are too long."""
+    monkeypatch.setattr(follow, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(follow, "LONGEST_LINE", 500)
+    path = write(tmp_path / "a.log", [f"line {number}" for number in range(100_000)])
+    tail = follow.Tail(path)
+    tail.read(0.0)
+    kept = [text for _, text in tail.lines]
+    assert kept[-1] == b"line 99999"
+    assert {len(text) for text in kept} == {10}
+    assert 9_000 < sum(map(len, kept)) <= 10_000
+    for piece in ["x" * 9_000] * 5 + ["\n" + "y" * 9_000 + "\nlast\n"]:
+        with path.open("a") as growing:
+            growing.write(piece)
+        tail.read(1.0)
+    assert [text[:4] for _, text in tail.lines][-3:] == [b"xxxx", b"yyyy", b"last"]
+    assert max(len(text) for _, text in tail.lines) == 501
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_only_a_file_is_followed(tmp_path: Path, kind: str) -> None:
+    """A pipe without a writer would keep the diagnosis waiting for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(WrongUse, match=f"{kind} cannot be read"):
+        next(follow_logs(Asked([tmp_path / kind], {}), every_s=0))
+
+
+def test_a_configuration_of_formats_is_read_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No device, no pipe, nothing large, and no more files than MOST_FILES, whatever includes what."""
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("/dev/zero", str(tmp_path / "pipe")):
+        with pytest.raises(WrongUse, match=f"{name} cannot be read"):
+            choose_formats(written_in=Path(name))
+    monkeypatch.setattr(format_files, "MOST_FILES", 5)
+    for number in range(20):
+        text = f"include *.conf;\ninclude {number + 1}.conf;\ninclude /**/**/x;\n"
+        text += f"log_format f{number} '$time_local $request';"
+        (tmp_path / f"{number}.conf").write_text(text)
+    assert len(choose_formats(written_in=tmp_path / "0.conf").lines) == 5
+
+
+@pytest.mark.parametrize("value", ["(" * 300, "'a' + " * 20_000 + "'b'", "\0", "-" * 100_000 + "1"], ids=range(4))
+def test_a_strange_gunicorn_conf_declares_no_format(tmp_path: Path, value: str) -> None:
+    (tmp_path / "gunicorn.conf.py").write_text(f"access_log_format = {value}\n")
+    with pytest.raises(WrongUse, match=r"gunicorn\.conf\.py declares no format"):
+        choose_formats(written_in=tmp_path / "gunicorn.conf.py")
+
+
+def test_json_has_no_number_that_json_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor a character that a terminal obeys."""
+    print_json({"a": [float("nan"), (1.0, float("-inf"))], "b\x9b": "\x1b[2J\u202e"})
+    printed = capsys.readouterr().out
+    assert not OBEYED.search(printed)
+    assert json.loads(printed) == {"a": [None, [1.0, None]], "b\x9b": "\x1b[2J\u202e"}
 
 
 HEADS = ("", "2026-01-01T00:00:00Z ", "2026-01-01T00:00:00Z at=info ", "[pid: 1|", '{"a":"', line(1) + ' "',
