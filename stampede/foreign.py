@@ -30,8 +30,6 @@ LONGEST_LINE = 1 << 16
 TOO_LONG = f"(a line of more than {LONGEST_LINE:,} characters)"
 DEEPEST = 64
 """JSON is nested so deeply at most."""
-UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-"""Characters that a terminal or a reader obeys instead of showing them: controls, directions of text, and halves."""
 MOST_TIMES, FREE_BYTES = 200, 1 << 28
 """A packed file may unpack to so many times its size; to FREE_BYTES in any case. Logs pack to a tenth or a fiftieth."""
 MOST_JSON_BYTES = 1 << 28

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from stampede.errors import LabError
-from stampede.foreign import UNPRINTABLE
 from stampede.interruption import was_left
+from stampede.records.unprintable import UNPRINTABLE
 
 if TYPE_CHECKING:
     from stampede.plan import Plan

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from stampede.advise.log_classes import describe_log
 from stampede.errors import WrongUse
-from stampede.foreign import UNPRINTABLE
 from stampede.logs import format_files
 from stampede.logs.access_log import read_logs, route_of
 from stampede.logs.diagnose import follow
@@ -28,6 +27,7 @@ from stampede.logs.diagnose.logs import _ROTATED, Log
 from stampede.logs.diagnose.logs import read_logs as read_columns
 from stampede.logs.format_files import choose_formats
 from stampede.logs.formats import FORMATS, FREE, HAS_TIME, KNOWN, TIMELESS, Formats, parse_entry
+from stampede.records.unprintable import UNPRINTABLE
 from stampede.terminal import Plain, print_json
 from tests.quick.test_access_log import KNOWN as EXAMPLES
 from tests.quick.test_access_log import written
