@@ -1,7 +1,7 @@
 """The door for files that somebody else wrote: what a reader gets of them is bounded, whatever is in them.
 
-Small files are read whole by ``read_text``, logs line by line by ``open_text``. Neither yields half a character (a
-surrogate), both refuse devices, and both say which file is larger than what is read of one.
+Small files are read whole by ``read_bytes`` or ``read_text``, logs line by line by ``open_text``. No text has half a
+character (a surrogate), all refuse devices, and all say which file is larger than what is read of one.
 """
 
 import errno
@@ -30,8 +30,6 @@ LONGEST_LINE = 1 << 16
 TOO_LONG = f"(a line of more than {LONGEST_LINE:,} characters)"
 DEEPEST = 64
 """JSON is nested so deeply at most."""
-UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-"""Characters that a terminal or a reader obeys instead of showing them: controls, directions of text, and halves."""
 MOST_TIMES, FREE_BYTES = 200, 1 << 28
 """A packed file may unpack to so many times its size; to FREE_BYTES in any case. Logs pack to a tenth or a fiftieth."""
 MOST_JSON_BYTES = 1 << 28
@@ -44,14 +42,35 @@ def read_text(path: Path, *, most_bytes: int = MIB) -> str:
     Raise WrongUse if the file is larger than ``most_bytes``, is a device, a pipe or a folder, or cannot be read.
     """
     try:
-        with _opened(path, may_be_pipe=False) as file:
-            content = file.read(most_bytes + 1)
+        return read_bytes(path, most_bytes=most_bytes).decode("utf-8-sig", "replace")
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def read_bytes(path: Path, *, most_bytes: int = MIB) -> bytes:
+    """Read a small regular file.
+
+    Raise WrongUse if the file is larger than ``most_bytes``, and OSError if it is a device, a pipe or a folder, or
+    cannot be read.
+    """
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise WrongUse(f"{path} has more than {_size(most_bytes)}, so it is not read.",
                        hint="Name a smaller file, or shorten this one.")  # fmt: skip
-    return content.decode("utf-8-sig", "replace")
+    return content
+
+
+def open_regular(path: Path, *, may_be_pipe: bool = False) -> IO[bytes]:
+    """Open a regular file, or a pipe if that is allowed. Raise OSError if it is anything else."""
+    _check(path.stat().st_mode, may_be_pipe=may_be_pipe)  # first, because a pipe without a writer would never open
+    file = path.open("rb")
+    try:
+        _check(os.fstat(file.fileno()).st_mode, may_be_pipe=may_be_pipe)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401  # whatever somebody wrote
@@ -83,7 +102,7 @@ def open_text(path: Path, *, most_bytes: int = MOST_LOG_BYTES) -> Iterator["Line
     ``most_bytes`` or more than MOST_TIMES its packed size.
     """
     try:
-        with _opened(path, may_be_pipe=True) as file:
+        with _opened(path) as file:
             packed = _Counted(path, file, most_bytes)
             stream = io.BufferedReader(packed, _BLOCK)
             start = stream.peek(2)[:2]
@@ -183,14 +202,12 @@ class _Counted(io.RawIOBase):
 
 
 @contextmanager
-def _opened(path: Path, *, may_be_pipe: bool) -> Iterator[IO[bytes]]:
-    """Yield an open file. Raise OSError unless it is a regular file, or a pipe if that is allowed."""
-    if may_be_pipe and str(path) == "-":
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a log, or standard input. Raise OSError if it is a device or a folder."""
+    if str(path) == "-":
         yield sys.stdin.buffer
         return
-    _check(path.stat().st_mode, may_be_pipe=may_be_pipe)  # first, because a pipe without a writer would never open
-    with path.open("rb") as file:
-        _check(os.fstat(file.fileno()).st_mode, may_be_pipe=may_be_pipe)
+    with open_regular(path, may_be_pipe=True) as file:
         yield file
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -14,8 +15,8 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from stampede.errors import LabError
-from stampede.foreign import UNPRINTABLE
 from stampede.interruption import was_left
+from stampede.records.unprintable import UNPRINTABLE
 
 if TYPE_CHECKING:
     from stampede.plan import Plan
@@ -65,8 +66,8 @@ _OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
 
 INTERRUPTED = 130
 """The exit code of a command that was interrupted."""
-out = Plain(highlight=False)
-talk = Plain(file=cast("IO[str]", Unheard()), highlight=False)
+out = Plain(highlight=False, emoji=False)
+talk = Plain(file=cast("IO[str]", Unheard()), highlight=False, emoji=False)
 
 
 def tell(error: LabError) -> None:
@@ -83,8 +84,26 @@ def say(text: str) -> None:
 
 def print_json(values: object) -> None:
     """Print values as one line of JSON."""
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    out.print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text), soft_wrap=True, markup=False)
+    write_json(json.dumps(_finite(values), ensure_ascii=False, allow_nan=False))
+
+
+def write_json(text: str) -> None:
+    """Print a text of JSON, with escapes in the place of what a terminal would obey."""
+    sys.stdout.write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def write(text: str) -> None:
+    """Print a text that is data as it is, with U+FFFD in the place of what a terminal would obey."""
+    sys.stdout.write(_OBEYED.sub("\ufffd", text))
+
+
+def _finite(values: object) -> object:
+    """Return values with None in the place of numbers that JSON does not have."""
+    if isinstance(values, dict):
+        return {key: _finite(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not isfinite(values) else values
 
 
 def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, budget_s: float | None = None) -> None:

@@ -20,7 +20,6 @@ import hypothesis
 import pytest
 import typer
 from python_on_whales import DockerClient
-from rich.console import Console
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -33,6 +32,7 @@ from stampede.paths import ROOT
 from stampede.pipeline import derive
 from stampede.records.checksums import seal
 from stampede.run.machine_lock import LOCK
+from stampede.terminal import Plain
 from tests.boxes import BoxOf, boxes
 from tests.synthetic import Request, make_run
 
@@ -140,7 +140,7 @@ class Lab:
         assert self.root == ROOT
         assert not self.before
         out, err = io.StringIO(), io.StringIO()
-        narrow = Console(width=80, highlight=False)
+        narrow = Plain(width=80, highlight=False, emoji=False)
         with (
             patch.dict(os.environ, NARROW | self.environment),
             patch.object(sys, "argv", ["stampede", *self._with_results(*arguments)]),

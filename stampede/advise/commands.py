@@ -1,7 +1,6 @@
 """The commands of ``stampede`` that ask theory."""
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from stampede.run.options import (
     Trials,
     measure_options,
 )
-from stampede.terminal import out, print_json, say
+from stampede.terminal import out, print_json, say, write
 from stampede.theory import COMPILED
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def requests(
     for line in log.recognised:
         say(line)
     of = ", ".join("standard input" if str(path) == "-" else path.name for path in logs)
-    sys.stdout.write(describe_log(log, of, os.cpu_count() or 1))
+    write(describe_log(log, of, os.cpu_count() or 1))
     if log.warning:
         say(f"Note: {log.warning}")
 
@@ -261,7 +260,7 @@ def validate(
         raise WrongUse("No figure of these runs is both measured and predicted.", hint="stampede predict heavy-mix")
     for table in validation_tables(compared):
         if as_markdown:
-            sys.stdout.write(markdown_table(table) + "\n")
+            write(markdown_table(table) + "\n")
         else:
             out.print()
             out.print(terminal_table(table))

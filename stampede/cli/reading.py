@@ -1,6 +1,5 @@
 """The commands of ``stampede`` about finished runs."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.paths import RESULTS
 from stampede.run.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
 from stampede.run.options import Results, RunFolder
-from stampede.terminal import count, out, print_json, report_path, say, talk
+from stampede.terminal import count, out, print_json, report_path, say, talk, write, write_json
 
 if TYPE_CHECKING:
     from stampede.evaluate.statistics.compare import Side
@@ -48,8 +47,10 @@ def report(
         from stampede.reproduce.all import keep_for_page  # noqa: PLC0415
 
         say(f"Written: {keep_for_page(folder.resolve())}")
-    elif as_markdown or as_json:
-        sys.stdout.write(markdown(record, summary) if as_markdown else f"{summary.model_dump_json(indent=2)}\n")
+    elif as_markdown:
+        write(markdown(record, summary))
+    elif as_json:
+        write_json(summary.model_dump_json(indent=2))
     elif table:
         try:
             print_chosen_tables(out, record, summary, table, sections)

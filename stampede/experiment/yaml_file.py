@@ -16,6 +16,7 @@ from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
 from stampede.errors import WrongUse
+from stampede.foreign import read_bytes
 from stampede.records.mistakes import PLAIN, Place, Wording, explain, unread
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -31,7 +32,7 @@ class YamlFile:
         self.path = path
         self.wording = wording
         try:
-            self._root, self.values = _parsed(path.read_text(encoding="utf-8"))
+            self._root, self.values = _parsed(read_bytes(path).decode())
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"{path} cannot be read: {unread(error)}.") from None
         except yaml.MarkedYAMLError as error:

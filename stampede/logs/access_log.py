@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from stampede.errors import WrongUse
-from stampede.foreign import LONGEST_LINE, MOST_JSON_BYTES, UNPRINTABLE, Lines, open_text, parse_json, unreadable
+from stampede.foreign import LONGEST_LINE, MOST_JSON_BYTES, Lines, open_text, parse_json, unreadable
 from stampede.logs.bulk import SHORTEST_S, LoggedRequest, requests_in
 from stampede.logs.durations import NO_UNIT, DurationSource, find_durations
 from stampede.logs.formats import (
@@ -40,6 +40,7 @@ from stampede.logs.formats import (
 from stampede.logs.identity import Identity, find_identity
 from stampede.logs.w3c import w3c_format
 from stampede.records.model import name_from
+from stampede.records.unprintable import UNPRINTABLE
 
 MOST_CLASSES = 20
 MOST_ALIKE = 10

@@ -3,14 +3,19 @@
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from stampede.errors import WrongUse
+from stampede.foreign import read_text
 from stampede.logs.format_strings import APACHE, HAPROXY, NGINX, PYTHON, UWSGI, Dialect, compile_format
 from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Format, Formats, JsonFormat
 
+MOST_FILES = 200
+"""So many files of a configuration are read."""
 _QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _NGINX = re.compile(rf"\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?(?P<parts>(?:{_QUOTED}\s*|[^\s;'\"]+\s*)+);?")
 _PARTS = re.compile(rf"{_QUOTED}|[^\s;'\"]+")
@@ -84,18 +89,16 @@ def _compiled(path: Path) -> Iterator[Format]:
 
 
 def _text_of(path: Path, seen: set[Path]) -> str:
-    """Return the text of a configuration, and of those that it includes and that are there."""
+    """Return the text of a configuration, and of those that it includes and that are there, at most MOST_FILES."""
     seen.add(path)
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        problem = f"{path} cannot be read: {error.strerror}."
-        raise WrongUse(problem, hint="--format-from /etc/nginx/nginx.conf") from None
+    text = read_text(path)
     for include in _INCLUDE.finditer(text):
-        pattern = Path(include["path"].strip().strip("'\""))
+        pattern = Path(re.sub(r"\*\*+", "*", include["path"].strip().strip("'\"")))  # nginx's * is of a single folder
         at = Path("/") if pattern.is_absolute() else path.parent
         further = at.glob(str(pattern.relative_to("/") if pattern.is_absolute() else pattern))
-        text += "".join("\n" + _text_of(each, seen) for each in sorted(further) if each.is_file() and each not in seen)
+        for each in sorted(islice(further, MOST_FILES)):
+            if each.is_file() and each not in seen and len(seen) < MOST_FILES:
+                text += "\n" + _text_of(each, seen)
     return text
 
 
@@ -121,20 +124,17 @@ def _unquoted(part: str) -> str:
 
 
 def _of_python(text: str) -> Iterator[str]:
-    """Yield what gunicorn.conf.py assigns to access_log_format."""
+    """Yield what gunicorn.conf.py assigns to access_log_format; nothing if Python cannot parse the text."""
     if "access_log_format" not in text:
         return
-    try:
-        statements = ast.walk(ast.parse(text.strip()))
-    except SyntaxError:
-        return
-    for statement in statements:
-        match statement:
-            case (
-                ast.Assign(targets=[ast.Name(id="access_log_format")], value=ast.expr() as value)
-                | ast.AnnAssign(target=ast.Name(id="access_log_format"), value=ast.expr() as value)
-            ):
-                yield "".join(_strings(value))
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        for statement in ast.walk(ast.parse(text.strip())):
+            match statement:
+                case (
+                    ast.Assign(targets=[ast.Name(id="access_log_format")], value=ast.expr() as value)
+                    | ast.AnnAssign(target=ast.Name(id="access_log_format"), value=ast.expr() as value)
+                ):
+                    yield "".join(_strings(value))
 
 
 def _strings(value: ast.expr) -> Iterator[str]:

@@ -14,11 +14,14 @@ _DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
 _LOCAL = rf"{_DAY} [+-]\d{{4}}"
 _ISO = r"\d{4}-\d\d-\d\d[ T][\d:.,]+(?:Z| ?[+-]\d\d:?\d\d)?"
 _CTIME = r"\w{3} \w{3} +\d+ [\d:]{8} \d{4}"
-_REQUEST = r'(?:(?P<method>[A-Z]+) (?P<target>[^\s"]+)[^"\n]*?|[^"\n]*?)'
+_REQUEST = r'(?:(?P<method>[A-Z]++) (?P<target>[^\s"]++)[^"\n]*?|[^"\n]*?)'
 _SEVERAL = r"(?:[\d.]+|-)?(?:(?:, | : )(?:[\d.]+|-))*"
 _TARGET, _METHOD = r'(?:(?P<target>(?:/|\*|https?:)[^\s"]*)|-?)', r"(?:(?P<method>[A-Z]+)|-?)"
 _STATUS, _SIZE = r"(?P<status>\d{3})", r"(?P<size>\d+|-)"
 _WORD = r"[^\s\"]*?"
+_MOST = 500
+"""A text that may go on behind the character that ends it has at most so many characters."""
+_SEPARATORS = "\t|;^~"
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,8 @@ def compile_format(text: str, dialect: Dialect | None = None, name: str = "") ->
             raise WrongUse(f"{said} has no {needed} of the requests: {text}", hint=f"Add {way} to it.")
     patterns = [_pattern(tokens, place, taken, dialect) for place in range(len(tokens))]
     line = "".join(patterns)
+    if first := re.match(r"\[\^(?:\\.|[^\]\\])*\]|\\S(?=[*{])", line):
+        line = f"(?<!{first[0]}){line}"  # what matches within such a text matches from its beginning, too
     duration = tokens[taken["duration"]].variable if "duration" in taken else ""
     return Format(
         said, text, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"), duration, dialect.clock,
@@ -265,10 +270,30 @@ def _pattern(tokens: list[_Token], place: int, taken: dict[str, int], dialect: D
         return text.replace(r"\ ", " *") if dialect is HAPROXY else text  # it writes no space beside what is empty
     if token.written:
         groups = re.compile(r"\(\?P<(\w+)>")
-        return groups.sub(lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:", token.written)
+        written = groups.sub(lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:", token.written)
+        return _bounded(written, _neighbours(tokens, place)[1])
+    return _bounded(_any_text(token.variable, *_neighbours(tokens, place)), _neighbours(tokens, place)[1])
+
+
+def _neighbours(tokens: list[_Token], place: int) -> tuple[str, str]:
+    """Return the characters before and behind a variable; empty: another variable, or nothing."""
     before = "".join(each.written for each in tokens[max(place - 2, 0) : place] if not each.variable)
     after = "".join(each.written for each in tokens[place + 1 : place + 3] if not each.variable)
-    return _any_text(token.variable, before[-1:], after[:1])
+    return before[-1:], after[:1]
+
+
+def _bounded(pattern: str, after: str) -> str:
+    """Return a pattern whose texts end at the character behind them, if they cannot have it; else they have an end.
+
+    A text that may be longer or shorter would be tried at all lengths, and so would those behind it.
+    """
+    if after and after in _SEPARATORS:
+        pattern = pattern.replace(r'[^\s"]++', rf'[^\s"{re.escape(after)}]++').replace(
+            r'[^"\n]*?', rf'[^"\n{re.escape(after)}]*+')  # fmt: skip
+    pattern = pattern.replace(r'[^"\n]*?', r'[^"\n]*+') if after == '"' else pattern
+    for text in (_WORD, r"\S*?"):
+        pattern = pattern.replace(text, f"{text[:-1]}+") if after == " " else pattern
+    return pattern.replace("*?", f"{{0,{_MOST}}}?")
 
 
 def _any_text(variable: str, before: str, after: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from stampede.records.files import GENERATOR, OBSERVATIONS, POINTS, SERVED
-from stampede.records.folder import BadRun, write_whole
+from stampede.records.folder import BadRun, read_bounded, write_whole
 
 MANIFEST = "manifest.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -59,7 +59,7 @@ def read_manifest(run_folder: Path) -> Hashes:
     """Read manifest.sha256. Raise BadRun if the file is missing or if a line cannot be understood."""
     path = run_folder / MANIFEST
     try:
-        *lines, rest = path.read_bytes().split(b"\n")
+        *lines, rest = read_bounded(path).split(b"\n")
     except FileNotFoundError:
         raise BadRun(f"{run_folder} has no {MANIFEST}") from None
     except OSError as error:

@@ -3,10 +3,13 @@
 ``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
 """
 
+import errno
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
@@ -15,10 +18,11 @@ from stampede.records.mistakes import explain, placed, unread
 from stampede.records.model import Record
 from stampede.records.run import SCHEMA, Run, TrialRecord
 from stampede.records.summary import Summary
+from stampede.records.unprintable import UNPRINTABLE
 
 R = TypeVar("R", bound=Record)
 MOST_BYTES = 64 * 2**20
-"""A record or a summary may have so many bytes."""
+"""A record, a summary or a manifest may have so many bytes."""
 
 
 class BadRun(Exception):
@@ -70,12 +74,22 @@ def write_whole(path: Path, text: str) -> None:
             raise
 
 
+def read_bounded(path: Path) -> bytes:
+    """Read a file of a run. Raise BadRun if it has more than MOST_BYTES, and OSError if it is a pipe or a device."""
+    if not (S_ISREG(mode := path.stat().st_mode) or S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "It is a pipe or a device")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise BadRun(f"{path} has more than {MOST_BYTES // 2**20} MiB, so it is not read")
+    return content
+
+
 def read_values(path: Path) -> dict[str, Any]:
     """Read the JSON object of a record or a summary. Raise BadRun if it is broken or has no number of a schema."""
     try:
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise BadRun(f"{path} has {size / 2**20:,.0f} MiB; no record has more than {MOST_BYTES // 2**20} MiB")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        text = read_bounded(path).decode()
+        values = json.loads(text)
     except FileNotFoundError:
         raise BadRun(f"{path.parent} has no {path.name}") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -83,7 +97,22 @@ def read_values(path: Path) -> dict[str, Any]:
     schema = values.get("schema") if isinstance(values, dict) else None
     if type(schema) is not int or schema < 1:
         raise BadRun(f"{path} has schema {schema}; this version reads the schemas 1 to {SCHEMA}")
+    if "\\u" in text or _OBEYED.search(text):
+        values = _shown(values)
     return cast("dict[str, Any]", values)
+
+
+_OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
+"""What a terminal obeys instead of showing it, and what no picture can have."""
+
+
+def _shown(values: Any) -> Any:  # noqa: ANN401  # whatever JSON has
+    """Return values of JSON whose texts have U+FFFD in the place of such a character."""
+    if isinstance(values, dict):
+        return {_shown(key): _shown(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [*map(_shown, values)]
+    return _OBEYED.sub("\ufffd", values) if isinstance(values, str) else values
 
 
 def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:

@@ -446,7 +446,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("stampede.advise.ranking.REQUESTS", 2_000)
     packed = tmp_path / "access.log.1.gz"
     packed.write_bytes(gzip.compress("\n".join(lines[:1000]).encode()))
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines[1000:])))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines[1000:]).encode())))
     said = lab.call("requests", str(packed), "-")
     assert said.returncode == 0
     assert [line.split(":")[0] for line in said.stderr.splitlines()] == ["access.log.1.gz", "standard input"]

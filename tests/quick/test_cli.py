@@ -105,7 +105,8 @@ def test_each_kind_of_mistake_in_a_command_line_has_its_message(lab: Lab) -> Non
 
     assert listed(said) == snapshot("""\
 error: There is no command 'rum'. hint: stampede …, one of run, advise, bundle, …
-error: stampede has no option --fast; it has --help, --install-completion, --show-completion, … hint: stampede --help
+error: stampede has no option --fast; it has --help, --install-completion, --show-completion, … hint: stampede
+    --help
 error: There is no command 'chek'. hint: stampede machines …, one of check, join, leave
 error: stampede machines check does not take all. hint: stampede machines check --help
 error: stampede run does not take b c. hint: stampede run --help

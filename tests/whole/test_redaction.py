@@ -18,7 +18,7 @@ from stampede.experiment.file import load_experiment
 from stampede.paths import COMPOSE_FILE
 from stampede.pipeline import derive
 from stampede.plan import Plan, lay_out
-from stampede.records.checksums import MANIFEST, read_manifest, seal, sha256
+from stampede.records.checksums import DERIVED_FROM, MANIFEST, read_manifest, seal, sha256
 from stampede.records.folder import read_run
 from stampede.records.run import TrialRecord
 from stampede.run import machine_lock

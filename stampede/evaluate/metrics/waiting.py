@@ -119,7 +119,8 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
     worker was busy in that time, minus how long all workers were busy in that time. If workers are ``replaced``, a
     worker surely has a free thread only between its first request and its last one.
     """
-    mine = [answered.worker == worker for worker in range(len(answered.workers))]
+    each = np.cumsum(np.bincount(answered.worker, minlength=len(answered.workers)))
+    mine = np.split(np.argsort(answered.worker, kind="stable"), each[:-1])
     busy = [at_least(threads, answered.began_s[own], answered.ended_s[own]) for own in mine]
     away = [_around(answered, own) for own in mine if replaced]
     workers = len(busy) if replaced else workers
@@ -133,7 +134,7 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
     return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
 
 
-def _around(answered: Answered, own: npt.NDArray[np.bool_]) -> Segments:
+def _around(answered: Answered, own: npt.NDArray[np.int64]) -> Segments:
     """Return the time before a worker's first request and after its last one."""
     first_s = min(answered.sent_s.min(), answered.began_s.min())
     return np.array([[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), answered.ended_s.max()]])

@@ -62,6 +62,9 @@ WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iter
     AND type IS DISTINCT FROM 'Metric'
 """
 
+# As stampede.records.unprintable, in DuckDB's own words. No picture can have such a character.
+_UNPRINTABLE = r"[\x00-\x1f\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
+
 # A value that is not a number could look like a fast answer. If two requests had the same id, one answer would count
 # for both.
 _CHECK = """
@@ -71,6 +74,8 @@ SELECT CASE
     WHEN bool_or(NOT coalesce(value BETWEEN 0 AND 1e15, false)) THEN 'the value of a point is not a number >= 0'
     WHEN bool_or(metric <> 'dropped_iterations' AND (id IS NULL OR request_class IS NULL))
         THEN 'a request has no id or no class'
+    WHEN bool_or(regexp_matches(concat_ws(' ', request_class, worker), $unprintable))
+        THEN 'the name of a class or of a worker has a control character'
     WHEN NOT $own AND bool_or(metric <> 'dropped_iterations' AND NOT coalesce(asked_ms BETWEEN 0 AND 1e15, false))
         THEN 'a request does not say what it asked for'
     WHEN NOT $own AND bool_or(metric = 'request_answered' AND error IS NULL AND NOT coalesce(
@@ -109,7 +114,8 @@ WHERE what IN ('began', 'ended') GROUP BY id
 
 _JOIN_SERVED = """
 UPDATE requests SET
-    worker = served.worker, thread = served.thread, connection = served.connection,
+    worker = regexp_replace(served.worker, $unprintable, '\ufffd', 'g'),
+    thread = served.thread, connection = served.connection,
     began = served.began, ended = served.ended,
     service_time_ms = coalesce(1000 * (served.ended - served.began), 0),
     overhead_ms = CASE WHEN requests.error IS NULL THEN duration_ms - 1000 * (served.ended - served.began) END
@@ -131,7 +137,7 @@ SELECT
     CASE WHEN answered.error IS NULL THEN answered.value - sent.asked_ms END AS overhead_ms,
     answered.blocked_ms, answered.connecting_ms, answered.status,
     CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run'
-         ELSE answered.error END AS error,
+         ELSE regexp_replace(answered.error, $unprintable, '\ufffd', 'g') END AS error,
     answered.worker, answered.thread, nullif(answered.connection, '') AS connection,
     answered.began, answered.ended, answered.server
 FROM (FROM points WHERE metric = 'request_sent') AS sent
@@ -181,9 +187,12 @@ def write_requests(
             with _reading(points, spill):
                 database.execute(_READ, {"points": str(points)})
                 of_points = {"generator": points.name.split(".")[0]}
-                [(problem, sent, answered, dropped_here)] = database.execute(_CHECK, {"own": bool(served)}).fetchall()
+                [(problem, sent, answered, dropped_here)] = database.execute(
+                    _CHECK, {"own": bool(served), "unprintable": _UNPRINTABLE}
+                ).fetchall()
                 _refuse(points, problem)
-                database.execute(_JOIN, of_points | {"variant": variant, "load": load, "trial": trial})
+                cell = {"variant": variant, "load": load, "trial": trial, "unprintable": _UNPRINTABLE}
+                database.execute(_JOIN, of_points | cell)
                 counts = {"sent": sent, "answered": answered}
                 [(problem,)] = database.execute(_CHECK_JOINED, of_points | counts).fetchall()
                 _refuse(points, problem)
@@ -191,7 +200,7 @@ def write_requests(
         if served:
             with _reading(trial_folder / SERVED, spill):
                 database.execute(_SERVED, {"files": served})
-                database.execute(_JOIN_SERVED)
+                database.execute(_JOIN_SERVED, {"unprintable": _UNPRINTABLE})
                 database.execute(_NOBODY)
         if clocks := find_clocks(database, machines, others, own=bool(served)) if machines else None:
             correct(database, clocks)

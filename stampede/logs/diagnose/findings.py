@@ -48,11 +48,13 @@ class Findings:
 
     ``queueing`` is the share of all latency that is queueing delay; ``avoidable`` is the share of all queueing delay
     during which a thread was free elsewhere, ``full`` the share during which all threads were at work, and ``idle`` the
-    share during which no request was at work. ``longest`` is the place of the longest wait. ``in_front`` says which
-    classes held the busy threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of
-    PERIODS periods. ``load`` is how many workers' worth of work came in each minute, ``busy_load`` the mean of those
-    minutes that are busy, and ``busy_load_range`` their least and their most. ``ranges`` are bounds if lines
-    are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load`` is that of all their time.
+    share during which no request was at work. ``overtaken`` is the share of the delay of requests that waited more than
+    50 ms while later ones, of the same worker if the logs name it, were served at once. ``longest`` is the place of the
+    longest wait. ``in_front`` says which classes held the busy threads meanwhile, as shares. ``periods_s`` is how long
+    requests waited at most in each of PERIODS periods. ``load`` is how many workers' worth of work came in each minute,
+    ``busy_load`` the mean of those minutes that are busy, and ``busy_load_range`` their least and their most.
+    ``ranges`` are bounds if lines are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load``
+    is that of all their time.
     """
 
     classes: list[ClassFindings]
@@ -63,6 +65,7 @@ class Findings:
     avoidable: float
     full: float
     idle: float
+    overtaken: float
     longest: int
     in_front: dict[str, float]
     periods_s: Floats
@@ -136,6 +139,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         full=float(time_in(capacity.full, requests.sent_s, requests.began_s).sum() / max(total_s, 1e-9)),
         longest=int(waited_s.argmax()),
         idle=float(_idle_s(requests).sum() / max(total_s, 1e-9)),
+        overtaken=_overtaken(requests, capacity),
         in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
         periods_s=_longest(requests.sent_s, waited_s),
         load=load,
@@ -155,8 +159,11 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
     worker has a free thread.
     """
     if (capacity.place >= 0).all():
-        answered = requests.answered([], capacity.place, capacity.workers, capacity.place)
-        return avoidable_waits(answered, capacity.workers, capacity.threads).beside_s
+        names, worker = np.unique(requests.worker, return_inverse=True)
+        workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
+        answered = requests.answered([], of, workers, of)
+        replaced = capacity.restarts > 0  # a worker that ended, and the next until it is loaded, has no free thread
+        return avoidable_waits(answered, workers, capacity.threads, replaced=replaced).beside_s
     free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
     sure = capacity.total > 1 and ("workers" in capacity.found or capacity.workers > 1)
     return np.where(requests.waited_s > capacity.unsure_s, free_s, 0) if sure else np.zeros_like(free_s)
@@ -168,6 +175,17 @@ def _idle_s(requests: Requests) -> Floats:
         return np.zeros(len(requests))
     working = at_least(1, requests.began_s, requests.ended_s)
     return np.maximum(requests.waited_s - time_in(working, requests.sent_s, requests.began_s), 0)
+
+
+def _overtaken(requests: Requests, capacity: Capacity) -> float:
+    waited_s = requests.waited_s
+    long, quick, overtaken_s = waited_s > FROM_S, requests.joined & (waited_s <= FROM_S), 0.0
+    for place in np.unique(capacity.place):
+        mine = long & (capacity.place == place)
+        sent_s = requests.sent_s[quick & (capacity.place == place)]
+        later = np.searchsorted(sent_s, requests.began_s[mine]) > np.searchsorted(sent_s, requests.sent_s[mine])
+        overtaken_s += float(waited_s[mine][later].sum())
+    return overtaken_s / max(float(waited_s[long].sum()), 1e-9)
 
 
 def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:

@@ -11,14 +11,15 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from stampede.errors import WrongUse
+from stampede.foreign import LONGEST_LINE, open_regular, unreadable
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.loopback import Response
 from stampede.report.wording import percent
 
 WINDOW_S = 600
 """So many seconds of the logs are diagnosed each time, by when their lines were read. It bounds the memory."""
-MOST_LINES = 500_000
-"""At most so many lines of each log are diagnosed, the newest."""
+MOST_LINES, MOST_BYTES = 500_000, 1 << 27
+"""At most so many lines of each log are diagnosed, the newest, and at most so many bytes."""
 _QUANTILES = (("0.5", "wait_p50_s"), ("0.9", "wait_p90_s"), ("0.99", "wait_p99_s"))
 
 
@@ -29,20 +30,29 @@ class Tail:
         self.path = path
         self._stream: IO[bytes] | None = None
         self._rest = b""
-        self.lines: deque[tuple[float, bytes]] = deque(maxlen=MOST_LINES)
+        self._bytes = 0
+        self.lines: deque[tuple[float, bytes]] = deque()
 
     def read(self, now: float) -> None:
-        """Read what was added, and forget the lines that were read before the window."""
-        if self._stream:
-            self._add(now)
-        with suppress(FileNotFoundError):
-            if not self._stream or self._is_another():
-                if self._stream:
-                    self._stream.close()
-                self._stream, self._rest = self.path.open("rb"), b""
+        """Read what was added, and forget the lines that were read before the window, or that are too many.
+
+        Raise WrongUse if the file is there and cannot be read.
+        """
+        try:
+            if self._stream:
                 self._add(now)
-        while self.lines and self.lines[0][0] < now - WINDOW_S:
-            self.lines.popleft()
+            with suppress(FileNotFoundError):
+                if not self._stream or self._is_another():
+                    if self._stream:
+                        self._stream.close()
+                    self._stream, self._rest = open_regular(self.path), b""
+                    self._add(now)
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+        while self.lines and (
+            self.lines[0][0] < now - WINDOW_S or len(self.lines) > MOST_LINES or self._bytes > MOST_BYTES
+        ):
+            self._bytes -= len(self.lines.popleft()[1])
 
     def _is_another(self) -> bool:
         """Whether the path names another file now, or the file has shrunk."""
@@ -52,8 +62,15 @@ class Tail:
 
     def _add(self, now: float) -> None:
         assert self._stream
-        *lines, self._rest = (self._rest + self._stream.read()).split(b"\n")
-        self.lines.extend((now, line) for line in lines)
+        newest = os.fstat(self._stream.fileno()).st_size - MOST_BYTES
+        skips = self._stream.tell() < newest
+        if skips:
+            self._stream.seek(newest)
+        *lines, self._rest = ((b"" if skips else self._rest) + self._stream.read(MOST_BYTES)).split(b"\n")
+        self._rest = self._rest[: LONGEST_LINE + 1]
+        for line in lines[skips:]:  # the first of them is half a line
+            self.lines.append((now, line[: LONGEST_LINE + 1]))
+            self._bytes += len(self.lines[-1][1])
 
 
 def follow_logs(asked: Asked, every_s: float) -> Iterator[tuple[str, Diagnosis | None]]:

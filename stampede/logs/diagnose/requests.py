@@ -1,8 +1,9 @@
 """The requests of a service, from its logs: when each was sent, began and ended, and who served it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,23 @@ FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
+GAVE_UP = (499, 502, 503, 504)
+"""What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
+LONG_S = 5.0
+"""No server that kills silent workers does so sooner. gunicorn's limit is 30 s unless it is set."""
+MURDER_S = 1.0
+"""gunicorn looks so often whether a worker was silent for too long."""
+FAILED = 500
+"""The least status that says a server failed."""
+
+
+class Noted(NamedTuple):
+    """How many requests of a route ended with a status, and how long they took as the balancer saw it, in seconds."""
+
+    route: int
+    status: int
+    requests: int
+    median_s: float
 
 
 @dataclass(frozen=True)
@@ -28,7 +46,8 @@ class Requests:
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``unserved`` are requests in a balancer's log only, of routes
-    that a server has: when each was sent and ended.
+    that a server has: when each was sent and ended. ``refused`` are those that the balancer answered itself. ``killed``
+    are those whose worker ended with them: they held it for longer than the server's line says.
     """
 
     first: float
@@ -43,6 +62,8 @@ class Requests:
     joined: Flags
     unserved: Segments
     joins: Sequence[tuple[Log, Log, Joined]] = ()
+    refused: Sequence[Noted] = ()
+    killed: Sequence[Noted] = ()
 
     def __len__(self) -> int:
         return len(self.sent_s)
@@ -90,16 +111,71 @@ def requests_of(logs: Logs) -> Requests:
             f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
             hint="Name the logs of a balancer and of the servers behind it, of the same time.",
         )
-    joins = alike
-    for balancer, server, joined in joins:
+    for balancer, server, joined in alike:
         _check_order(balancer, server, joined)
+    joins, killed = [], []
+    for balancer, server, joined in alike:
+        pairs, held_s = _killed(balancer, server, joined)
+        took_s = server.took_s.copy()
+        took_s[joined.server[pairs]] = held_s
+        joins.append((balancer, replace(server, took_s=took_s), joined))
+        killed.append((balancer, joined.balancer[pairs]))
     lines = sum(len(balancer) for balancer in logs.balancers)
     in_both = sum(len(joined.server) for _, _, joined in joins) / lines
     parts = [_joined(*each) for each in joins]
     if not any(len(part[0]) for part in parts):
         return _requests(parts)
     period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
-    return _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
+    found = _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
+    return replace(found, refused=_noted(_refused(joins, period_s)), killed=_noted(killed))
+
+
+def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Floats]:
+    """Return which pairs are of requests that were killed with their worker, and for how long each held it, in seconds.
+
+    gunicorn kills a worker that is silent for longer than its timeout, and then logs a failure that took the time since
+    the abort. Such a line is the last of its worker, and before it the worker was silent for as long as the balancer
+    waited. If the log names no workers, most of such lines took as long as the shortest, because they met a time limit.
+    """
+    at, its = joined.balancer, joined.server
+    order = np.lexsort((server.ends_s, server.worker))
+    same = server.worker[order][1:] == server.worker[order][:-1]
+    is_last, before_s = np.ones(len(server), dtype=np.bool_), np.full(len(server), -np.inf)
+    is_last[order[:-1]], before_s[order[1:]] = ~same, np.where(same, server.ends_s[order[:-1]], -np.inf)
+    names = bool((server.worker >= 0).all())
+    took_s = balancer.took_s[at]
+    most_s = np.minimum(took_s, (server.ends_s - before_s)[its]) if names else took_s
+    pairs = np.flatnonzero((server.status[its] >= FAILED) & (most_s - server.took_s[its] > LONG_S)
+                           & (is_last[its] | (not names)))  # fmt: skip
+    limit_s = float(took_s[pairs].min(initial=np.inf)) + MURDER_S
+    if not names and len(pairs) and float(np.median(took_s[pairs])) > limit_s + MURDER_S:
+        pairs = pairs[:0]
+    return pairs, np.minimum(most_s[pairs], limit_s)
+
+
+def _refused(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[tuple[Log, Integers]]:
+    """Yield which lines of a period a balancer answered itself, because no server did."""
+    for balancer, alone in _only_balancers(joins):
+        within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
+        yield balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))
+
+
+def _only_balancers(joins: Sequence[tuple[Log, Log, Joined]]) -> Iterator[tuple[Log, Flags]]:
+    """Yield for each balancer which of its lines no server has."""
+    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
+        found = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        yield balancer, ~np.isin(np.arange(len(balancer)), found)
+
+
+def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
+    """Return lines of balancers by route and status, the most frequent first."""
+    took_s: dict[tuple[int, int], list[float]] = {}
+    for log, places in lines:
+        for route, status, each_s in zip(*(column[places].tolist() for column in (log.route, log.status, log.took_s)),
+                                         strict=True):  # fmt: skip
+            took_s.setdefault((route, status), []).append(each_s)
+    noted = [Noted(route, status, len(each), float(np.nanmedian(each))) for (route, status), each in took_s.items()]
+    return sorted(noted, key=lambda each: -each.requests)
 
 
 def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Columns]:
@@ -117,10 +193,8 @@ def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, flo
 def _unserved(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Segments]:
     """Yield when the requests of a period were sent and ended that only a balancer has, of routes that a server has."""
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
-    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
-        found = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
-        alone = ~np.isin(np.arange(len(balancer)), found) & np.isin(balancer.route, routes)
-        sent_s, _, ended_s, *_ = _alone(balancer, alone)
+    for balancer, alone in _only_balancers(joins):
+        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
         yield np.stack([sent_s, ended_s], axis=1)[(ended_s >= period_s[0]) & (sent_s <= period_s[1])]
 
 

@@ -17,7 +17,7 @@ from stampede.logs.diagnose.findings import NOTICED, ClassFindings, Findings
 from stampede.logs.diagnose.logs import Floats, Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
 from stampede.logs.diagnose.replayed import SEEDS, Replay, Served
-from stampede.logs.diagnose.requests import Requests
+from stampede.logs.diagnose.requests import Noted, Requests
 from stampede.records.plural import noun_for, plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
@@ -28,6 +28,9 @@ CLOCK_S = 0.05
 """The clock of a server is mentioned if it differs by more than this."""
 MINOR, MAIN = 0.1, 0.75
 """A class that held a worker for a smaller share of the time than MINOR is not named, for a larger than MAIN alone."""
+OVERTAKEN = 0.5
+"""If later requests were served at once during so much of the delay, the workers were no obstacle."""
+BAD_GATEWAY, MOST_ROWS = 502, 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NAME = 15
 
@@ -118,21 +121,59 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a balancer "
                "and of its servers together can: stampede diagnose --setup prints the lines to add.")  # fmt: skip
     elif not findings.cause:
+        yield from _refused(found)
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
     else:
-        yield (f"{_VERDICTS[findings.cause]} {percent(findings.waited)} of the requests waited for a worker for more "
+        verdict = _VERDICTS["overtaken" if findings.cause == "idle" and _is_overtaken(findings) else findings.cause]
+        yield (f"{verdict} {percent(findings.waited)} of the requests waited for a worker for more "
                f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
                "delay.")  # fmt: skip
         yield from _cause(capacity, findings)
+        yield from _refused(found)
+    if requests.killed:
+        failed, rows = sum(each.requests for each in requests.killed), _rows(requests.killed, found)
+        worker = f"ended together with {'its' if failed == 1 else 'their'} worker"
+        how = worker if capacity.seen else "failed at the same time limit"
+        yield (f"{plural(failed, 'request')} {how}: {rows}. "
+               "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
+               "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
     if findings.ranges:
         yield missing_lines(findings.ranges)
     yield from _load(capacity, findings, joined=bool(requests.joins))
+
+
+def _is_overtaken(findings: Findings) -> bool:
+    return findings.overtaken >= OVERTAKEN
+
+
+def _refused(found: Diagnosis) -> Iterator[str]:
+    """Yield which requests the balancer answered itself, and what that means if it did so at once."""
+    if refused := found.requests.refused:
+        count = sum(each.requests for each in refused)
+        yield (f"The balancer answered {plural(count, 'request')} itself, without a line in any server's log: "
+               f"{_rows(refused, found)}.")  # fmt: skip
+        if any(each.status == BAD_GATEWAY and each.median_s <= FROM_S for each in refused):
+            yield ("A 502 at once means that the server refused or closed the connection: it was down, or it closed an "
+                   "idle connection that the balancer kept for longer.")  # fmt: skip
+
+
+def _rows(noted: Sequence[Noted], found: Diagnosis) -> str:
+    names = found.logs.routes.names
+    rows = [f"{each.status} for {names[each.route]} ({each.requests:,}, {_after(each.median_s)})"
+            for each in noted[:MOST_ROWS]]  # fmt: skip
+    rest = sum(each.requests for each in noted[MOST_ROWS:])
+    return ", ".join([*rows, *([f"others ({rest:,})"] if rest else [])])
+
+
+def _after(seconds: float) -> str:
+    return "at once" if seconds <= FROM_S else f"after {_time(seconds)}"
 
 
 _VERDICTS = {
     "avoidable": "Head-of-line blocking:",
     "full": "Too few threads:",
     "idle": "The workers stood still:",
+    "overtaken": "The workers were idle:",
     "unknown": "Requests wait, and nothing explains it:",
     "missing": "Nobody can tell the cause, because lines are missing:",
 }
@@ -165,9 +206,16 @@ def _longest(requests: Requests, findings: Findings) -> str:
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     if findings.cause == "idle":
-        restarts = ", restarts" if capacity.restarts else ""
-        yield (f"For {percent(findings.idle)} of the delay, no request was at work. Something else held the workers, "
-               f"such as connections that say nothing{restarts}, or a process that was stopped.")  # fmt: skip
+        idle = f"For {percent(findings.idle)} of the delay, no request was at work"
+        if _is_overtaken(findings):
+            one = "" if capacity.seen else ", or one of several workers that was stopped"
+            yield (f"{idle}. Meanwhile, requests that came later were served at once. That fits a limit of connections "
+                   "that idle connections use up (granian's backpressure, gunicorn's worker_connections)"
+                   f"{one}. More threads are no cure.")  # fmt: skip
+        else:
+            restarts = ", restarts" if capacity.restarts else ""
+            yield (f"{idle}. No log says what held the workers: connections that say nothing or use up a limit of "
+                   f"connections{restarts}, or a process that was stopped.")  # fmt: skip
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
@@ -292,9 +340,12 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
         "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
         "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
+        "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
         "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
                                        for name, value in findings.ranges._asdict().items()},
+        **{name: [each._asdict() | {"route": found.logs.routes.names[each.route]} for each in noted]
+           for name, noted in (("refused", requests.refused), ("killed", requests.killed))},
         "in_front": findings.in_front, "busy_load": findings.busy_load,
         "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
     }  # fmt: skip

@@ -1,0 +1,143 @@
+"""What logs of a balancer and of a server say together of requests that failed, and of waits beside idle workers."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
+from stampede.logs.diagnose.screen import findings_in_words
+from tests.conftest import Lab
+
+BEGAN = 1_795_000_000.137
+LINE = '192.0.2.1 - - [{at:%d/%b/%Y:%H:%M:%S} +0000] "{request} HTTP/1.1" {status} 5 "-" "-" rt={took}'
+TIMEOUT = 30.0
+
+
+class Logged(NamedTuple):
+    """A request, in seconds since BEGAN. Without a worker, no server has a line of it, which may say another time."""
+
+    request: str
+    sent_s: float
+    began_s: float
+    ended_s: float
+    worker: str = ""
+    status: int = 200
+    says_s: float | None = None
+
+
+def write(folder: Path, requests: Iterable[Logged], *, workers: bool = True) -> Sequence[Path]:
+    """Write nginx.log and gunicorn.log."""
+    logs: dict[str, list[tuple[float, str]]] = {"nginx.log": [], "gunicorn.log": []}
+    for number, each in enumerate(requests):
+        ends_s = BEGAN + each.ended_s
+        at = datetime.fromtimestamp(ends_s, UTC)
+        head = {"at": at, "request": each.request, "status": each.status}
+        logs["nginx.log"].append((ends_s, LINE.format(took=f"{each.ended_s - each.sent_s:.3f}", **head)
+                                  + f" id=a{number:07}b at={ends_s:.3f}"))  # fmt: skip
+        if each.worker:
+            took = each.ended_s - each.began_s if each.says_s is None else each.says_s
+            pid = f" <{each.worker}>" if workers else ""
+            logs["gunicorn.log"].append((ends_s, LINE.format(took=f"{took:.6f}", **head) + f" id=a{number:07}b{pid}"))
+    for name, lines in logs.items():
+        (folder / name).write_text("".join(f"{line}\n" for _, line in sorted(lines)))
+    return [folder / name for name in logs]
+
+
+def diagnose(folder: Path, requests: Iterable[Logged], *, workers: bool = True) -> tuple[Diagnosis, str]:
+    """Return the diagnosis of requests, and the answer in words."""
+    found = diagnose_logs(Asked(write(folder, requests, workers=workers), {}))
+    return found, " ".join(findings_in_words(found))
+
+
+def quick(seconds: Iterable[float], worker: str = "7") -> list[Logged]:
+    return [Logged("GET /page", at, at, at + 0.1, worker) for at in seconds]
+
+
+def test_what_the_balancer_answered_itself_comes_first_if_nobody_waited(tmp_path: Path, lab: Lab) -> None:
+    """By status and route, also of a route that no server has a line of; other missing lines are no such answers."""
+    refused = [Logged("POST /pay", at + 0.5, at, at + 0.5, status=502) for at in range(10, 40, 10)]
+    requests = [*quick(range(200)), *refused, Logged("GET /page", 50.5, 0, 80.5, status=504),
+                Logged("GET /page", 60.5, 0, 60.6)]  # fmt: skip
+    found, said = diagnose(tmp_path, requests)
+    assert said.startswith("The balancer answered 4 requests itself, without a line in any server's log: "
+                           "502 for POST /pay (3, at once), 504 for GET /page (1, after 30 s).")  # fmt: skip
+    assert "closed the connection" in said
+    assert found.findings.cause == ""
+    told = json.loads(lab.call("diagnose", *map(str, write(tmp_path, requests)), "--json").stdout)
+    assert [(each["route"], each["status"], each["requests"]) for each in told["refused"]] == [
+        ("POST /pay", 502, 3), ("GET /page", 504, 1)]  # fmt: skip
+
+
+def test_failures_that_a_server_has_a_line_of_are_not_the_balancers(tmp_path: Path) -> None:
+    """Nothing is said of them: they are the application's own."""
+    _, said = diagnose(tmp_path, [*quick(range(100)), Logged("POST /pay", 50.5, 50.5, 50.6, "7", 502)])
+    assert "itself" not in said
+
+
+def killed_uploads() -> list[Logged]:
+    """Two workers of one thread serve pages until two uploads hold them and are killed. New workers come 2 s later."""
+    served = quick(range(0, 59, 2), "1") + quick(range(1, 60, 2), "2")
+    kills = [60 + TIMEOUT + 0.4, 61 + TIMEOUT + 0.7]
+    served += [Logged("POST /upload", 60 + number, 60 + number, ends, str(number + 1), 500, 0.009)
+               for number, ends in enumerate(kills)]  # fmt: skip
+    free = {"3": kills[0] + 2, "4": kills[1] + 2}
+    for sent in range(62, 180):
+        worker = min(free, key=lambda worker: (max(free[worker], sent), worker))
+        began = max(free[worker], float(sent))
+        free[worker] = began + 0.1
+        served.append(Logged("GET /page", sent, began, began + 0.1, worker))
+    return served
+
+
+def test_a_request_that_was_killed_with_its_worker_held_it_until_then(tmp_path: Path) -> None:
+    """Its line says 9 ms. The pages behind it waited, and no wait was avoidable: both workers were held."""
+    requests = killed_uploads()
+    found, said = diagnose(tmp_path, requests)
+    pages_wait = sum(each.began_s - each.sent_s > 0.05 for each in requests) / len(requests)
+    assert found.findings.waited == pytest.approx(pages_wait, abs=0.001)
+    assert found.findings.waited_avoidably == 0
+    assert found.findings.cause == "full"
+    assert "2 requests ended together with their worker: 500 for POST /upload (2, after 30.5 s)" in said
+    assert "timeout" in said
+
+
+def test_without_workers_in_the_log_failures_of_one_length_met_a_time_limit(tmp_path: Path) -> None:
+    found, said = diagnose(tmp_path, killed_uploads(), workers=False)
+    assert found.requests.waited_s[found.requests.status == 500].max() < 1
+    assert "2 requests failed at the same time limit: 500 for POST /upload" in said
+
+
+def test_a_failure_after_a_wait_is_no_killed_worker_if_the_worker_goes_on(tmp_path: Path) -> None:
+    """Nor if it worked until then: such a request waited for its worker."""
+    slow = [Logged("GET /slow", at, at, at + 20, "7") for at in range(0, 400, 40)]
+    failed = [Logged("GET /page", at + 5, at + 20, at + 20.1, "7", 500) for at in range(0, 400, 40)]
+    found, said = diagnose(tmp_path, [*slow, *failed, *quick(range(401, 440))])
+    assert not found.requests.killed
+    assert found.findings.waited == pytest.approx(10 / 59, abs=0.001)
+    assert "worker:" not in said
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_worker_that_serves_later_requests_at_once_was_idle_and_did_not_stand_still(
+    tmp_path: Path, *, named: bool
+) -> None:
+    """Connections that it does not accept wait. Without its name, one of several workers may also have been stopped."""
+    waits = [Logged("GET /page", at + 0.5, at + 15.5, at + 15.6, "7") for at in range(0, 400, 10)]
+    found, said = diagnose(tmp_path, [*quick(range(420)), *waits], workers=named)
+    assert found.findings.cause == "idle"
+    assert said.startswith("The workers were idle:")
+    assert "limit of connections" in said
+    assert ("was stopped" in said) is not named
+
+
+def test_workers_that_serve_nobody_meanwhile_stood_still(tmp_path: Path) -> None:
+    """Whoever comes then waits until all go on together."""
+    stops = [Logged("GET /page", at + each, at + 15, at + 15.1, "7") for at in range(0, 400, 40) for each in range(14)]
+    _, said = diagnose(tmp_path, [*stops, *quick(at + 15 + each for at in range(0, 400, 40) for each in range(1, 25))])
+    assert said.startswith("The workers stood still:")
+    assert "limit of connections" in said
+    assert "a process that was stopped" in said
