@@ -228,12 +228,32 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
 
 
 def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
-    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=$MOST --bind :80 --timeout 120 shop:app\n")
+    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=$MOST --bind :80 --backlog 9 shop:app\n")
 
     served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
 
-    assert served["left_out"] == ["--max-requests $MOST", "--timeout 120"]
+    assert served["left_out"] == ["--max-requests $MOST", "--backlog 9"]
     assert Served.model_validate(served).workers == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout_s", "left_out"),
+    [
+        ("gunicorn -w 3 -t 120 shop:app", 120, None),
+        ("gunicorn -w 3 --timeout 0 shop:app", None, ["--timeout 0"]),
+        ("uvicorn --workers 2 --timeout-worker-healthcheck 30 shop:app", 30, None),
+        ("daphne --timeout 60 shop:app", None, ["--timeout 60"]),
+    ],
+)
+def test_init_says_for_how_long_a_worker_may_be_silent(
+    tmp_path: Path, command: str, timeout_s: int | None, left_out: list[str] | None
+) -> None:
+    (tmp_path / "Procfile").write_text(f"web: {command}\n")
+
+    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
+
+    assert (served.get("timeout_s"), served.get("left_out")) == (timeout_s, left_out)
+    assert Served.model_validate(served).timeout_s == (timeout_s or 0)
 
 
 @pytest.mark.parametrize(
@@ -1071,8 +1091,8 @@ a balancer: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light reques
     threads of their worker: heavy for 100.0% of the time. The cause is the balancer: it passes requests to a
     worker without knowing which worker has a free thread.
 one stream: avoidable-wait ['page']: 50.0% of the page requests waited for a busy worker while another worker
-    had a free thread, for up to 0.00 s. The cause is how workers accept connections: a busy worker takes a
-    connection from the shared socket, and no other worker can take it back.
+    had a free thread. The cause is how workers accept connections: a busy worker takes a connection from the
+    shared socket, and no other worker can take it back.
 two streams: avoidable-wait ['page'], threads ['page']: … Even if all threads took requests from one queue,
     one in ten of the page requests would wait for 4.3 s or more, so 2 requests at a time are too few for this
     load.
@@ -1120,12 +1140,12 @@ a pool full of other work: thread-pool []: For 25.0% of the time, all 40 threads
     anyio.to_thread.current_default_thread_limiter(), or start more workers.
 a pool that is seldom full: : …
 a pool beside the lock: interpreter-lock [], thread-pool []: For 5.0% of the time, and for up to 0.30 s at
-    once, the event loops of the workers did not go on because other threads of the process computed and had
-    Python's interpreter lock. Functions that compute, and a garbage collector with many objects, hold the
-    lock in any thread; they belong into other processes, or more workers share the lock among fewer requests.
-    For 40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited for a
-    thread of the pool. FastAPI and Starlette run def end points there. While threads compute, a larger pool
-    does not help. Make quick end points async def, so that they need no thread.
+    once, the event loops of the workers did not go on because other threads of the process kept Python's
+    interpreter lock. Functions that compute, C code, and a garbage collector with many objects hold the lock
+    in any thread; they belong into other processes, or more workers share the lock among fewer requests. For
+    40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited for a thread
+    of the pool. FastAPI and Starlette run def end points there. While threads compute, a larger pool does not
+    help. Make quick end points async def, so that they need no thread.
 a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08 of its 2
     processors. The other 1.8 went to the load generator, the engine or other programs, so this run cannot
     tell whether requests wait inside the application. Measure again on a machine that is not busy.
@@ -1241,6 +1261,14 @@ def test_what_is_not_explained_is_said(diagnosed: Diagnose) -> None:
     assert [said for said in found.sentences if "of the time that requests lose; the rest is not" in said]
 
 
+def test_the_longest_avoidable_wait_is_said_only_if_it_is_known(diagnosed: Diagnose) -> None:
+    [known] = diagnosed(*BLOCKED, requests=CROWDED).sentences
+    [unknown] = diagnosed(*BLOCKED[:-1], requests=CROWDED).sentences
+
+    assert "for up to 0.89 s" in known
+    assert "for up to" not in unknown
+
+
 def test_a_hold_explains_what_requests_lost_meanwhile(tmp_path: Path) -> None:
     """Of two requests of 10 ms, one waits 890 ms, 500 ms of them in a hold. Alone, one takes 4 ms."""
     late = Request(service_time_ms=10, overhead_ms=890, waits_ms=890, worker="box:1", sent_s=1)
@@ -1258,6 +1286,10 @@ PAGES_NOW_AND_THEN = [
 PAGES_ALL_THE_TIME = [
     Request(service_time_ms=100, request_class="page", worker="box:1", sent_s=n / 25) for n in range(500)
 ]
+STUCK_PAGES = [
+    Request(service_time_ms=5 if n % 4 else 420, request_class="page", worker="box:1", sent_s=0.99 + n / 4)
+    for n in range(72)
+]
 WHO = ("Requests of chart hold them up", "no request was at work: something that is no request", "probably")
 
 
@@ -1271,8 +1303,10 @@ WHO = ("Requests of chart hold them up", "no request was at work: something that
         ([*CHARTS[::2], *PAGES_NOW_AND_THEN], WHO[:2]),
         ([*CHARTS[::2], *PAGES_ALL_THE_TIME], (WHO[0], WHO[2])),
         ([Request(service_time_ms=900, request_class="page", worker="box:1", sent_s=n / 9) for n in range(180)], ()),
+        ([*CHARTS, *STUCK_PAGES], WHO[:1]),
     ],
-    ids=["a class", "a class beside many", "a job", "a job beside many", "both", "both beside many", "no evidence"],
+    ids=["a class", "a class beside many", "a job", "a job beside many", "both", "both beside many", "no evidence",
+         "a class that only waits"],
 )  # fmt: skip
 def test_who_holds_up_loops_is_said_as_far_as_it_is_known(
     diagnosed: Diagnose, tmp_path: Path, requests: list[Request], says: Sequence[str]

@@ -21,11 +21,11 @@ def write_files(run_folder: Path, summary: Summary) -> None:
     run = read_run(run_folder)
     if not _is_of_service(run):
         return
-    today = [trial for trial in summary.trials if trial.variant == TODAY]
-    folders = {trial.trial: trial_folder(run_folder, *trial.key) for trial in today}
-    records = [read_trial(folders[trial.trial]) for trial in today if trial.is_trusted]
+    folders = [trial_folder(run_folder, *trial.key) for trial in summary.trials
+               if trial.variant == TODAY and trial.is_trusted]  # fmt: skip
+    records = [read_trial(folder) for folder in folders]
     shares = [record.busy_during for record in records if record.busy_during is not None]
-    with opened([*folders.values()]) as rows:
+    with opened(folders) as rows:
         alone_ms = read_alone(run_folder, summary, TODAY)
         loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
         omissions = read_omissions(run_folder, run, summary)

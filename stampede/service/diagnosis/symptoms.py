@@ -11,9 +11,11 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import waiting
+from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Row
+from stampede.service.diagnosis.deaths import DeathsByLimit, waited_for_places
 from stampede.service.diagnosis.held import FullPool, Held, Loops
 from stampede.service.diagnosis.lost import lost_times
 
@@ -39,6 +41,9 @@ HOLDER, HOLDER_DEVIATIONS, SOME_HOLDS = 0.3, 3, 3
 """A class of requests holds up event loops if its requests are at work when a loop begins to be held up for a share of
 the holds that is larger by this than the share of the other time in which they are, and larger by so many standard
 deviations of chance; these are at least so many holds."""
+MUCH_QUICKER = 0.1
+"""A class of requests only waits if it takes less than this part of the mean hold, or of another class that may hold up
+loops."""
 QUICK = 0.5
 """A class of requests is too quick to hold up a loop if it takes less than this part of the mean hold."""
 
@@ -82,11 +87,14 @@ class Stall(NamedTuple):
 class LostTime(NamedTuple):
     """How much time requests lost in all trials together, in seconds.
 
-    ``before_s`` is by class before the work begins, without the avoidable waits; ``at_work_s`` is by class at work, and
+    ``before_s`` is by class before the work begins, without the avoidable waits, and without ``deaths_s``, the waits
+    while a worker's place was empty; ``waits_ms`` has the same of each request. ``at_work_s`` is by class at work, and
     ``alone_s`` is what the requests of a class take together without it; ``takes_ms`` is what one takes.
     """
 
     avoidable_s: float
+    deaths_s: float
+    waits_ms: Mapping[str, Times]
     before_s: Mapping[str, float]
     at_work_s: Mapping[str, float]
     alone_s: Mapping[str, float]
@@ -95,7 +103,7 @@ class LostTime(NamedTuple):
     @property
     def all_s(self) -> float:
         """What all requests lost."""
-        return self.avoidable_s + sum(self.before_s.values()) + sum(self.at_work_s.values())
+        return self.avoidable_s + self.deaths_s + sum(self.before_s.values()) + sum(self.at_work_s.values())
 
     def before_of(self, classes: Collection[str]) -> float:
         """Return what requests of these classes lost before their work began, without the avoidable waits."""
@@ -142,8 +150,9 @@ class ProcessorUse:
 class Symptoms:
     """What is known of a service as it is served today.
 
-    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up and pools were full; ``alone_ms``
-    is how long a request of each class takes alone; ``busy`` is which share of all processors of the machine was busy.
+    ``rows`` has the view ``requests``, of trusted trials; ``loops`` says when event loops were held up and pools were
+    full; ``alone_ms`` is how long a request of each class takes alone; ``busy`` is which share of all processors of the
+    machine was busy; ``deaths`` are the workers that ended.
     """
 
     figures: Figures
@@ -152,6 +161,7 @@ class Symptoms:
     loops: Loops
     alone_ms: Mapping[str, float]
     busy: float | None
+    deaths: DeathsByLimit
 
     @cached_property
     def variant(self) -> VariantRecord:
@@ -215,11 +225,16 @@ class Symptoms:
 
     @cached_property
     def slow(self) -> Loses:
-        """What the other classes lose before their work begins, if noticeable."""
+        """What the other classes lose before their work begins, if noticeable and not due to workers that ended."""
         stats = {name: self.figures.percentile(name, [TODAY]) for name in self.classes if name not in self.avoidable}
         losses = {name: (stat, self.figures.loss(TODAY, name, stat)) for name, stat in stats.items() if stat}
         return {name: (stat, loss.ms) for name, (stat, loss) in losses.items()
-                if loss and loss.ms > self._noticeable_ms(name)}  # fmt: skip
+                if loss and loss.ms > self._noticeable_ms(name)
+                and not (self.deaths and self._is_due_to_deaths(name, stat))}  # fmt: skip
+
+    def _is_due_to_deaths(self, name: str, stat: str) -> bool:
+        waits_ms = self.lost.waits_ms.get(name)
+        return waits_ms is not None and bool(np.percentile(waits_ms, int(stat[1:])) <= self._noticeable_ms(name))
 
     @cached_property
     def slow_in_one_queue(self) -> Loses:
@@ -274,13 +289,17 @@ class Symptoms:
         total_s = sum(stall.total_s for stall in held)
         if not all_s or total_s < STALLED * all_s:
             return None
-        holders, times = [*_holders(held)], sum(stall.times for stall in held)
-        others = {*self.classes} - {holder.request_class for holder in holders}
-        quick_ms = QUICK * 1000 * total_s / times
+        found, times = [*_holders(held)], sum(stall.times for stall in held)
+        mean_ms = 1000 * total_s / times
+        takes_ms = {each: self.lost.takes_ms.get(each.request_class, mean_ms) for each in found}
+        least_ms = MUCH_QUICKER * max([mean_ms, *takes_ms.values()])
+        holders = [each for each in found if takes_ms[each] >= least_ms]
+        others_ms = [self.lost.takes_ms.get(name, mean_ms)
+                     for name in {*self.classes} - {holder.request_class for holder in found}]  # fmt: skip
         return Stall(
             total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held), holders,
             sum(stall.idle for stall in held) / times,
-            bool(others) and all(self.lost.takes_ms.get(name, quick_ms) < quick_ms for name in others),
+            bool(others_ms) and found == holders and max(others_ms) < QUICK * mean_ms,
         )  # fmt: skip
 
     @property
@@ -313,7 +332,8 @@ class Symptoms:
     @cached_property
     def lost(self) -> LostTime:
         """How much time requests lost."""
-        avoidable_s = 0.0
+        avoidable_s = deaths_s = 0.0
+        waits_ms: defaultdict[str, list[Times]] = defaultdict(list)
         before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
         takes_ms: dict[str, float] = {}
         for trial in range(1, self.run.trials + 1):
@@ -322,14 +342,20 @@ class Symptoms:
                 continue
             lost, waits = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
             beside_s = np.minimum(waits.beside_s, lost.before_s) if waits else np.zeros_like(lost.before_s)
+            left_s = lost.before_s - beside_s
+            due_to_deaths = waited_for_places(self.deaths, answered)
             avoidable_s += float(beside_s.sum())
+            deaths_s += float(left_s[due_to_deaths].sum())
+            left_s[due_to_deaths] = 0.0
             for place, name in enumerate(answered.classes):
                 mine = answered.request_class == place
-                before_s[name] += float((lost.before_s - beside_s)[mine].sum())
+                before_s[name] += float(left_s[mine].sum())
+                waits_ms[name].append(1000 * left_s[mine])
                 at_work_s[name] += float(lost.at_work_s[mine].sum())
                 alone_s[name] += float(lost.takes_s[place] * mine.sum())
                 takes_ms[name] = min(takes_ms.get(name, math.inf), 1000 * float(lost.takes_s[place]))
-        return LostTime(avoidable_s, before_s, at_work_s, alone_s, takes_ms)
+        joined = {name: np.concatenate(found) for name, found in waits_ms.items()}
+        return LostTime(avoidable_s, deaths_s, joined, before_s, at_work_s, alone_s, takes_ms)
 
     @cached_property
     def lost_to_computing_s(self) -> float:
