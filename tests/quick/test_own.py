@@ -1704,7 +1704,7 @@ def test_an_invalid_first_trial_changes_nothing(
     [_, (tried, _)] = measured.asked
     assert "limit-2x2" in tried
     assert not [name for name in tried if name.startswith(LIFTING)]
-    assert "The first trial is invalid, so it says nothing:\n- the counts disagree" in capsys.readouterr().err
+    assert "The first trial is invalid, so its numbers do not count:\n- the counts disagree" in capsys.readouterr().err
 
 
 def test_servers_that_do_not_start_are_not_started_in_other_ways(
