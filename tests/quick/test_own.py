@@ -1,6 +1,7 @@
 """Somebody's own application: its file, its image, the wrapper around it, who served it, and the diagnosis."""
 
 import asyncio
+import ctypes
 import gzip
 import itertools
 import json
@@ -2036,6 +2037,33 @@ def test_the_wrapper_tells_who_holds_up_an_event_loop(
     [line] = notes(tmp_path)
     assert line[0] == what
     assert float(line[4]) == pytest.approx(0.3 - own.TICK_S)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "waited_s", "noted"), [(0.0, 0.0, ["held"]), (0.2, 0.0, ["locked"]), (0.2, 0.2, [])]
+)
+def test_the_wrapper_tells_a_kept_lock_from_a_loop_that_blocks_or_has_no_processor(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_s: float, waited_s: float, noted: list[str]
+) -> None:
+    """Nobody computes meanwhile: such as in a C function that keeps the lock, a call that blocks, or a busy machine."""
+    own, passed = wrapped(APPLICATION), {"monotonic": 0.0, "silent": 0.0, "waited": 0.0}
+    monkeypatch.setattr(own, "waited_s", lambda: passed["waited"])
+    set_clock(own, monotonic=lambda: passed["monotonic"])
+    stall = own.Stall(lambda: passed["silent"])
+
+    passed.update(monotonic=0.3, silent=silent_s, waited=waited_s)
+    stall.end()
+
+    assert [line[0] for line in notes(tmp_path)] == noted
+
+
+def test_the_pulse_misses_as_long_as_a_thread_keeps_the_interpreter_lock(wrapped: Any) -> None:
+    pulse = wrapped(APPLICATION).Pulse()
+    before_s = pulse.silent_s()
+
+    ctypes.PyDLL(None).usleep(300_000)
+
+    assert pulse.silent_s() - before_s > 0.2
 
 
 def test_the_wrapper_notes_when_the_pools_of_threads_are_full(
