@@ -1262,6 +1262,20 @@ def test_what_is_not_explained_is_said(diagnosed: Diagnose) -> None:
     assert [said for said in found.sentences if "of the time that requests lose; the rest is not" in said]
 
 
+@pytest.mark.parametrize(("waits_ms", "limits"), [(1, ["inside"]), (30, [])])
+def test_waits_inside_the_application_are_told_from_those_for_a_busy_machine(
+    diagnosed: Diagnose, waits_ms: int, limits: list[str]
+) -> None:
+    """A page is at work for 50 ms, alone for 10 ms, and computes for 2 ms. What waits little gets a processor."""
+    found = diagnosed(
+        "page overhead p99 90", f"page overhead p50 {waits_ms}", *computing(2),
+        busy=0.95, alone_ms={"page": 10.0}, **SLOW_PAGE,
+    )  # fmt: skip
+
+    assert [each.limit for each in found.bottlenecks] == limits
+    assert ["this run cannot tell" in said for said in found.sentences][-1] == (not limits)
+
+
 def test_the_longest_avoidable_wait_is_said_only_if_it_is_known(diagnosed: Diagnose) -> None:
     [known] = diagnosed(*BLOCKED, requests=CROWDED).sentences
     [unknown] = diagnosed(*BLOCKED[:-1], requests=CROWDED).sentences

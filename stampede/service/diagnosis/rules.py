@@ -130,13 +130,16 @@ _WHY_FAILED = {
 
 def _doubt(found: Symptoms) -> str:
     """Say that something other than the workers kept the machine busy, and what may be due to that; empty: nothing."""
-    said, slow = busy_sentence(found.processors), found.slow_by_machine
+    said, slow = busy_sentence(found.processors, blurs=not found.slower_together), found.slow_by_machine
     lost = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
     return said and f"In doubt: {said}{lost} Measure again on a machine that is not busy."
 
 
-def busy_sentence(use: ProcessorUse) -> str:
-    """Say who kept the processors busy if it was not the workers; empty: the machine was not busy with others."""
+def busy_sentence(use: ProcessorUse, *, blurs: bool = True) -> str:
+    """Say who kept the processors busy if it was not the workers; empty: the machine was not busy with others.
+
+    ``blurs``: the run cannot tell whether requests wait inside the application.
+    """
     if not use.is_busy_elsewhere or use.busy is None or use.workers is None:
         return ""
     return (
@@ -147,6 +150,8 @@ def busy_sentence(use: ProcessorUse) -> str:
         if use.writes_much else
         "the load generator, the engine or other programs, so this run cannot tell whether requests wait inside the "
         "application."
+        if blurs else
+        "the load generator, the engine or other programs."
     )  # fmt: skip
 
 
@@ -389,10 +394,12 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     if (stalls or found.full_pools) and known_s >= lost_s / 2:
         return None
     longest_ms = max(work_ms for work_ms, _ in found.slower_together.values())
+    busy = found.processors.is_busy_elsewhere
+    why = "They lack a processor for far less than this" if busy else "The processors are not busy"
     return Bottleneck(
         limit="inside", requests=[*found.slower_together], numbers={"at_work_ms": longest_ms},
         explains=found.part_of_lost(max(0.0, lost_s - known_s)),
-        sentences=[f"{_slower_sentence(found)} The processors are not busy, so these requests wait inside the "
+        sentences=[f"{_slower_sentence(found)} {why}, so these requests wait inside the "
                    "application: for a pool of connections, a database, a lock or another service."],
     )  # fmt: skip
 

@@ -22,6 +22,8 @@ from stampede.service.diagnosis.lost import lost_times
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
 more than so many ms above, the time that it takes alone."""
+BY_MACHINE = 10
+"""A request lacks a processor for at most so many times as long as it computes, and waits before its work begins."""
 WAITS_MS, SLOWER = 50, 0.1
 """A class of requests waits if one request in a hundred loses more than this before its work begins, and more than this
 part of what its median request takes at work."""
@@ -139,11 +141,6 @@ class ProcessorUse:
     def writes_much(self) -> bool:
         """Whether the workers write so much to their output that handling it costs time."""
         return (self.output or 0) > MUCH_BYTES or (self.output_rate or 0) > MUCH_BYTES_PER_S
-
-    @property
-    def may_delay_work(self) -> bool:
-        """Whether requests may be at work for longer because of the machine or of their output."""
-        return self.is_busy_elsewhere or self.writes_much
 
 
 @dataclass(frozen=True)
@@ -267,8 +264,11 @@ class Symptoms:
 
     @cached_property
     def slower_together(self) -> dict[str, tuple[float, float]]:
-        """The classes that take longer at work together than alone, more than computing explains: both times in ms."""
-        if self.computing is None or self.computes or self.processors.may_delay_work:
+        """The classes that take longer at work together than alone, more than computing explains: both times in ms.
+
+        On a machine that was busy with something else, also more than this explains.
+        """
+        if self.computing is None or self.computes or self.processors.writes_much:
             return {}
         return {
             name: (work_ms, alone_ms)
@@ -277,7 +277,13 @@ class Symptoms:
             and work_ms is not None
             # work that computes takes about 1 / (1 - computing) times as long
             and work_ms >= max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
+            and (not self.processors.is_busy_elsewhere or work_ms - alone_ms >= self._machine_adds_ms(name))
         }
+
+    def _machine_adds_ms(self, request_class: str) -> float:
+        """Return what a machine that is busy with something else adds to the work of most requests, at most."""
+        each_ms, waits_ms = self.value(None, "processor", "per_request"), self.value(request_class, "overhead", "p50")
+        return math.inf if each_ms is None or waits_ms is None else BY_MACHINE * (each_ms + waits_ms)
 
     def stall(self, what: str) -> Stall | None:
         """Return how long event loops were held up, on the loop itself (held) or by the lock (locked), if noticeable.
