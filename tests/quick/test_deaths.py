@@ -228,6 +228,23 @@ def test_a_server_that_ends_as_a_whole_is_what_the_diagnosis_tells(tmp_path: Pat
     assert [part for part in ("uvicorn", "5.2 s", "exit code 1", "  MemoryError") if part not in said] == []
 
 
+def test_the_exception_of_an_application_that_fails_is_told(tmp_path: Path) -> None:
+    """Such as a pool of connections that is too small; the engine puts a time before each line."""
+    run = make_run(
+        tmp_path, {TODAY: [Request(sent_s=n / 10, error="status 500" if n % 2 else None) for n in range(40)]},
+        loads=[LoadRecord(name="mix", script=USER_SERVICE, duration="20s", settings={"CLASSES": "{}"})],
+    )  # fmt: skip
+    lines = ["Traceback (most recent call last):", '  File "pool.py", line 9', "TimeoutError: QueuePool limit reached"]
+    [log] = (run / TODAY / "mix" / "1").glob("server-1.before.txt")
+    log.with_name("server-1.log").write_text("".join(logged(3, line) for line in lines))
+
+    extension.write_files(run, derive_summary(run))
+
+    diagnosis = read_diagnosis(run)
+    assert diagnosis
+    assert "its log says: TimeoutError: QueuePool limit reached." in diagnosis.sentences[0]
+
+
 @pytest.mark.parametrize(
     ("server", "code", "meaning"),
     [("gunicorn", 3, "a worker could not start"), ("gunicorn", 4, "could not load"), ("uvicorn", 3, "")],

@@ -43,12 +43,14 @@ def diagnose(
     omissions: Omissions = _NO_OMISSIONS,
     busy: float | None = None,
     deaths: DeathsByLimit = _NO_DEATHS,
+    thrown: str = "",
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
     of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
-    machine that was busy meanwhile; ``deaths`` are workers that ended. Nothing is said of trials that are invalid.
+    machine that was busy meanwhile; ``deaths`` are workers that ended; ``thrown`` is an exception from the log of the
+    application. Nothing is said of trials that are invalid.
     """
     found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy, deaths)
     if not found.classes:
@@ -64,7 +66,7 @@ def diagnose(
     left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
     doubt = _doubt(found)
     lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
-    failures = [*_failures(summary, found, lost)]
+    failures = [*_failures(summary, found, lost, thrown)]
     sentences = [
         *(said for name, said in failures if name not in lost),
         *(" ".join(bottleneck.sentences) for bottleneck in main),
@@ -99,8 +101,11 @@ def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
         yield f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."
 
 
-def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterator[tuple[str, str]]:
-    """Yield each class of requests that failed, and its most frequent errors. ``lost``: workers took some along."""
+def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: str) -> Iterator[tuple[str, str]]:
+    """Yield each class of requests that failed, and its most frequent errors. ``lost``: workers took some along.
+
+    ``thrown`` is an exception from the log of the application.
+    """
     for name in found.classes:
         share = found.value(name, "failures", "share") or 0.0
         if not share:
@@ -114,6 +119,8 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterat
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5") and name not in lost:
             question = "the application failed; its log in the folder of the trial says why."
+            if thrown:
+                question = f"the application failed; its log says: {thrown}{'' if thrown.endswith('.') else '.'}"
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
         if share == 1:
