@@ -52,7 +52,7 @@ def own_end_reason(service: str, server: str, exit_code: int, after_s: float, sa
     lines = "".join(f"\n  {line}" for line in said.strip().splitlines()[-8:])
     return (
         f"the whole server ({server}, in the container {service}) ended {after_s:.1f} s after the load began, with "
-        f"exit code {exit_code}{f' ({meaning})' if meaning else ''}. "
+        f"exit code {exit_code}{f' ({meaning})' if meaning else ''}.\n"
         + (f"Its last lines:{lines}" if lines else "It wrote nothing to its log.")
     )
 
