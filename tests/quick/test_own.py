@@ -778,6 +778,7 @@ def set_clock(own: Any, **clocks: Callable[[], float]) -> None:
     """Give the wrapper clocks of the test's own, so that it can tell how long something took on any machine."""
     still = dict.fromkeys(("monotonic", "thread_time", "process_time"), lambda: 0.0)
     own.time = SimpleNamespace(**{"time": time.time, **still, **clocks})
+    own.Pulse, own.waited_s = lambda: SimpleNamespace(silent_s=lambda: 0.0), lambda: 0.0
 
 
 def notes(tmp_path: Path) -> list[list[str]]:
@@ -2061,8 +2062,8 @@ def test_the_wrapper_tells_a_kept_lock_from_a_loop_that_blocks_or_has_no_process
 ) -> None:
     """Nobody computes meanwhile: such as in a C function that keeps the lock, a call that blocks, or a busy machine."""
     own, passed = wrapped(APPLICATION), {"monotonic": 0.0, "silent": 0.0, "waited": 0.0}
-    monkeypatch.setattr(own, "waited_s", lambda: passed["waited"])
     set_clock(own, monotonic=lambda: passed["monotonic"])
+    monkeypatch.setattr(own, "waited_s", lambda: passed["waited"])
     stall = own.Stall(lambda: passed["silent"])
 
     passed.update(monotonic=0.3, silent=silent_s, waited=waited_s)
