@@ -1277,6 +1277,18 @@ def test_waits_inside_the_application_are_told_from_those_for_a_busy_machine(
     assert ["this run cannot tell" in said for said in found.sentences][-1] == (not limits)
 
 
+def test_requests_that_compute_on_a_busy_machine_do_not_have_too_few_threads(diagnosed: Diagnose) -> None:
+    """They have their threads for so long because the machine is busy. More threads would not help."""
+    rows, of = DIAGNOSES["streams on a busy machine"]
+
+    sleeps = diagnosed(*rows, **of)
+    computes = diagnosed(*rows[:2], "- processor per_request 300", "- throughput per_second 2", **of)
+
+    assert [each.limit for each in sleeps.bottlenecks] == ["threads"]
+    assert [each.limit for each in computes.bottlenecks] == []
+    assert "In doubt" in computes.sentences[0]
+
+
 def test_the_longest_avoidable_wait_is_said_only_if_it_is_known(diagnosed: Diagnose) -> None:
     [known] = diagnosed(*BLOCKED, requests=CROWDED).sentences
     [unknown] = diagnosed(*BLOCKED[:-1], requests=CROWDED).sentences
@@ -1451,7 +1463,8 @@ RESTARTS = {"max_requests": "200", "max_requests_jitter": "10", "keepalive": "5"
     [
         (RESTARTS, 4, ["replaces each worker after 200 to 210 requests: at the measured rate, all 4 workers about "
                        "every 16.4 s, and at nearly the same moment, because the jitter is only 10.",
-                       "keepalive = 5."]),
+                       "with served.max_requests, they are. The lab leaves out or replaces these settings of "
+                       "gunicorn.conf.py: keepalive = 5."]),
         ({"max_requests": "200", "max_requests_jitter": "200"}, 4,
          ["after 200 to 400 requests: at the measured rate, all 4 workers about every 24.0 s. The lab leaves this "]),
         ({"max-requests": "100"}, 1, ["after 100 requests, at the measured rate about every 2.0 s."]),

@@ -31,6 +31,9 @@ AVOIDABLE = 0.01
 """From this share of avoidable waits on, they are an alarm."""
 COMPUTES = 0.7
 """From this part of the processors that the workers could use, the service is held up by computing."""
+COMPUTES_MS_PER_S = 200
+"""Requests compute if they use a processor for so many ms of each second that they take alone; on a busy machine, what
+computes takes several times as long also alone."""
 STALLED = 0.01
 """From this share of the workers' time on, stalls of event loops, and full pools, are an alarm."""
 BUSY, WORKERS_PART = 0.7, 0.5
@@ -210,6 +213,12 @@ class Symptoms:
         return self.computing is not None and self.computing >= COMPUTES
 
     @property
+    def requests_compute(self) -> bool:
+        """Whether requests compute for much of the time that they take alone."""
+        each_ms, requests = self.value(None, "processor", "per_request"), sum(map(len, self.lost.waits_ms.values()))
+        return each_ms is not None and each_ms * requests >= COMPUTES_MS_PER_S * sum(self.lost.alone_s.values())
+
+    @property
     def processes_help(self) -> bool:
         """Whether more processes can use more of the machine's processors, or the workers do not use theirs."""
         return self.variant.workers < (self.run.host.cores or 0) or not self.computes
@@ -237,10 +246,12 @@ class Symptoms:
     def slow_in_one_queue(self) -> Loses:
         """What classes would lose even if one queue led to all threads, if noticeable.
 
-        These are classes with avoidable waits or, on a machine that was busy with something else, all that are slow.
-        Unknown, and so empty, if the workers have no threads.
+        These are classes with avoidable waits or, on a machine that was busy with something else, all that are slow,
+        unless requests compute: then they had their threads for longer because of the machine. Unknown, and so empty,
+        if the workers have no threads.
         """
-        names = [*self.avoidable, *(self.slow if self.processors.is_busy_elsewhere else ())]
+        asks_all = self.processors.is_busy_elsewhere and not self.requests_compute
+        names = [*self.avoidable, *(self.slow if asks_all else ())]
         if not self.slots or not names:
             return {}
         waits_ms: dict[str, list[float]] = {name: [] for name in names}
