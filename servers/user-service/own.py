@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any
 
 from counters import Counters
@@ -196,25 +197,58 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     return None
 
 
-class Stall:
-    """The time between two looks at an event loop or a hub, and whether the loop did not go on in between.
+class Pulse:
+    """A thread that only wakes up every now and then. If it cannot, another thread keeps Python's interpreter lock.
 
-    ``held``: a function on the loop blocks. ``computed``: it computes. ``locked``: other threads of the process compute
-    meanwhile, so they have the processor time that the loop lacks, and Python's interpreter lock.
+    Code that computes in Python lets it wake up; a C function that keeps the lock, or the garbage collector, does not.
     """
 
     def __init__(self) -> None:
+        """Start the thread."""
+        self._silent_s, self._last_s = 0.0, perf_counter()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            sleep(TICK_S)
+            self._silent_s, self._last_s = self.silent_s(), perf_counter()
+
+    def silent_s(self) -> float:
+        """Return for how many seconds in all the thread could not wake up."""
+        late_s = perf_counter() - self._last_s - TICK_S
+        return self._silent_s + (late_s if late_s > HELD_S else 0.0)
+
+
+class Stall:
+    """The time between two looks at an event loop or a hub, and whether the loop did not go on in between.
+
+    ``held``: a function on the loop blocks. ``computed``: it computes. ``locked``: other threads of the process have
+    Python's interpreter lock: they compute meanwhile, so they have the processor time that the loop lacks, or no other
+    thread can run, either. Nothing is noted if the loop could go on and only waits for a processor.
+    """
+
+    def __init__(self, silent_s: Callable[[], float] = lambda: 0.0) -> None:
+        """Begin to watch; ``silent_s`` is that of the pulse, if the process has one."""
+        self._silent_s, self._silent_before_s, self._waited_s = silent_s, silent_s(), waited_s()
         self._began_s, self._mine_s, self._all_s = time.monotonic(), time.thread_time(), time.process_time()
 
     def end(self) -> float:
         """Note the stall if there was one, and return how many seconds have passed."""
         passed_s = time.monotonic() - self._began_s
         held_s = passed_s - TICK_S
-        if held_s > HELD_S:
+        if held_s > HELD_S and waited_s() - self._waited_s < held_s / 2:
             mine_s, all_s = time.thread_time() - self._mine_s, time.process_time() - self._all_s
-            what = "computed" if mine_s >= held_s / 2 else "locked" if all_s - mine_s > held_s / 2 else "held"
+            kept_s = max(all_s - mine_s, self._silent_s() - self._silent_before_s)
+            what = "computed" if mine_s >= held_s / 2 else "locked" if kept_s > held_s / 2 else "held"
             note_span(what, threading.get_native_id(), held_s)
         return passed_s
+
+
+def waited_s() -> float:
+    """Return for how long this thread was ready to run and had no processor; 0 if the kernel does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    return 0.0
 
 
 class Pool:
@@ -266,8 +300,9 @@ def watching() -> "asyncio.Task[None]":
 async def watch() -> None:
     """Note each time that the event loop of this process does not go on, and when its pools of threads are full."""
     pools = [Pool("pool", threads_of_anyio), Pool("executor", threads_of_asyncio)]
+    pulse = Pulse()
     while True:
-        stall = Stall()
+        stall = Stall(pulse.silent_s)
         await asyncio.sleep(TICK_S)
         passed_s = stall.end()
         for pool in pools:

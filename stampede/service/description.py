@@ -210,7 +210,7 @@ class Served(Model):
     memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
     left_out: list[str] = Field(
         [], max_length=32, description="Options of your command line that the lab does not apply, such as "
-        "`--timeout 30`. `stampede init` writes them, and the diagnosis repeats them.",
+        "`--backlog 64`. `stampede init` writes them, and the diagnosis repeats them.",
     )  # fmt: skip
 
     @model_validator(mode="before")

@@ -38,7 +38,7 @@ def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
 def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
     """Say what limits today's way after its first trial, or why the trial is invalid."""
     if not diagnosis:
-        say("\nThe first trial is invalid, so it says nothing:")
+        say("\nThe first trial is invalid, so its numbers do not count:")
         sentences = [reason for trial in summary.trials for reason in trial.reasons]
     else:
         say("\nSo far, after one trial of today's way:")

@@ -1,17 +1,20 @@
 """stampede.service.diagnosis.deaths: who ended a worker, when, and which requests paid for it."""
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from stampede.pipeline import derive_summary
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, VariantRecord
 from stampede.records.summary import TrialValidity
+from stampede.run.trial.reasons import own_end_reason
 from stampede.service.diagnosis import extension
-from stampede.service.diagnosis.deaths import preload_helps
+from stampede.service.diagnosis.deaths import Death, Deaths, Toll, death_bottlenecks, is_always_said, preload_helps
 from stampede.service.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
 from tests.synthetic import BEGAN, Request, make_run, observation
 
@@ -37,6 +40,7 @@ def service(
     out_of_memory: int = 0,
     died: bool = True,
     own: bool = True,
+    told: dict[str, str] | None = None,
     **settings: Any,
 ) -> tuple[TrialValidity, list[Bottleneck], str]:
     """Return what is said of a service of two workers, of which worker 7 died after 5 s, and worker 9 came after 8 s.
@@ -65,6 +69,8 @@ def service(
     said = observation("box", served, sockets=alive, out_of_memory=out_of_memory)
     (trial / "server-1.after.txt").write_text(said)
     (trial / "server-1.log").write_text("".join(log))
+    record = json.loads((trial / "trial.json").read_text())
+    (trial / "trial.json").write_text(json.dumps(record | {"settings": told or {}}))
     loaded = [f"loaded,,box:{pid},1,2.000000,{at(time):.6f}" for pid, time in ((7, -9), (8, -9), (9, BACK_S))]
     (trial / "served-server-1.csv").write_text("".join(f"{line}\n" for line in [*loaded, *notes]))
     summary = derive_summary(run)
@@ -84,6 +90,11 @@ CASES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
             logged(5, "[2026] [1] [CRITICAL] WORKER TIMEOUT (pid:7)"),
             logged(5, "[2026] [1] [ERROR] Worker (pid:7) exited with code 1.")]},
         "worker-timeout", ("gunicorn's arbiter killed 1 worker", "timeout of 3 s", "5.1 s after the load"),
+    ),
+    "gunicorn's timeout from the service's own file": (
+        {"server": "gunicorn-gthread", "told": {"server-1": json.dumps({"timeout": "3"})}, "log": [
+            logged(5, "[2026] [1] [CRITICAL] WORKER TIMEOUT (pid:7)")]},
+        "worker-timeout", ("timeout of 3 s",),
     ),
     "uvicorn's supervisor": (
         {"server": "uvicorn", "log": [logged(5, "INFO:     Child process [7] died")], "notes": BUSY},
@@ -153,8 +164,98 @@ def test_who_ended_a_worker_is_said_with_what_it_cost(tmp_path: Path, case: str)
     assert "2 of 101 light requests for up to 2.0 s" in said  # waited
     assert found.numbers["loads_s"] == 2
     assert (found.numbers["deaths"], found.numbers["lost"], found.numbers["waited"]) == (1, 1, 2)
+    assert (found.explains or 0) > 0.8  # the two waits are nearly all that requests lose
+    assert [each.limit for each in bottlenecks] == [limit]  # these waits are no sign that a loop is held up
     if given.get("log"):
         assert found.numbers["empty_s"] == pytest.approx(BACK_S - DIED_S, abs=0.2)
+
+
+def test_requests_that_were_lost_are_told_after_the_death_that_explains_them(tmp_path: Path) -> None:
+    _, _, said = service(tmp_path, server="gunicorn-gthread", notes=RECENT)
+
+    assert said.index("1 worker died") < said.index("% of the light requests failed")
+
+
+def test_a_death_that_cost_little_stands_behind_what_explains_more() -> None:
+    """It is told all the same. Replaced workers that cost little are not."""
+    cost = [Toll("page", lost=0, waited=1, longest_s=0.1, of=9, cost_s=0.1)]
+    deaths = Deaths([Death("box:7", "unknown", "", at(1), 1.0, at(2))], cost)
+    variant = VariantRecord(name=TODAY, workers=2, settings={})
+
+    died, replaced = death_bottlenecks({"worker-deaths": deaths, "max-requests": deaths}, variant, lambda s: s / 10)
+
+    assert died.explains == replaced.explains == pytest.approx(0.01)
+    assert (is_always_said(died), is_always_said(replaced)) == (True, False)
+
+
+def test_requests_of_an_invalid_trial_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(
+        tmp_path, {TODAY: [Request()]}, times=2,
+        loads=[LoadRecord(name="mix", script=USER_SERVICE, duration="20s", settings={"CLASSES": "{}"})],
+    )  # fmt: skip
+    path = run / TODAY / "mix" / "2" / "trial.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": "failed", "reason": "the engine stopped"}))
+    seen: list[tuple[int]] = []
+
+    def diagnose(_: object, __: object, rows: duckdb.DuckDBPyConnection, *___: object) -> Diagnosis:
+        seen.extend(rows.execute("SELECT DISTINCT trial FROM requests").fetchall())
+        return Diagnosis(alarm=False, sentences=[])
+
+    monkeypatch.setattr(extension, "diagnose", diagnose)
+    extension.write_files(run, derive_summary(run))
+
+    assert seen == [(1,)]
+
+
+def test_a_server_that_ends_as_a_whole_is_what_the_diagnosis_tells(tmp_path: Path) -> None:
+    """Such as the only process of uvicorn, whose application ends it."""
+    run = make_run(
+        tmp_path, {TODAY: [Request()]},
+        loads=[LoadRecord(name="mix", script=USER_SERVICE, duration="20s", settings={"CLASSES": "{}"})],
+    )  # fmt: skip
+    path, reason = (
+        run / TODAY / "mix" / "1" / "trial.json",
+        own_end_reason("asgi", "uvicorn", 1, 5.25, "a\nMemoryError\n"),
+    )
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": "failed", "reason": reason}))
+
+    extension.write_files(run, derive_summary(run))
+
+    diagnosis = read_diagnosis(run)
+    assert diagnosis
+    assert diagnosis.alarm
+    [said] = diagnosis.sentences
+    assert [part for part in ("uvicorn", "5.2 s", "exit code 1", "  MemoryError") if part not in said] == []
+
+
+def test_the_exception_of_an_application_that_fails_is_told(tmp_path: Path) -> None:
+    """Such as a pool of connections that is too small; the engine puts a time before each line."""
+    run = make_run(
+        tmp_path, {TODAY: [Request(sent_s=n / 10, error="status 500" if n % 2 else None) for n in range(40)]},
+        loads=[LoadRecord(name="mix", script=USER_SERVICE, duration="20s", settings={"CLASSES": "{}"})],
+    )  # fmt: skip
+    lines = ["Traceback (most recent call last):", '  File "pool.py", line 9', "TimeoutError: QueuePool limit reached"]
+    [log] = (run / TODAY / "mix" / "1").glob("server-1.before.txt")
+    log.with_name("server-1.log").write_text("".join(logged(3, line) for line in lines))
+
+    extension.write_files(run, derive_summary(run))
+
+    diagnosis = read_diagnosis(run)
+    assert diagnosis
+    assert "its log says: TimeoutError: QueuePool limit reached." in diagnosis.sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("server", "code", "meaning"),
+    [("gunicorn", 3, "a worker could not start"), ("gunicorn", 4, "could not load"), ("uvicorn", 3, "")],
+)
+def test_the_exit_code_of_a_server_is_explained(server: str, code: int, meaning: str) -> None:
+    said = own_end_reason("box", server, code, 1.0, "")
+
+    assert f"exit code {code}" in said
+    assert "wrote nothing" in said
+    assert meaning in said
+    assert ("could not" in said) == bool(meaning)
 
 
 def test_a_worker_of_the_labs_own_workload_that_dies_still_spoils_its_trial(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Somebody's own application: its file, its image, the wrapper around it, who served it, and the diagnosis."""
 
 import asyncio
+import ctypes
 import gzip
 import itertools
 import json
@@ -228,12 +229,32 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
 
 
 def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
-    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=$MOST --bind :80 --timeout 120 shop:app\n")
+    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=$MOST --bind :80 --backlog 9 shop:app\n")
 
     served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
 
-    assert served["left_out"] == ["--max-requests $MOST", "--timeout 120"]
+    assert served["left_out"] == ["--max-requests $MOST", "--backlog 9"]
     assert Served.model_validate(served).workers == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout_s", "left_out"),
+    [
+        ("gunicorn -w 3 -t 120 shop:app", 120, None),
+        ("gunicorn -w 3 --timeout 0 shop:app", None, ["--timeout 0"]),
+        ("uvicorn --workers 2 --timeout-worker-healthcheck 30 shop:app", 30, None),
+        ("daphne --timeout 60 shop:app", None, ["--timeout 60"]),
+    ],
+)
+def test_init_says_for_how_long_a_worker_may_be_silent(
+    tmp_path: Path, command: str, timeout_s: int | None, left_out: list[str] | None
+) -> None:
+    (tmp_path / "Procfile").write_text(f"web: {command}\n")
+
+    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
+
+    assert (served.get("timeout_s"), served.get("left_out")) == (timeout_s, left_out)
+    assert Served.model_validate(served).timeout_s == (timeout_s or 0)
 
 
 @pytest.mark.parametrize(
@@ -757,6 +778,7 @@ def set_clock(own: Any, **clocks: Callable[[], float]) -> None:
     """Give the wrapper clocks of the test's own, so that it can tell how long something took on any machine."""
     still = dict.fromkeys(("monotonic", "thread_time", "process_time"), lambda: 0.0)
     own.time = SimpleNamespace(**{"time": time.time, **still, **clocks})
+    own.Pulse, own.waited_s = lambda: SimpleNamespace(silent_s=lambda: 0.0), lambda: 0.0
 
 
 def notes(tmp_path: Path) -> list[list[str]]:
@@ -1071,8 +1093,8 @@ a balancer: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light reques
     threads of their worker: heavy for 100.0% of the time. The cause is the balancer: it passes requests to a
     worker without knowing which worker has a free thread.
 one stream: avoidable-wait ['page']: 50.0% of the page requests waited for a busy worker while another worker
-    had a free thread, for up to 0.00 s. The cause is how workers accept connections: a busy worker takes a
-    connection from the shared socket, and no other worker can take it back.
+    had a free thread. The cause is how workers accept connections: a busy worker takes a connection from the
+    shared socket, and no other worker can take it back.
 two streams: avoidable-wait ['page'], threads ['page']: … Even if all threads took requests from one queue,
     one in ten of the page requests would wait for 4.3 s or more, so 2 requests at a time are too few for this
     load.
@@ -1120,12 +1142,12 @@ a pool full of other work: thread-pool []: For 25.0% of the time, all 40 threads
     anyio.to_thread.current_default_thread_limiter(), or start more workers.
 a pool that is seldom full: : …
 a pool beside the lock: interpreter-lock [], thread-pool []: For 5.0% of the time, and for up to 0.30 s at
-    once, the event loops of the workers did not go on because other threads of the process computed and had
-    Python's interpreter lock. Functions that compute, and a garbage collector with many objects, hold the
-    lock in any thread; they belong into other processes, or more workers share the lock among fewer requests.
-    For 40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited for a
-    thread of the pool. FastAPI and Starlette run def end points there. While threads compute, a larger pool
-    does not help. Make quick end points async def, so that they need no thread.
+    once, the event loops of the workers did not go on because other threads of the process kept Python's
+    interpreter lock. Functions that compute, C code, and a garbage collector with many objects hold the lock
+    in any thread; they belong into other processes, or more workers share the lock among fewer requests. For
+    40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited for a thread
+    of the pool. FastAPI and Starlette run def end points there. While threads compute, a larger pool does not
+    help. Make quick end points async def, so that they need no thread.
 a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08 of its 2
     processors. The other 1.8 went to the load generator, the engine or other programs, so this run cannot
     tell whether requests wait inside the application. Measure again on a machine that is not busy.
@@ -1241,6 +1263,40 @@ def test_what_is_not_explained_is_said(diagnosed: Diagnose) -> None:
     assert [said for said in found.sentences if "of the time that requests lose; the rest is not" in said]
 
 
+@pytest.mark.parametrize(("waits_ms", "limits"), [(1, ["inside"]), (30, [])])
+def test_waits_inside_the_application_are_told_from_those_for_a_busy_machine(
+    diagnosed: Diagnose, waits_ms: int, limits: list[str]
+) -> None:
+    """A page is at work for 50 ms, alone for 10 ms, and computes for 2 ms. What waits little gets a processor."""
+    found = diagnosed(
+        "page overhead p99 90", f"page overhead p50 {waits_ms}", *computing(2),
+        busy=0.95, alone_ms={"page": 10.0}, **SLOW_PAGE,
+    )  # fmt: skip
+
+    assert [each.limit for each in found.bottlenecks] == limits
+    assert ["this run cannot tell" in said for said in found.sentences][-1] == (not limits)
+
+
+def test_requests_that_compute_on_a_busy_machine_do_not_have_too_few_threads(diagnosed: Diagnose) -> None:
+    """They have their threads for so long because the machine is busy. More threads would not help."""
+    rows, of = DIAGNOSES["streams on a busy machine"]
+
+    sleeps = diagnosed(*rows, **of)
+    computes = diagnosed(*rows[:2], "- processor per_request 300", "- throughput per_second 2", **of)
+
+    assert [each.limit for each in sleeps.bottlenecks] == ["threads"]
+    assert [each.limit for each in computes.bottlenecks] == []
+    assert "In doubt" in computes.sentences[0]
+
+
+def test_the_longest_avoidable_wait_is_said_only_if_it_is_known(diagnosed: Diagnose) -> None:
+    [known] = diagnosed(*BLOCKED, requests=CROWDED).sentences
+    [unknown] = diagnosed(*BLOCKED[:-1], requests=CROWDED).sentences
+
+    assert "for up to 0.89 s" in known
+    assert "for up to" not in unknown
+
+
 def test_a_hold_explains_what_requests_lost_meanwhile(tmp_path: Path) -> None:
     """Of two requests of 10 ms, one waits 890 ms, 500 ms of them in a hold. Alone, one takes 4 ms."""
     late = Request(service_time_ms=10, overhead_ms=890, waits_ms=890, worker="box:1", sent_s=1)
@@ -1258,6 +1314,10 @@ PAGES_NOW_AND_THEN = [
 PAGES_ALL_THE_TIME = [
     Request(service_time_ms=100, request_class="page", worker="box:1", sent_s=n / 25) for n in range(500)
 ]
+STUCK_PAGES = [
+    Request(service_time_ms=5 if n % 4 else 420, request_class="page", worker="box:1", sent_s=0.99 + n / 4)
+    for n in range(72)
+]
 WHO = ("Requests of chart hold them up", "no request was at work: something that is no request", "probably")
 
 
@@ -1271,8 +1331,10 @@ WHO = ("Requests of chart hold them up", "no request was at work: something that
         ([*CHARTS[::2], *PAGES_NOW_AND_THEN], WHO[:2]),
         ([*CHARTS[::2], *PAGES_ALL_THE_TIME], (WHO[0], WHO[2])),
         ([Request(service_time_ms=900, request_class="page", worker="box:1", sent_s=n / 9) for n in range(180)], ()),
+        ([*CHARTS, *STUCK_PAGES], WHO[:1]),
     ],
-    ids=["a class", "a class beside many", "a job", "a job beside many", "both", "both beside many", "no evidence"],
+    ids=["a class", "a class beside many", "a job", "a job beside many", "both", "both beside many", "no evidence",
+         "a class that only waits"],
 )  # fmt: skip
 def test_who_holds_up_loops_is_said_as_far_as_it_is_known(
     diagnosed: Diagnose, tmp_path: Path, requests: list[Request], says: Sequence[str]
@@ -1401,7 +1463,8 @@ RESTARTS = {"max_requests": "200", "max_requests_jitter": "10", "keepalive": "5"
     [
         (RESTARTS, 4, ["replaces each worker after 200 to 210 requests: at the measured rate, all 4 workers about "
                        "every 16.4 s, and at nearly the same moment, because the jitter is only 10.",
-                       "keepalive = 5."]),
+                       "with served.max_requests, they are. The lab leaves out or replaces these settings of "
+                       "gunicorn.conf.py: keepalive = 5."]),
         ({"max_requests": "200", "max_requests_jitter": "200"}, 4,
          ["after 200 to 400 requests: at the measured rate, all 4 workers about every 24.0 s. The lab leaves this "]),
         ({"max-requests": "100"}, 1, ["after 100 requests, at the measured rate about every 2.0 s."]),
@@ -1670,7 +1733,7 @@ def test_an_invalid_first_trial_changes_nothing(
     [_, (tried, _)] = measured.asked
     assert "limit-2x2" in tried
     assert not [name for name in tried if name.startswith(LIFTING)]
-    assert "The first trial is invalid, so it says nothing:\n- the counts disagree" in capsys.readouterr().err
+    assert "The first trial is invalid, so its numbers do not count:\n- the counts disagree" in capsys.readouterr().err
 
 
 def test_servers_that_do_not_start_are_not_started_in_other_ways(
@@ -2002,6 +2065,33 @@ def test_the_wrapper_tells_who_holds_up_an_event_loop(
     [line] = notes(tmp_path)
     assert line[0] == what
     assert float(line[4]) == pytest.approx(0.3 - own.TICK_S)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "waited_s", "noted"), [(0.0, 0.0, ["held"]), (0.2, 0.0, ["locked"]), (0.2, 0.2, [])]
+)
+def test_the_wrapper_tells_a_kept_lock_from_a_loop_that_blocks_or_has_no_processor(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_s: float, waited_s: float, noted: list[str]
+) -> None:
+    """Nobody computes meanwhile: such as in a C function that keeps the lock, a call that blocks, or a busy machine."""
+    own, passed = wrapped(APPLICATION), {"monotonic": 0.0, "silent": 0.0, "waited": 0.0}
+    set_clock(own, monotonic=lambda: passed["monotonic"])
+    monkeypatch.setattr(own, "waited_s", lambda: passed["waited"])
+    stall = own.Stall(lambda: passed["silent"])
+
+    passed.update(monotonic=0.3, silent=silent_s, waited=waited_s)
+    stall.end()
+
+    assert [line[0] for line in notes(tmp_path)] == noted
+
+
+def test_the_pulse_misses_as_long_as_a_thread_keeps_the_interpreter_lock(wrapped: Any) -> None:
+    pulse = wrapped(APPLICATION).Pulse()
+    before_s = pulse.silent_s()
+
+    ctypes.PyDLL(None).usleep(300_000)
+
+    assert pulse.silent_s() - before_s > 0.2
 
 
 def test_the_wrapper_notes_when_the_pools_of_threads_are_full(

@@ -71,6 +71,7 @@ def sureness(run: Run, summary: Summary, width: int) -> str:
     first, *more = _reasons(summary) or ["the reasons are in the report"]
     before = f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; "
     further = f" (+ {plural(len(more), 'reason')})" if more else ""
+    first = first.partition("\n")[0].removesuffix(".")  # what a program wrote is in the report
     told = f"{before}{shortened(first, max(width - len(before + further) - 1, 20))}{further}"
     return told if told.endswith("…") else f"{told}."
 

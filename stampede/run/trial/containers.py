@@ -98,6 +98,8 @@ class TrialContainers:
         self.log_starts: dict[str, LogStart] = {}
         self.logs: dict[str, ContainerLog] = {}
         self.phase = Phase.STARTING
+        self.load_at = 0.0
+        self.out_of_memory: set[str] = set()
         self.took_s: dict[str, float] = {}
         self.gone = False
 
@@ -133,9 +135,24 @@ class TrialContainers:
         if event == "oom":
             if not self._is_own_server(service):  # the kernel ends a worker, and the server starts another one
                 self.fail_out_of_memory(machine, container, service)
+            self.out_of_memory.add(container)
         elif self.phase is Phase.LOADING and not is_generator(service):
-            self.fail(reasons.end_reason(service, int(labels["exitCode"])))
+            self.fail(self._why_ended(container, service, int(labels["exitCode"])))
             self.end_load()
+
+    def _why_ended(self, ident: str, service: str, exit_code: int) -> str:
+        """Return why a container ended under the load; of somebody's own server, when, and its last lines."""
+        after_s = max(0.0, time.time() - self.load_at)
+        mine = [container for container in self.servers if container.id == ident]
+        if not mine or not self._is_own_server(service):
+            return reasons.end_reason(service, exit_code)
+        if ident in self.out_of_memory:
+            return self._limit_reached(service)
+        said = ""
+        with suppress_docker_errors():
+            said = self.said_by(mine[0])
+        program = self.planned.variant.server.partition("-")[0]
+        return reasons.own_end_reason(service, program, exit_code, after_s, said)
 
     def _is_own_server(self, service: str) -> bool:
         """Whether a service has somebody's own application under its load, whose workers may die by themselves."""
@@ -292,7 +309,7 @@ class TrialContainers:
 
     def start_load(self, at: float, samplers: UsageSamplers) -> None:
         """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds of the lab's clock."""
-        self.phase = Phase.LOADING
+        self.phase, self.load_at = Phase.LOADING, at
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
             if self.outcome != "measured":

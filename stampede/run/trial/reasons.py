@@ -39,6 +39,24 @@ def end_reason(service: str, exit_code: int) -> str:
     return f"{service} ended during the load with exit code {exit_code}{meaning}"
 
 
+_OF_GUNICORN = {3: "a worker could not start", 4: "a worker could not load the application"}
+"""What gunicorn's own exit codes mean."""
+
+
+def own_end_reason(service: str, server: str, exit_code: int, after_s: float, said: str) -> str:
+    """Return when the whole server of somebody's own service ended, with which exit code, and what it wrote at last.
+
+    ``service`` is its name in docker-compose.yml, and ``server`` is its program. The last lines are indented.
+    """
+    meaning = meaning_of(exit_code) or (_OF_GUNICORN.get(exit_code, "") if server == "gunicorn" else "")
+    lines = "".join(f"\n  {line}" for line in said.strip().splitlines()[-8:])
+    return (
+        f"the whole server ({server}, in the container {service}) ended {after_s:.1f} s after the load began, with "
+        f"exit code {exit_code}{f' ({meaning})' if meaning else ''}.\n"
+        + (f"Its last lines:{lines}" if lines else "It wrote nothing to its log.")
+    )
+
+
 def unhealthy_containers(containers: Sequence[ContainerInfo], front: str) -> list[ContainerInfo]:
     """Return the containers that have started and are not healthy.
 

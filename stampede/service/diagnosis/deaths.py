@@ -5,21 +5,25 @@ after the load, the kernel's count of processes that it killed for lack of memor
 application noted (servers/user-service/own.py), and the requests.
 """
 
+import json
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Literal, NamedTuple
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
+from stampede.evaluate.metrics.waiting import Answered
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.observation import Container, Observation, read_containers
 from stampede.records.files import SERVED
-from stampede.records.folder import trial_folder
+from stampede.records.folder import read_trial, trial_folder
 from stampede.records.plural import plural
 from stampede.records.run import VariantRecord
 from stampede.records.summary import Summary
@@ -80,7 +84,8 @@ class Death(NamedTuple):
 class Toll(NamedTuple):
     """What deaths cost requests of one class: how many requests were lost, how many waited, and for how long at most.
 
-    ``of`` is how many requests of the class were sent in all.
+    ``of`` is how many requests of the class were sent in all. ``cost_s`` is how long requests waited, and how long
+    those that were lost took, in all.
     """
 
     request_class: str
@@ -88,18 +93,20 @@ class Toll(NamedTuple):
     waited: int
     longest_s: float
     of: int
+    cost_s: float
 
 
 class Deaths(NamedTuple):
     """The deaths of one kind in all trusted trials of a variant.
 
     ``loads_s`` is how long a process took to load the application; None: nobody noted it, or it was loaded before the
-    workers were forked.
+    workers were forked. ``silence_s`` is for how long a worker may be silent; 0: it is not known.
     """
 
     found: Sequence[Death]
     tolls: Sequence[Toll]
-    loads_s: float | None
+    loads_s: float | None = None
+    silence_s: float = 0.0
 
 
 DeathsByLimit = Mapping[Limit, Deaths]
@@ -114,6 +121,7 @@ def read_deaths(
     found: dict[Limit, list[Death]] = {}
     tolls: dict[Limit, dict[str, Toll]] = {}
     loads_s: list[float] = []
+    silent_s = silence_s(variant)
     for trial in summary.trials:
         if trial.variant != variant.name or not trial.is_trusted:
             continue
@@ -122,7 +130,9 @@ def read_deaths(
         if began_s is None:
             continue
         by_limit: dict[Limit, list[Death]] = {}
+        told = read_trial(folder).settings
         for container in read_containers(folder):
+            silent_s = _timeout_in_force_s(told.get(container.name, "")) or silent_s
             if container.before and container.after and (container.before.workers or container.after.workers):
                 notes = _Notes(rows, [*folder.glob(SERVED)], container.after.host)
                 log = _read_log(folder / f"{container.name}.log")
@@ -133,13 +143,13 @@ def read_deaths(
             found.setdefault(limit, []).extend(deaths)
             known = tolls.setdefault(limit, {})
             for toll in _tolls(rows, key, deaths, ended_s):
-                before = known.get(toll.request_class, Toll(toll.request_class, 0, 0, 0.0, 0))
+                before = known.get(toll.request_class, Toll(toll.request_class, 0, 0, 0.0, 0, 0.0))
                 known[toll.request_class] = Toll(
                     toll.request_class, before.lost + toll.lost, before.waited + toll.waited,
-                    max(before.longest_s, toll.longest_s), before.of + toll.of,
+                    max(before.longest_s, toll.longest_s), before.of + toll.of, before.cost_s + toll.cost_s,
                 )  # fmt: skip
     typical_s = median(loads_s) if loads_s else None
-    return {limit: Deaths(deaths, [*tolls[limit].values()], typical_s) for limit, deaths in found.items()}
+    return {limit: Deaths(deaths, [*tolls[limit].values()], typical_s, silent_s) for limit, deaths in found.items()}
 
 
 _SPAN = f"SELECT epoch(min(sent)), epoch(max(answered)) FROM requests WHERE {OF_TRIAL}"  # noqa: S608  # a constant
@@ -274,6 +284,14 @@ def silence_s(variant: VariantRecord) -> float:
     return float(variant.settings.get("timeout_s") or SILENT_S.get(program(variant), 0))
 
 
+def _timeout_in_force_s(told: str) -> float:
+    """Return gunicorn's timeout in seconds, as a container told its settings; 0: it told none."""
+    try:
+        return float(json.loads(told)["timeout"])
+    except (ValueError, TypeError, KeyError):  # another server, or an interrupt has cut the settings short
+        return 0.0
+
+
 def _tolls(
     rows: duckdb.DuckDBPyConnection, key: Mapping[str, object], deaths: Sequence[Death], ended_s: float
 ) -> list[Toll]:
@@ -286,23 +304,43 @@ def _tolls(
     return [Toll(*row) for row in rows.execute(_TOLLS, values).fetchall()]
 
 
+def waited_for_places(by_limit: DeathsByLimit, answered: Answered) -> NDArray[np.bool_]:
+    """Return which answered requests of a trial waited because a worker's place was empty."""
+    waited = np.zeros(answered.sent_s.shape, bool)
+    for death in (death for deaths in by_limit.values() for death in deaths.found):
+        back_s = np.inf if death.back_s is None else death.back_s
+        waited |= (answered.first + answered.sent_s < back_s) & (answered.first + answered.began_s > death.at_s)
+    return waited & (answered.began_s - answered.sent_s > WAITED_S)
+
+
 _TOLLS = f"""
 WITH deaths AS (SELECT unnest($workers) AS worker, unnest($ats) AS died_s, unnest($backs) AS back_s),
 sent AS (SELECT *, epoch(requests.sent) AS sent_s, epoch(answered) AS answered_s FROM requests WHERE {OF_TRIAL}),
-judged AS (SELECT request_class, began - sent_s AS wait_s,
+judged AS (SELECT request_class, sent_s, answered_s, began - sent_s AS wait_s,
     error IS NOT NULL AND EXISTS (FROM deaths WHERE
         (deaths.worker = sent.worker AND answered_s >= died_s - $near)
         OR (sent.worker IS NULL AND answered_s BETWEEN died_s - $near AND died_s + $near)) AS lost,
     EXISTS (FROM deaths WHERE sent_s < back_s AND began > died_s AND began - sent_s > $waited) AS waited
     FROM sent)
 SELECT request_class, count(*) FILTER (WHERE lost), count(*) FILTER (WHERE waited),
-    coalesce(max(wait_s) FILTER (WHERE waited), 0), count(*)
+    coalesce(max(wait_s) FILTER (WHERE waited), 0), count(*),
+    coalesce(sum(CASE WHEN lost THEN answered_s - sent_s ELSE wait_s END) FILTER (WHERE lost OR waited), 0)
 FROM judged GROUP BY request_class ORDER BY request_class
 """  # noqa: S608  # made of a constant
 
 
-def death_bottlenecks(by_limit: DeathsByLimit, variant: VariantRecord) -> Iterator[Bottleneck]:
-    """Yield a bottleneck for each way in which workers end. Replacing workers is one only if requests pay for it."""
+def is_always_said(found: Bottleneck) -> bool:
+    """Whether a limit is told even if it explains little: workers died, or requests were lost with them."""
+    return found.limit in ("worker-timeout", "worker-deaths") or found.numbers.get("lost", 0) > 0
+
+
+def death_bottlenecks(
+    by_limit: DeathsByLimit, variant: VariantRecord, part_of_lost: Callable[[float], float]
+) -> Iterator[Bottleneck]:
+    """Yield a bottleneck for each way in which workers end. Replacing workers is one only if requests pay for it.
+
+    ``part_of_lost`` returns which part of all the lost time some seconds are.
+    """
     for limit, deaths in by_limit.items():
         lost, waited = (sum(getattr(toll, what) for toll in deaths.tolls) for what in ("lost", "waited"))
         if limit == "max-requests" and not lost and not waited:
@@ -315,7 +353,7 @@ def death_bottlenecks(by_limit: DeathsByLimit, variant: VariantRecord) -> Iterat
         numbers |= {"loads_s": deaths.loads_s} if deaths.loads_s is not None else {}
         yield Bottleneck(
             limit=limit, requests=[toll.request_class for toll in deaths.tolls if toll.lost or toll.waited],
-            numbers=numbers,
+            numbers=numbers, explains=part_of_lost(sum(toll.cost_s for toll in deaths.tolls)),
             sentences=[*_WHO[limit](deaths, variant), *_paid(deaths, empty_s), *_cures(limit, deaths, variant)],
         )  # fmt: skip
 
@@ -335,7 +373,7 @@ def _of_limit(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
 
 
 def _of_timeout(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
-    ended, limit = f"{plural(len(deaths.found), 'worker')}, {_when(deaths)}", f"{silence_s(variant):g} s"
+    ended, limit = f"{plural(len(deaths.found), 'worker')}, {_when(deaths)}", f"{deaths.silence_s:g} s"
     match program(variant):
         case "uvicorn":
             yield (
@@ -358,7 +396,7 @@ def _of_timeout(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
 def _of_others(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
     by_cause = Counter((death.cause, death.detail) for death in deaths.found)
     for (cause, detail), count in by_cause.items():
-        which = Deaths([death for death in deaths.found if (death.cause, death.detail) == (cause, detail)], [], None)
+        which = Deaths([death for death in deaths.found if (death.cause, death.detail) == (cause, detail)], [])
         workers, when = plural(count, "worker"), _when(which)
         match cause:
             case "memory":

@@ -1,8 +1,12 @@
 """The diagnosis as an extension of results: diagnosis.json, and a section of the report."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from stampede.docker.causes import failure
+from stampede.evaluate.read.observation import read_containers
 from stampede.evaluate.read.rows import opened
 from stampede.records.folder import read_run, read_trial, trial_folder
 from stampede.records.run import TODAY, Run
@@ -21,17 +25,34 @@ def write_files(run_folder: Path, summary: Summary) -> None:
     run = read_run(run_folder)
     if not _is_of_service(run):
         return
-    today = [trial for trial in summary.trials if trial.variant == TODAY]
-    folders = {trial.trial: trial_folder(run_folder, *trial.key) for trial in today}
-    records = [read_trial(folders[trial.trial]) for trial in today if trial.is_trusted]
+    folders = [trial_folder(run_folder, *trial.key) for trial in summary.trials
+               if trial.variant == TODAY and trial.is_trusted]  # fmt: skip
+    records = [read_trial(folder) for folder in folders]
     shares = [record.busy_during for record in records if record.busy_during is not None]
-    with opened([*folders.values()]) as rows:
+    with opened(folders) as rows:
         alone_ms = read_alone(run_folder, summary, TODAY)
         loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
         omissions = read_omissions(run_folder, run, summary)
         deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
         busy = median(shares) if shares else None
-        write_diagnosis(run_folder, diagnose(summary, run, rows, loops, alone_ms, omissions, busy, deaths))
+        found = diagnose(summary, run, rows, loops, alone_ms, omissions, busy, deaths, _thrown(folders))
+        write_diagnosis(run_folder, found)
+
+
+def _thrown(folders: Sequence[Path]) -> str:
+    """Return the exception that the application wrote last to its log; empty: it wrote none."""
+    for folder in folders:
+        for container in read_containers(folder):
+            log = folder / f"{container.name}.log"
+            if container.before and container.before.workers and log.exists():
+                text = _TIME.sub("", log.read_text(encoding="utf-8", errors="replace"))
+                if _TRACEBACK in text and (told := failure(text)):
+                    return told
+    return ""
+
+
+_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+Z ", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 def read_section(run_folder: Path, summary: Summary) -> Section | None:

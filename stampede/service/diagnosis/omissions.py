@@ -62,7 +62,8 @@ def omission_sentences(found: Omissions, per_second: float, workers: int) -> Ite
     others = {name: value for name, value in found.settings.items() if name not in restarts}
     if most:
         said = _restarts(found.file, most, jitter, per_second, workers)
-        yield f"{said} The lab leaves this out, so waits while workers are replaced are not in these numbers."
+        yield (f"{said} The lab leaves this out, so waits while workers are replaced are not in these numbers; with "
+               "served.max_requests, they are.")  # fmt: skip
     else:
         others |= restarts
     if others:

@@ -12,7 +12,7 @@ from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
 from stampede.report.spread import value_and_spread
 from stampede.report.wording import number, percent
-from stampede.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks
+from stampede.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks, is_always_said
 from stampede.service.diagnosis.held import Loops
 from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit
 from stampede.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
@@ -21,6 +21,8 @@ from stampede.service.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Sta
 _NO_OMISSIONS = Omissions()
 _NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
+_FAILED = "failed: "
+"""How a reason begins that a trial itself gives, such as a server that ended."""
 MINOR = 1 / 20
 """A limit is minor if it explains less than this part of what the first limit explains."""
 SOME_IDLE = 0.1
@@ -41,27 +43,34 @@ def diagnose(
     omissions: Omissions = _NO_OMISSIONS,
     busy: float | None = None,
     deaths: DeathsByLimit = _NO_DEATHS,
+    thrown: str = "",
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
     of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
-    machine that was busy meanwhile; ``deaths`` are workers that ended. Nothing is said of trials that are invalid.
+    machine that was busy meanwhile; ``deaths`` are workers that ended; ``thrown`` is an exception from the log of the
+    application. Nothing is said of trials that are invalid.
     """
-    found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy)
+    found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy, deaths)
     if not found.classes:
-        return Diagnosis(alarm=False, sentences=[_NOTHING.format("")])
+        ended = [reason.removeprefix(_FAILED) for trial in summary.trials if trial.variant == TODAY
+                  for reason in trial.reasons if reason.startswith(_FAILED)]  # fmt: skip
+        said = f"No trial of today's way to serve was measured: {ended[0]}" if ended else _NOTHING.format("")
+        return Diagnosis(alarm=bool(ended), sentences=[said])
     limits = [bottleneck for rule in RULES if (bottleneck := rule(found))]
-    bottlenecks = _ranked([*death_bottlenecks(deaths, found.variant), *limits])
+    bottlenecks = _ranked([*death_bottlenecks(deaths, found.variant, found.part_of_lost), *limits])
     most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
-    main = [each for each in bottlenecks if each.explains is None or each.explains >= MINOR * most]
+    main = [each for each in bottlenecks
+            if each.explains is None or each.explains >= MINOR * most or is_always_said(each)]  # fmt: skip
     left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
     doubt = _doubt(found)
+    lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
+    failures = [*_failures(summary, found, lost, thrown)]
     sentences = [
-        *_failures(
-            summary, found, {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
-        ),
+        *(said for name, said in failures if name not in lost),
         *(" ".join(bottleneck.sentences) for bottleneck in main),
+        *(said for name, said in failures if name in lost),  # the deaths are why
         *_unexplained(found, main),
         *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
         *left_out,
@@ -92,8 +101,11 @@ def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
         yield f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."
 
 
-def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterator[str]:
-    """Say which requests failed, with the most frequent errors. ``lost`` are the classes that workers took along."""
+def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: str) -> Iterator[tuple[str, str]]:
+    """Yield each class of requests that failed, and its most frequent errors. ``lost``: workers took some along.
+
+    ``thrown`` is an exception from the log of the application.
+    """
     for name in found.classes:
         share = found.value(name, "failures", "share") or 0.0
         if not share:
@@ -107,12 +119,14 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str]) -> Iterat
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5") and name not in lost:
             question = "the application failed; its log in the folder of the trial says why."
+            if thrown:
+                question = f"the application failed; its log says: {thrown}{'' if thrown.endswith('.') else '.'}"
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
         if share == 1:
-            yield f"{said} No time is measured of them{f'; {question}' if question else '.'}"
+            yield name, f"{said} No time is measured of them{f'; {question}' if question else '.'}"
         else:
-            yield f"{said} {question[:1].upper()}{question[1:]}" if question else said
+            yield name, f"{said} {question[:1].upper()}{question[1:]}" if question else said
 
 
 _WHY_FAILED = {
@@ -123,13 +137,16 @@ _WHY_FAILED = {
 
 def _doubt(found: Symptoms) -> str:
     """Say that something other than the workers kept the machine busy, and what may be due to that; empty: nothing."""
-    said, slow = busy_sentence(found.processors), found.slow_by_machine
+    said, slow = busy_sentence(found.processors, blurs=not found.slower_together), found.slow_by_machine
     lost = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
     return said and f"In doubt: {said}{lost} Measure again on a machine that is not busy."
 
 
-def busy_sentence(use: ProcessorUse) -> str:
-    """Say who kept the processors busy if it was not the workers; empty: the machine was not busy with others."""
+def busy_sentence(use: ProcessorUse, *, blurs: bool = True) -> str:
+    """Say who kept the processors busy if it was not the workers; empty: the machine was not busy with others.
+
+    ``blurs``: the run cannot tell whether requests wait inside the application.
+    """
     if not use.is_busy_elsewhere or use.busy is None or use.workers is None:
         return ""
     return (
@@ -140,6 +157,8 @@ def busy_sentence(use: ProcessorUse) -> str:
         if use.writes_much else
         "the load generator, the engine or other programs, so this run cannot tell whether requests wait inside the "
         "application."
+        if blurs else
+        "the load generator, the engine or other programs."
     )  # fmt: skip
 
 
@@ -173,11 +192,10 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
     worst_first = sorted(found.avoidable.items(), key=lambda item: -(item[1].measured or 0.0))
     for name, row in worst_first[:_NAMED]:
         share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
-        longest_s = (found.value(name, "avoidable_wait", "max") or 0.0) / 1000
-        sentences.append(
-            f"{share} of the {name} requests waited for a busy worker while another worker had a free thread, for up "
-            f"to {number(longest_s)} s."
-        )
+        longest_ms = found.value(name, "avoidable_wait", "max")
+        at_most = "" if longest_ms is None else f", for up to {number(longest_ms / 1000)} s"
+        sentences.append(f"{share} of the {name} requests waited for a busy worker while another worker had a free "
+                         f"thread{at_most}.")  # fmt: skip
     if blockers := [f"{name} for {percent(share)} of the time" for name, share in found.blockers()]:
         held = "While they waited, these requests held the threads of their worker"
         sentences.append(f"{held}: {', '.join(blockers)}.")
@@ -262,7 +280,7 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
         return None
     said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
             f"{'hubs' if found.has_greenlets else 'event loops'} of the workers did not go on because other threads of "
-            "the process computed and had Python's interpreter lock.")  # fmt: skip
+            "the process kept Python's interpreter lock.")  # fmt: skip
     return _stalled(found, "interpreter-lock", stall, slow, said, _cure_of_lock(found))
 
 
@@ -299,7 +317,7 @@ def _holder_sentences(stall: Stall) -> Iterator[str]:
 
 
 def _cure_of_lock(found: Symptoms) -> str:
-    said = "Functions that compute, and a garbage collector with many objects, hold the lock in any thread"
+    said = "Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread"
     if found.processes_help:
         return f"{said}; they belong into other processes, or more workers share the lock among fewer requests."
     return f"{said}; only less computing gives it back sooner."
@@ -383,10 +401,12 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     if (stalls or found.full_pools) and known_s >= lost_s / 2:
         return None
     longest_ms = max(work_ms for work_ms, _ in found.slower_together.values())
+    busy = found.processors.is_busy_elsewhere
+    why = "They lack a processor for far less than this" if busy else "The processors are not busy"
     return Bottleneck(
         limit="inside", requests=[*found.slower_together], numbers={"at_work_ms": longest_ms},
         explains=found.part_of_lost(max(0.0, lost_s - known_s)),
-        sentences=[f"{_slower_sentence(found)} The processors are not busy, so these requests wait inside the "
+        sentences=[f"{_slower_sentence(found)} {why}, so these requests wait inside the "
                    "application: for a pool of connections, a database, a lock or another service."],
     )  # fmt: skip
 

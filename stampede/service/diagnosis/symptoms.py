@@ -11,15 +11,19 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import waiting
+from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Row
+from stampede.service.diagnosis.deaths import DeathsByLimit, waited_for_places
 from stampede.service.diagnosis.held import FullPool, Held, Loops
 from stampede.service.diagnosis.lost import lost_times
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
 more than so many ms above, the time that it takes alone."""
+BY_MACHINE = 10
+"""A request lacks a processor for at most so many times as long as it computes, and waits before its work begins."""
 WAITS_MS, SLOWER = 50, 0.1
 """A class of requests waits if one request in a hundred loses more than this before its work begins, and more than this
 part of what its median request takes at work."""
@@ -27,6 +31,9 @@ AVOIDABLE = 0.01
 """From this share of avoidable waits on, they are an alarm."""
 COMPUTES = 0.7
 """From this part of the processors that the workers could use, the service is held up by computing."""
+COMPUTES_MS_PER_S = 200
+"""Requests compute if they use a processor for so many ms of each second that they take alone; on a busy machine, what
+computes takes several times as long also alone."""
 STALLED = 0.01
 """From this share of the workers' time on, stalls of event loops, and full pools, are an alarm."""
 BUSY, WORKERS_PART = 0.7, 0.5
@@ -39,6 +46,9 @@ HOLDER, HOLDER_DEVIATIONS, SOME_HOLDS = 0.3, 3, 3
 """A class of requests holds up event loops if its requests are at work when a loop begins to be held up for a share of
 the holds that is larger by this than the share of the other time in which they are, and larger by so many standard
 deviations of chance; these are at least so many holds."""
+MUCH_QUICKER = 0.1
+"""A class of requests only waits if it takes less than this part of the mean hold, or of another class that may hold up
+loops."""
 QUICK = 0.5
 """A class of requests is too quick to hold up a loop if it takes less than this part of the mean hold."""
 
@@ -82,11 +92,14 @@ class Stall(NamedTuple):
 class LostTime(NamedTuple):
     """How much time requests lost in all trials together, in seconds.
 
-    ``before_s`` is by class before the work begins, without the avoidable waits; ``at_work_s`` is by class at work, and
+    ``before_s`` is by class before the work begins, without the avoidable waits, and without ``deaths_s``, the waits
+    while a worker's place was empty; ``waits_ms`` has the same of each request. ``at_work_s`` is by class at work, and
     ``alone_s`` is what the requests of a class take together without it; ``takes_ms`` is what one takes.
     """
 
     avoidable_s: float
+    deaths_s: float
+    waits_ms: Mapping[str, Times]
     before_s: Mapping[str, float]
     at_work_s: Mapping[str, float]
     alone_s: Mapping[str, float]
@@ -95,7 +108,7 @@ class LostTime(NamedTuple):
     @property
     def all_s(self) -> float:
         """What all requests lost."""
-        return self.avoidable_s + sum(self.before_s.values()) + sum(self.at_work_s.values())
+        return self.avoidable_s + self.deaths_s + sum(self.before_s.values()) + sum(self.at_work_s.values())
 
     def before_of(self, classes: Collection[str]) -> float:
         """Return what requests of these classes lost before their work began, without the avoidable waits."""
@@ -132,18 +145,14 @@ class ProcessorUse:
         """Whether the workers write so much to their output that handling it costs time."""
         return (self.output or 0) > MUCH_BYTES or (self.output_rate or 0) > MUCH_BYTES_PER_S
 
-    @property
-    def may_delay_work(self) -> bool:
-        """Whether requests may be at work for longer because of the machine or of their output."""
-        return self.is_busy_elsewhere or self.writes_much
-
 
 @dataclass(frozen=True)
 class Symptoms:
     """What is known of a service as it is served today.
 
-    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up and pools were full; ``alone_ms``
-    is how long a request of each class takes alone; ``busy`` is which share of all processors of the machine was busy.
+    ``rows`` has the view ``requests``, of trusted trials; ``loops`` says when event loops were held up and pools were
+    full; ``alone_ms`` is how long a request of each class takes alone; ``busy`` is which share of all processors of the
+    machine was busy; ``deaths`` are the workers that ended.
     """
 
     figures: Figures
@@ -152,6 +161,7 @@ class Symptoms:
     loops: Loops
     alone_ms: Mapping[str, float]
     busy: float | None
+    deaths: DeathsByLimit
 
     @cached_property
     def variant(self) -> VariantRecord:
@@ -203,6 +213,12 @@ class Symptoms:
         return self.computing is not None and self.computing >= COMPUTES
 
     @property
+    def requests_compute(self) -> bool:
+        """Whether requests compute for much of the time that they take alone."""
+        each_ms, requests = self.value(None, "processor", "per_request"), sum(map(len, self.lost.waits_ms.values()))
+        return each_ms is not None and each_ms * requests >= COMPUTES_MS_PER_S * sum(self.lost.alone_s.values())
+
+    @property
     def processes_help(self) -> bool:
         """Whether more processes can use more of the machine's processors, or the workers do not use theirs."""
         return self.variant.workers < (self.run.host.cores or 0) or not self.computes
@@ -215,20 +231,27 @@ class Symptoms:
 
     @cached_property
     def slow(self) -> Loses:
-        """What the other classes lose before their work begins, if noticeable."""
+        """What the other classes lose before their work begins, if noticeable and not due to workers that ended."""
         stats = {name: self.figures.percentile(name, [TODAY]) for name in self.classes if name not in self.avoidable}
         losses = {name: (stat, self.figures.loss(TODAY, name, stat)) for name, stat in stats.items() if stat}
         return {name: (stat, loss.ms) for name, (stat, loss) in losses.items()
-                if loss and loss.ms > self._noticeable_ms(name)}  # fmt: skip
+                if loss and loss.ms > self._noticeable_ms(name)
+                and not (self.deaths and self._is_due_to_deaths(name, stat))}  # fmt: skip
+
+    def _is_due_to_deaths(self, name: str, stat: str) -> bool:
+        waits_ms = self.lost.waits_ms.get(name)
+        return waits_ms is not None and bool(np.percentile(waits_ms, int(stat[1:])) <= self._noticeable_ms(name))
 
     @cached_property
     def slow_in_one_queue(self) -> Loses:
         """What classes would lose even if one queue led to all threads, if noticeable.
 
-        These are classes with avoidable waits or, on a machine that was busy with something else, all that are slow.
-        Unknown, and so empty, if the workers have no threads.
+        These are classes with avoidable waits or, on a machine that was busy with something else, all that are slow,
+        unless requests compute: then they had their threads for longer because of the machine. Unknown, and so empty,
+        if the workers have no threads.
         """
-        names = [*self.avoidable, *(self.slow if self.processors.is_busy_elsewhere else ())]
+        asks_all = self.processors.is_busy_elsewhere and not self.requests_compute
+        names = [*self.avoidable, *(self.slow if asks_all else ())]
         if not self.slots or not names:
             return {}
         waits_ms: dict[str, list[float]] = {name: [] for name in names}
@@ -252,8 +275,11 @@ class Symptoms:
 
     @cached_property
     def slower_together(self) -> dict[str, tuple[float, float]]:
-        """The classes that take longer at work together than alone, more than computing explains: both times in ms."""
-        if self.computing is None or self.computes or self.processors.may_delay_work:
+        """The classes that take longer at work together than alone, more than computing explains: both times in ms.
+
+        On a machine that was busy with something else, also more than this explains.
+        """
+        if self.computing is None or self.computes or self.processors.writes_much:
             return {}
         return {
             name: (work_ms, alone_ms)
@@ -262,7 +288,13 @@ class Symptoms:
             and work_ms is not None
             # work that computes takes about 1 / (1 - computing) times as long
             and work_ms >= max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
+            and (not self.processors.is_busy_elsewhere or work_ms - alone_ms >= self._machine_adds_ms(name))
         }
+
+    def _machine_adds_ms(self, request_class: str) -> float:
+        """Return what a machine that is busy with something else adds to the work of most requests, at most."""
+        each_ms, waits_ms = self.value(None, "processor", "per_request"), self.value(request_class, "overhead", "p50")
+        return math.inf if each_ms is None or waits_ms is None else BY_MACHINE * (each_ms + waits_ms)
 
     def stall(self, what: str) -> Stall | None:
         """Return how long event loops were held up, on the loop itself (held) or by the lock (locked), if noticeable.
@@ -274,13 +306,17 @@ class Symptoms:
         total_s = sum(stall.total_s for stall in held)
         if not all_s or total_s < STALLED * all_s:
             return None
-        holders, times = [*_holders(held)], sum(stall.times for stall in held)
-        others = {*self.classes} - {holder.request_class for holder in holders}
-        quick_ms = QUICK * 1000 * total_s / times
+        found, times = [*_holders(held)], sum(stall.times for stall in held)
+        mean_ms = 1000 * total_s / times
+        takes_ms = {each: self.lost.takes_ms.get(each.request_class, mean_ms) for each in found}
+        least_ms = MUCH_QUICKER * max([mean_ms, *takes_ms.values()])
+        holders = [each for each in found if takes_ms[each] >= least_ms]
+        others_ms = [self.lost.takes_ms.get(name, mean_ms)
+                     for name in {*self.classes} - {holder.request_class for holder in found}]  # fmt: skip
         return Stall(
             total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held), holders,
             sum(stall.idle for stall in held) / times,
-            bool(others) and all(self.lost.takes_ms.get(name, quick_ms) < quick_ms for name in others),
+            bool(others_ms) and found == holders and max(others_ms) < QUICK * mean_ms,
         )  # fmt: skip
 
     @property
@@ -313,7 +349,8 @@ class Symptoms:
     @cached_property
     def lost(self) -> LostTime:
         """How much time requests lost."""
-        avoidable_s = 0.0
+        avoidable_s = deaths_s = 0.0
+        waits_ms: defaultdict[str, list[Times]] = defaultdict(list)
         before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
         takes_ms: dict[str, float] = {}
         for trial in range(1, self.run.trials + 1):
@@ -322,14 +359,20 @@ class Symptoms:
                 continue
             lost, waits = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
             beside_s = np.minimum(waits.beside_s, lost.before_s) if waits else np.zeros_like(lost.before_s)
+            left_s = lost.before_s - beside_s
+            due_to_deaths = waited_for_places(self.deaths, answered)
             avoidable_s += float(beside_s.sum())
+            deaths_s += float(left_s[due_to_deaths].sum())
+            left_s[due_to_deaths] = 0.0
             for place, name in enumerate(answered.classes):
                 mine = answered.request_class == place
-                before_s[name] += float((lost.before_s - beside_s)[mine].sum())
+                before_s[name] += float(left_s[mine].sum())
+                waits_ms[name].append(1000 * left_s[mine])
                 at_work_s[name] += float(lost.at_work_s[mine].sum())
                 alone_s[name] += float(lost.takes_s[place] * mine.sum())
                 takes_ms[name] = min(takes_ms.get(name, math.inf), 1000 * float(lost.takes_s[place]))
-        return LostTime(avoidable_s, before_s, at_work_s, alone_s, takes_ms)
+        joined = {name: np.concatenate(found) for name, found in waits_ms.items()}
+        return LostTime(avoidable_s, deaths_s, joined, before_s, at_work_s, alone_s, takes_ms)
 
     @cached_property
     def lost_to_computing_s(self) -> float:

@@ -338,6 +338,7 @@ def _yaml(found: Discovery, root: Path, requirements: str, requests: list[str]) 
         *known("backpressure"),
         *(known("worker_connections") if server == "gunicorn" else []),
         *(known("max_requests", "max_requests_jitter") if found.values.get("max_requests") else []),
+        *known("timeout_s"),
         *known("replicas", "balance"),
         *([line(settings, "", "settings")] if settings in found.values else []),
         *known("left_out"),

@@ -31,7 +31,9 @@ _RESTARTS = {
     "--max-requests": "max_requests", "--limit-max-requests": "max_requests",
     "--max-requests-jitter": "max_requests_jitter", "--limit-max-requests-jitter": "max_requests_jitter",
 }  # fmt: skip
-"""Those of the options that the lab applies for some servers, and the keys of the description."""
+_SILENCE = {"gunicorn": "--timeout", "uvicorn": "--timeout-worker-healthcheck"}
+"""Options that the lab applies for some servers: those that replace workers with the keys of the description, and for
+each server the one that is ``timeout_s``."""
 _LEFT_OUT_OF_GRANIAN = (
     "--http", "--loop", "--runtime-mode", "--runtime-threads", "--task-impl", "--workers-lifetime", "--workers-max-rss",
 )  # fmt: skip
@@ -531,10 +533,11 @@ def _daphne(found: Discovery, arguments: Sequence[str], start: Start, repository
 
 def _note_left_out(found: Discovery, options: Mapping[str, str], place: str, further: Sequence[str] = ()) -> None:
     """Note the options that change how long requests wait: those that the lab applies, and those that it does not."""
-    counts = found.values["server"] in COUNT_REQUESTS
-    applied = {name for name in _RESTARTS if counts and options.get(name, "").isdecimal()}
+    server = found.values["server"]
+    keys = (_RESTARTS if server in COUNT_REQUESTS else {}) | {_SILENCE.get(server, ""): "timeout_s"}
+    applied = {name for name in keys if options.get(name, "").isdecimal() and (name in _RESTARTS or int(options[name]))}
     for name in applied:
-        found.note(_RESTARTS[name], int(options[name]), place)
+        found.note(keys[name], int(options[name]), place)
     names = (LEFT_OUT | {*further}) - applied
     found.note("left_out", [f"{name} {value}" for name, value in options.items() if name in names] or None, place)
 
