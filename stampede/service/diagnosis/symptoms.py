@@ -45,7 +45,7 @@ MOST_LOOKED_AT = 300
 HOLDER, HOLDER_DEVIATIONS, SOME_HOLDS = 0.3, 3, 3
 """A class of requests holds up event loops if its requests are at work when a loop begins to be held up for a share of
 the holds that is larger by this than the share of the other time in which they are, and larger by so many standard
-deviations of chance; these are at least so many holds."""
+deviations of chance; these are at least so many holds. So are those that begin while no request is at work."""
 MUCH_QUICKER = 0.1
 """A class of requests only waits if it takes less than this part of the mean hold, or of another class that may hold up
 loops."""
@@ -315,7 +315,7 @@ class Symptoms:
                      for name in {*self.classes} - {holder.request_class for holder in found}]  # fmt: skip
         return Stall(
             total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held), holders,
-            sum(stall.idle for stall in held) / times,
+            idle / times if (idle := sum(stall.idle for stall in held)) >= SOME_HOLDS else 0.0,
             bool(others_ms) and found == holders and max(others_ms) < QUICK * mean_ms,
         )  # fmt: skip
 
