@@ -11,6 +11,7 @@ lock() {
 }
 lock 3.11 requirements/lock.in requirements/lock.txt
 lock 3.11 pyproject.toml requirements/core.txt --extra lab
+lock 3.11 pyproject.toml requirements/reader.txt --constraint requirements/core.txt
 lock 3.11 requirements/tests.in requirements/tests.txt
 lock 3.11 pyproject.toml requirements/notebook.txt --extra notebook --constraint requirements/core.txt --constraint requirements/tests.txt
 for file in servers/*/requirements/*.in; do lock 3.13 "$file" "${file%.in}.txt"; done

@@ -111,7 +111,8 @@ error: There is no command 'chek'. hint: stampede machines …, one of check, jo
 error: stampede machines check does not take all. hint: stampede machines check --help
 error: stampede run does not take b c. hint: stampede run --help
 error: stampede run has no option --trails; it has --trials, --until, --strict, … hint: stampede run --help
-error: --trials needs a value. How often each variant is measured; 0: as the file says. hint: stampede run --help
+error: --trials needs a value. How often each variant is measured; 0: as the file says. hint: stampede run
+    --help
 error: --full takes no value. hint: stampede run --help
 error: --seed 1.5 must be a whole number. hint: stampede run --help
 error: --every 0 must be a number, at least 0.1. hint: stampede diagnose --help
