@@ -104,19 +104,26 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
     Yield a temporary folder, which has the run's files and requests, and the summary. Say what this version does not
     know of the run.
     """
-    from stampede.evaluate.metrics.unknown import unknown  # noqa: PLC0415
     from stampede.records.folder import read_run  # noqa: PLC0415
     from stampede.verification import derived_elsewhere  # noqa: PLC0415
 
     reading = _disk_errors(f"The results of {folder} cannot be computed", _READABLE, results)
     with ExitStack() as stack:
         with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
-            sentences = [*unknown(read_run(folder))]
+            read_run(folder)
             with reading:
                 found = stack.enter_context(derived_elsewhere(folder))
-            for sentence in sentences:
-                say(f"{folder}: {sentence}")
+            _say_unknown(folder)
         yield found
+
+
+def _say_unknown(folder: Path) -> None:
+    """Say what this version does not know of a run."""
+    from stampede.evaluate.metrics.unknown import unknown  # noqa: PLC0415
+    from stampede.records.folder import read_run  # noqa: PLC0415
+
+    for sentence in unknown(read_run(folder)):
+        say(f"{folder}: {sentence}")
 
 
 def summary_of(command: str, folder: Path, results: Path) -> "Summary":
@@ -124,9 +131,9 @@ def summary_of(command: str, folder: Path, results: Path) -> "Summary":
     from stampede.pipeline import stored_summary  # noqa: PLC0415
 
     with run_for(command):
-        summary = stored_summary(folder)
-    if summary:
-        return summary
+        if summary := stored_summary(folder):
+            _say_unknown(folder)
+            return summary
     with results_of(command, folder, results) as (_, summary):
         return summary
 

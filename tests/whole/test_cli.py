@@ -83,10 +83,10 @@ def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
     if not shutil.which("unshare") or subprocess.run([*unshare, "mount -t tmpfs none /mnt"], check=False,
                                                      capture_output=True).returncode:  # fmt: skip
         pytest.skip("needs unshare and root")
-    lab = f'lab() {{ "{sys.executable}" -c "$COMMANDS" "$@"; }}\n'
+    command = f'stampede() {{ "{sys.executable}" -c "$COMMANDS" "$@"; }}\n'
     environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COMMANDS": COMMANDS}
     return subprocess.run(
-        [*unshare, lab + script, "sh", *arguments],
+        [*unshare, command + script, "sh", *arguments],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ def ask(results: Path, monkeypatch: pytest.MonkeyPatch, name: str = "") -> dict[
     monkeypatch.setenv("RESULTS", str(results))
     monkeypatch.setenv("NAME", name)
     names: dict[str, Any] = {}
-    exec(compile("\n".join(cells()).removeprefix("%cd -q ../../..\n"), NOTEBOOK, "exec"), names)
+    exec(compile("\n".join(cells()).removeprefix("%cd -q ..\n"), NOTEBOOK, "exec"), names)
     return names
 
 
