@@ -188,7 +188,8 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     assert settings["left_out"] == {"max_requests": "5", "workers": "3"}
     log = read_trial(folder).logs["gunicorn-1"]
     assert log.kept > log.before > 0
-    assert "kB a request to their output" in said
+    assert diagnosis
+    assert "kB a request to their output" in " ".join([said, *diagnosis.minor])
     assert copied_lab.run("verify", str(run)).returncode == 0
 
 
