@@ -23,7 +23,7 @@ from stampede.evaluate.verdict.claims import claim_row, published_rows
 from stampede.evaluate.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
 from stampede.predict.prediction import not_predicted
 from stampede.predict.stored import predictions_of
-from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, sealed
+from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, is_derived, sealed
 from stampede.records.folder import read_run, read_summary, trial_folders, write_whole
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
@@ -43,7 +43,7 @@ def derive(run_folder: Path) -> Summary:
     """
     summary = derive_summary(run_folder, predictions_of(run_folder))
     sections = write_extensions(run_folder, summary)
-    if all(map(find_spec, ("altair", "jinja2", "vl_convert"))):  # the extra that draws the page
+    if _draws_pages():
         from stampede.report.html import write_report  # noqa: PLC0415
 
         write_report(run_folder, summary, sections)
@@ -53,25 +53,32 @@ def derive(run_folder: Path) -> Summary:
 
 
 def stored_summary(run_folder: Path) -> Summary | None:
-    """Return summary.json of a run if the run's files are as they were sealed, and this code computed it; else None."""
+    """Return summary.json of a run if nothing in its folder was changed, and this code computed it; else None."""
     try:
         known = (run_folder / DERIVED_FROM).read_text(encoding="ascii")
         if known != _derived_from(run_folder) or changed_files(run_folder):
             return None
     except (FileNotFoundError, UnicodeDecodeError):
         return None
-    return read_summary(run_folder)
+    lacks_page = _draws_pages() and not (run_folder / "report.html").exists()  # the core has derived the run
+    return None if lacks_page else read_summary(run_folder)
 
 
 def _derived_from(run_folder: Path) -> str:
-    """Return a hash of a summary, the manifest, and the code that computed the summary; empty without a manifest."""
+    """Return a hash of a run's manifest and results, and of the code that computes them; empty without a manifest."""
     if not (run_folder / MANIFEST).exists():
         return ""
-    of_run = [run_folder / MANIFEST, run_folder / "summary.json"]
+    results = [path for path in run_folder.iterdir() if is_derived(path.name) and path.name != DERIVED_FROM]
+    code = [path for room in CODE for path in room.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     found = hashlib.sha256()
-    for path in [*of_run, Path(__file__), *sorted(path for room in CODE for path in room.rglob("*.py"))]:
+    for path in [*sorted(results), Path(__file__), *sorted(code)]:
         found.update(path.read_bytes())
     return found.hexdigest()
+
+
+def _draws_pages() -> bool:
+    """Whether the packages of the extra that draws report.html are installed."""
+    return all(map(find_spec, ("altair", "jinja2", "vl_convert")))
 
 
 def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:

@@ -17,6 +17,7 @@ from rich.segment import Segment
 from stampede.errors import LabError
 from stampede.interruption import was_left
 from stampede.records.unprintable import UNPRINTABLE
+from stampede.theory import COMPILED
 
 if TYPE_CHECKING:
     from stampede.plan import Plan
@@ -156,3 +157,12 @@ def interruptible() -> Iterator[None]:
             say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
         say("Interrupted. Nothing is left running; what was measured is kept.")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def say_if_interpreted() -> None:
+    """Say that theory is less certain if the simulator is interpreted."""
+    if not COMPILED:
+        say(
+            "Numba is missing, so the simulator is interpreted, and simulates less: what theory says is less certain. "
+            "To compile it: pip install 'stampede-lab[lab]'"
+        )

@@ -10,7 +10,6 @@ import typer
 
 from stampede.errors import WrongUse
 from stampede.paths import RESULTS
-from stampede.predict import FEWER
 from stampede.records.model import name_from
 from stampede.run.finished import latest_of_each, results_of, run_and_variant, summary_of
 from stampede.run.options import (
@@ -25,8 +24,7 @@ from stampede.run.options import (
     Trials,
     measure_options,
 )
-from stampede.terminal import out, print_json, say, write
-from stampede.theory import COMPILED
+from stampede.terminal import out, print_json, say, say_if_interpreted, write
 
 if TYPE_CHECKING:
     from stampede.advise.options import ServingOption
@@ -37,11 +35,6 @@ RunOrVariant = Annotated[
     str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
 ]
 LoadName = Annotated[str, typer.Option(help="Which load of the run.")]
-
-
-def _say_if_interpreted() -> None:
-    if not COMPILED:
-        say(FEWER)
 
 
 @measure_options("until", "budget", "seed", "machines")
@@ -55,7 +48,7 @@ def predict(options: MeasureOptions, name: Name = "") -> None:
 
     experiment = options.experiment(name)
     plan = options.plan(experiment)
-    _say_if_interpreted()
+    say_if_interpreted()
     here = Host(cpu="", cores=engine_cores(), memory_gib=0, kernel="", engine="", compose="")
     run = record_of(
         name, experiment, plan, full=options.full, command="stampede predict", host=here, git=None, images=[]
@@ -87,7 +80,7 @@ def advise(
         raise WrongUse("--classes describes a service that no run knows, so it has no run and no --load.",
                        hint="stampede advise --classes mine.yaml, or stampede advise results/heavy-mix/latest --try 3",
         )  # fmt: skip
-    _say_if_interpreted()
+    say_if_interpreted()
     measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)
     if as_json and attempts:
         raise WrongUse(

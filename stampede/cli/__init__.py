@@ -20,11 +20,11 @@ app = typer.Typer(
     help="A laboratory that shows which worker served each request, "
     "and which requests waited while another worker had a free thread.",
 )
-EXTRAS = {
-    "altair": "lab", "jinja2": "lab", "numba": "lab", "packaging": "lab", "psutil": "lab", "python_on_whales": "lab",
-    "markupsafe": "lab", "scipy": "lab", "tree_sitter": "lab", "tree_sitter_bash": "lab", "vl_convert": "lab",
-}  # fmt: skip
-"""The extra of the distribution that brings each package which the core lacks."""
+OF_EXTRA = (
+    "altair", "jinja2", "markupsafe", "numba", "packaging", "psutil", "python_on_whales", "scipy", "tree_sitter",
+    "tree_sitter_bash", "vl_convert",
+)  # fmt: skip
+"""The packages that the core lacks, and the extra ``lab`` brings."""
 
 
 def _print_version(asked: bool) -> None:
@@ -57,10 +57,10 @@ def main() -> NoReturn:
     except typer.Abort:
         sys.exit(130)
     except ModuleNotFoundError as error:
-        if not (extra := EXTRAS.get((error.name or "").partition(".")[0])):
+        if (error.name or "").partition(".")[0] not in OF_EXTRA:
             raise
         need = f"stampede {' '.join(sys.argv[1:2])} needs the package {error.name}, which is not installed."
-        tell(LabError(need, hint=f"pip install 'stampede-lab[{extra}]'"))
+        tell(LabError(need, hint="pip install 'stampede-lab[lab]'"))
         sys.exit(1)
     except LabError as error:
         tell(error)

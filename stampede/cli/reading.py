@@ -61,6 +61,8 @@ def report(
         print_tables(out, record, summary, sections)
     else:
         print_screen(out, record, summary, report_path(folder), tables_command(folder), sections)
+        if not (folder / "report.html").exists():
+            say("There is no report.html: to draw it, pip install 'stampede-lab[lab]'")
         return
     say(f"\nReport: {report_path(folder)}")
 

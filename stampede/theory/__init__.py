@@ -6,4 +6,4 @@ Nothing here knows the lab. ``model`` says what can be simulated, and ``simulate
 from importlib.util import find_spec
 
 COMPILED = find_spec("numba") is not None
-"""Whether Numba, which the extra ``lab`` brings, compiles the simulator. Else the same functions are interpreted."""
+"""Whether Numba is installed, which compiles the simulator. Without it, the same functions are interpreted."""

@@ -14,7 +14,7 @@ from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.experiment.file import load_experiment, names
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import as_variables
-from stampede.pipeline import derive, derive_summary
+from stampede.pipeline import derive, derive_summary, stored_summary
 from stampede.plan import lay_out
 from stampede.predict import prediction, stored
 from stampede.predict.prediction import _trials, predict_run, predict_summary
@@ -367,6 +367,21 @@ def test_an_edited_prediction_is_found(predicted: Path) -> None:
     assert [str(difference) for difference in verify_run(predicted).differences] == [
         "predicted.json: does not follow from the raw points"
     ]
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_results_are_read_again_only_if_nothing_was_changed(predicted: Path) -> None:
+    seal(predicted)
+    derived = derive(predicted)
+
+    assert stored_summary(predicted) == derived
+    for name in ("summary.json", "predicted.json", "report.html", "run.json"):
+        path, before = predicted / name, (predicted / name).read_bytes()
+        path.write_bytes(before + b" ")
+        assert stored_summary(predicted) is None, name
+        path.write_bytes(before)
+    (predicted / "report.html").unlink()
+    assert stored_summary(predicted) is None
 
 
 def test_a_record_without_queueing_is_understood() -> None:

@@ -8,10 +8,8 @@ import typer
 
 from stampede.errors import WrongUse
 from stampede.logs.formats import Clock
-from stampede.predict import FEWER
 from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom
-from stampede.terminal import interruptible, out, print_json, say
-from stampede.theory import COMPILED
+from stampede.terminal import interruptible, out, print_json, say, say_if_interpreted
 
 if TYPE_CHECKING:
     from stampede.logs.diagnose.diagnosis import Asked, Diagnosis
@@ -63,8 +61,7 @@ def diagnose(
         _follow(asked, every, port)
         return
     found = diagnose_logs(asked)
-    if not COMPILED:
-        say(FEWER)
+    say_if_interpreted()
     replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
     if to:
         from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415  # pages are an extra
