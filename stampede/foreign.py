@@ -4,6 +4,7 @@ Small files are read whole by ``read_bytes`` or ``read_text``, logs line by line
 character (a surrogate), all refuse devices, and all say which file is larger than what is read of one.
 """
 
+import ast
 import errno
 import gzip
 import io
@@ -11,6 +12,7 @@ import json
 import os
 import stat
 import sys
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,6 +88,15 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # whatever somebody wrote
         if not level:
             return values
     raise ValueError("it is nested too deeply")
+
+
+def parse_python(text: str) -> ast.Module:
+    """Parse Python. Raise SyntaxError if it is broken, or more than Python's own parser can hold."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return ast.parse(text)
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise SyntaxError(str(error)) from None
 
 
 def unreadable(path: Path, error: Exception) -> WrongUse:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stampede.errors import WrongUse
-from stampede.foreign import read_text
+from stampede.foreign import parse_python, read_text
 from stampede.logs.format_strings import APACHE, HAPROXY, NGINX, PYTHON, UWSGI, Dialect, compile_format
 from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Format, Formats, JsonFormat
 
@@ -127,8 +127,8 @@ def _of_python(text: str) -> Iterator[str]:
     """Yield what gunicorn.conf.py assigns to access_log_format; nothing if Python cannot parse the text."""
     if "access_log_format" not in text:
         return
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        for statement in ast.walk(ast.parse(text.strip())):
+    with suppress(SyntaxError, ValueError, RecursionError):
+        for statement in ast.walk(parse_python(text.strip())):
             match statement:
                 case (
                     ast.Assign(targets=[ast.Name(id="access_log_format")], value=ast.expr() as value)

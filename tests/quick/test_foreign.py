@@ -11,7 +11,7 @@ import pytest
 
 from stampede import foreign
 from stampede.errors import WrongUse
-from stampede.foreign import LONGEST_LINE, TOO_LONG, Lines, open_text, parse_json, read_text
+from stampede.foreign import LONGEST_LINE, TOO_LONG, Lines, open_text, parse_json, parse_python, read_text
 
 
 def _read(lines: Lines, size: int) -> str:
@@ -56,6 +56,13 @@ def test_json_that_is_nested_too_deeply_is_no_json(text: str) -> None:
 def test_json_of_a_usual_depth_is_read() -> None:
     """The bound is far from what programs write."""
     assert parse_json("[" * 50 + "1" + "]" * 50) is not None
+
+
+@pytest.mark.parametrize("text", ["a = (", "-" * 20_000 + "1", "a" + ".b" * 100_000, "\x00"])
+def test_python_that_cannot_be_parsed_is_broken_whatever_the_parser_says(text: str) -> None:
+    """Python's parser raises MemoryError, RecursionError and ValueError, too."""
+    with pytest.raises(SyntaxError):
+        parse_python(text)
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stampede.foreign import parse_python
 from stampede.service.discovery.repository import SERVERS, Repository, Start
 from stampede.service.discovery.settings import Known, Returned, Run
 
@@ -129,8 +130,8 @@ def _start(
     elsewhere in the program is perhaps another one.
     """
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+        tree = parse_python(text)
+    except SyntaxError:
         return None
     run = Run(start.environment, repository.cores, repository.modules(path))
     program = _Program(tree, run, module, package)

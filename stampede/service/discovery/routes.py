@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stampede.errors import WrongUse
-from stampede.foreign import read_text
+from stampede.foreign import parse_python, read_text
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 _OWN = {"APIRouter": "prefix", "Blueprint": "url_prefix", "Router": "path", "Litestar": "path", "Namespace": "path",
@@ -47,8 +47,8 @@ def routes_of(sources: Sequence[Path], folder: Path) -> list[tuple[str, str]]:
     """
     modules = []
     for path in sources:
-        with suppress(WrongUse, SyntaxError, ValueError, RecursionError, MemoryError):
-            tree = ast.parse(read_text(path))
+        with suppress(WrongUse, SyntaxError, ValueError, RecursionError):
+            tree = parse_python(read_text(path))
             name = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
             modules.append(_module(name, tree, is_package=path.name == "__init__.py"))
     found = _Routes(modules)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stampede.foreign import parse_json
+from stampede.foreign import parse_json, parse_python
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -81,7 +81,7 @@ def settings_of(
     """
     found: Known = {}
     with suppress(SyntaxError, ValueError, RecursionError, Returned):
-        Run(environment, cores, modules).statements(ast.parse(text).body, found)
+        Run(environment, cores, modules).statements(parse_python(text).body, found)
     if _FROM_VARIABLES.search(text):
         found.pop(ANY, None)
         found |= {name.removeprefix("GUNICORN_").lower(): Setting(value) for name, value in environment.items()

@@ -405,7 +405,7 @@ class Shell:
         if found := _SUM.fullmatch(text):
             return self._computed((found[1] or found[2]).replace("\\*", "*").replace("'*'", "*")) or text
         if found := re.fullmatch(r"""\$\(python[\d.]* -c (["']).*\bprint\((.*)\)\1\)""", text, re.DOTALL):
-            with suppress(SyntaxError):
+            with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                 printed = setting_of(ast.parse(found[2], mode="eval").body, {}, self.environment, self._cores)
                 return str(printed.value) if printed else text
         return text
