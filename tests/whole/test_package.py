@@ -101,7 +101,7 @@ def called(python: Path, here: Path, *arguments: str) -> "subprocess.CompletedPr
     [run] = here.glob("worker-types/2*")
     words = [word.replace("{run}", str(run)) for word in arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"COLUMNS": "80", "PATH": "/usr/bin:/bin"}
+    environment |= {"COLUMNS": "80", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": ""}
     environment |= {"PYTHONPATH": str(ROOT)} if str(python) == sys.executable else {}
     return subprocess.run(
         [python, "-m", "stampede", *words], check=False, cwd=here, env=environment, capture_output=True, text=True,
