@@ -1,7 +1,7 @@
 """What if: the requests of a trial, sent at the same times and with the same work, served in another way."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from stampede.evaluate.metrics.waiting import FROM_S, Answered
 from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
 from stampede.predict.system import servers_of
 from stampede.records.run import LoadRecord, VariantRecord
+from stampede.theory import COMPILED
 from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Waits = npt.NDArray[np.float64]
 """How long each request waited for a thread, in seconds, in the order of sending."""
+TURNS = 10
+"""Without Numba, requests that compute hand the interpreter lock over so often on average, at most."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def serve_otherwise(
     from stampede.theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     works_s = np.maximum(answered.ended_s - answered.began_s, 0)
+    least_switch_s = 0.0 if COMPILED else float(works_s.mean()) / TURNS
     for kind in kinds:
         of = (1, workers * threads) if kind.for_single_worker else (workers, threads)
         settings = kind.settings(*of)
@@ -85,8 +89,10 @@ def serve_otherwise(
         accept = "per-worker" if settings.get("reuse_port") else "shared"
         queueing = kind.queueing(of[1])
         variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
+        servers = servers_of(variant)
+        servers = replace(servers, switch=max(servers.switch, least_switch_s))
         rows = simulate(
-            QueueingSystem(servers_of(variant), list(_classes(answered, works_s, computing=computing))),
+            QueueingSystem(servers, list(_classes(answered, works_s, computing=computing))),
             float(answered.sent_s[-1]) + 1,
             seed,
         )

@@ -19,6 +19,8 @@ from stampede.theory import COMPILED
 
 MOST = 200_000 if COMPILED else 2_000
 """So many requests are replayed at most: those around the longest wait."""
+MOST_COMPUTING = MOST if COMPILED else 300
+"""So many requests at most are replayed as if they only computed."""
 MOST_WORKERS = 32
 SEEDS = 5 if COMPILED else 2
 AGREES, AGREES_TIMES = 0.05, 2.0
@@ -55,7 +57,8 @@ class Served(NamedTuple):
     ``workers`` is how many workers served a request in each replay, at least, and ``threads`` how many threads each
     worker has. ``serves``, ``change`` and ``cost`` say
     what the way is, what to set for it, and what that costs. ``computing_p99_s`` is the p99 of the overhead in one
-    replay in which requests compute all the time; None: this was not replayed.
+    replay in which requests compute all the time; None: this was not replayed. ``most_computing`` is for which share of
+    their time requests may compute before the workers, each with one interpreter lock, no longer keep up.
     """
 
     label: str
@@ -69,6 +72,7 @@ class Served(NamedTuple):
     change: str = ""
     cost: str = ""
     computing_p99_s: float | None = None
+    most_computing: float = 1.0
 
     @property
     def is_setting(self) -> bool:
@@ -147,11 +151,15 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
         if knows and findings.cause in ("avoidable", "full"):
             found |= _replays(answered, workers, 2 * threads, joined, [more])
         better = {usual, *(name for name, way in found.items() if way.most < HALVES * found[usual].waited)}
+        few = around_longest(requests.waited_s, MOST_COMPUTING)
+        computing = requests.answered(findings.names, findings.of_class, workers, capacity.place, few)
+        busy = float((answered.ended_s - answered.began_s).sum() / np.ptp(answered.ended_s))
         for of, kinds in ((threads, OPTION_KINDS), (2 * threads, (more,))):
             replayed = [kind for kind in kinds if kind.name in better]
-            for name, way in _served_each(answered, workers, of, 1, replayed, computing=True):
-                overhead_s = float(np.quantile(way.waits_s[joined], 0.99))
-                found[name] = found[name]._replace(computing_p99_s=overhead_s)
+            for name, way in _served_each(computing, workers, of, 1, replayed, computing=True):
+                overhead_s = float(np.quantile(way.waits_s[requests.joined[few]], 0.99))
+                most = min(1.0, found[name].workers / busy)
+                found[name] = found[name]._replace(computing_p99_s=overhead_s, most_computing=most)
     today = found[usual] if usual else None
     ways = [found[name]._replace(change=change.format(**numbers)) for name, change in CHANGES.items() if name in found]
     return Replay(measured, today, ways, _enough(answered, capacity.total))

@@ -308,11 +308,14 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     for way in doubtful[:-1]:
         yield f"- {_way(way)}"
     if doubtful:
-        *others, overhead = [_time(way.computing_p99_s or 0) for way in doubtful]
-        besides = "".join(f", {time} with {way.change}" for time, way in zip(others, doubtful, strict=False))
-        today = _time(replayed.today.computing_p99_s or 0) if replayed.today else ""
-        yield (f"- {_way(doubtful[-1])} No log says how much the requests compute. If they only compute, their p99 "
-               f"overhead is {overhead}{besides} (today: {today}).")  # fmt: skip
+        *others, last = doubtful
+        said = f"- {_way(last)} No log says how much the requests compute. If they "
+        if last.most_computing < 1:
+            yield f"{said}compute for more than {percent(last.most_computing)} of their time, this cannot keep up."
+        else:
+            besides = "".join(f", {_time(way.computing_p99_s or 0)} with {way.change}" for way in others)
+            today = f" (today: {_time(replayed.today.computing_p99_s or 0)})" if replayed.today else ""
+            yield f"{said}only compute, their p99 overhead is {_time(last.computing_p99_s or 0)}{besides}{today}."
     if findings.cause == "avoidable" and findings.in_front:
         share, slowest = max((share, name) for name, share in findings.in_front.items())
         if share > MAIN:
