@@ -57,6 +57,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def required(wheel: Path, extra: str) -> list[str]:
+    """Return the distributions that a wheel names for an extra, and for the core."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("Requires-Dist: ")]
+    return [each.name for each in map(Requirement, lines) if not each.marker or each.marker.evaluate({"extra": extra})]
+
+
 def installed(folder: Path, wheel: Path, distributions: dict[str, Distribution]) -> Path:
     """Make an environment with the wheel and links to the distributions' files, and return its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=PATIENCE_S)
@@ -72,14 +81,13 @@ def installed(folder: Path, wheel: Path, distributions: dict[str, Distribution])
 @pytest.fixture(scope="module")
 def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with the core."""
-    with zipfile.ZipFile(wheel) as archive:
-        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        text = archive.read(name).decode()
-    lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("Requires-Dist: ")]
-    required = [Requirement(line) for line in lines]
-    return installed(
-        tmp_path_factory.mktemp("core"), wheel, needed([each.name for each in required if not each.marker], {})
-    )
+    return installed(tmp_path_factory.mktemp("core"), wheel, needed(required(wheel, extra=""), {}))
+
+
+@pytest.fixture(scope="module")
+def whole(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the extra ``lab``."""
+    return installed(tmp_path_factory.mktemp("lab"), wheel, needed(required(wheel, extra="lab"), {}))
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +105,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def called(python: Path, here: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def called(python: Path, here: Path, *arguments: str, engine: str = "") -> "subprocess.CompletedProcess[str]":
     [run] = here.glob("worker-types/2*")
     words = [word.replace("{run}", str(run)) for word in arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"COLUMNS": "80", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": ""}
+    environment |= {"COLUMNS": "80", "PATH": "/usr/bin:/bin", "DOCKER_HOST": engine, "PYTHONDONTWRITEBYTECODE": ""}
     environment |= {"PYTHONPATH": str(ROOT)} if str(python) == sys.executable else {}
     return subprocess.run(
         [python, "-m", "stampede", *words], check=False, cwd=here, env=environment, capture_output=True, text=True,
@@ -138,6 +146,22 @@ def test_every_command_of_the_core_answers_or_names_its_extra(core: Path, here: 
             assert not names_extra
         else:
             assert names_extra or done.stdout or done.stderr.startswith("error: "), done.stderr
+
+
+@pytest.mark.parametrize("command", sorted(names for lines in GROUPS.values() for names in lines))
+def test_with_the_extra_every_command_answers_or_says_what_the_machine_lacks(
+    whole: Path, here: Path, command: str
+) -> None:
+    """No container engine answers."""
+    for name in command.split(", "):
+        if name not in CORE:
+            arguments = ["no-run"] if name == "validate" else COMMANDS[name]  # a run would compile the simulator
+            done = called(whole, here, name, *arguments, engine="tcp://127.0.0.1:9")
+
+            assert "Traceback" not in done.stderr, done.stderr
+            assert "stampede-lab[lab]" not in done.stderr
+            assert done.stdout or done.stderr, done.returncode
+            assert done.returncode == 0 or done.stderr.rpartition("error: ")[2].count("\n") < 8, done.stderr
 
 
 def test_the_core_reads_the_same_from_logs_as_the_whole_lab(core: Path, here: Path) -> None:
