@@ -17,7 +17,7 @@ from rich.segment import Segment
 from stampede.errors import LabError
 from stampede.interruption import was_left
 from stampede.records.unprintable import UNPRINTABLE
-from stampede.theory import COMPILED
+from stampede.theory import COMPILED, must_compile
 
 if TYPE_CHECKING:
     from stampede.plan import Plan
@@ -159,8 +159,10 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def say_if_interpreted() -> None:
-    """Say that theory is less certain if the simulator is interpreted."""
+def say_how_theory_runs() -> None:
+    """Say that the simulator is interpreted, so that theory is less certain, or that it must be compiled first."""
+    if must_compile():
+        say("Compiling the simulator, once after each installation: about half a minute …")
     if not COMPILED:
         say(
             "Numba is missing, so the simulator is interpreted, and simulates less: what theory says is less certain. "

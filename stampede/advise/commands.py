@@ -24,7 +24,7 @@ from stampede.run.options import (
     Trials,
     measure_options,
 )
-from stampede.terminal import out, print_json, say, say_if_interpreted, write
+from stampede.terminal import out, print_json, say, say_how_theory_runs, write
 
 if TYPE_CHECKING:
     from stampede.advise.options import ServingOption
@@ -48,7 +48,7 @@ def predict(options: MeasureOptions, name: Name = "") -> None:
 
     experiment = options.experiment(name)
     plan = options.plan(experiment)
-    say_if_interpreted()
+    say_how_theory_runs()
     here = Host(cpu="", cores=engine_cores(), memory_gib=0, kernel="", engine="", compose="")
     run = record_of(
         name, experiment, plan, full=options.full, command="stampede predict", host=here, git=None, images=[]
@@ -80,7 +80,7 @@ def advise(
         raise WrongUse("--classes describes a service that no run knows, so it has no run and no --load.",
                        hint="stampede advise --classes mine.yaml, or stampede advise results/heavy-mix/latest --try 3",
         )  # fmt: skip
-    say_if_interpreted()
+    say_how_theory_runs()
     measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)
     if as_json and attempts:
         raise WrongUse(
@@ -214,6 +214,7 @@ def what_if(
     under, serving = find_cell(record, variant, load or None)
     if not (threads or serving.threads):
         raise WrongUse(f"The workers of {serving.name} have no threads.", hint="--threads 8")
+    say_how_theory_runs()
     with results_of("what-if", folder, results) as (derived, _):
         answered = recorded(derived, record, serving, under, trial)
         before = as_measured(answered, serving)
@@ -245,6 +246,7 @@ def validate(
     from stampede.report.markdown import markdown_table  # noqa: PLC0415
     from stampede.report.terminal import terminal_table  # noqa: PLC0415
 
+    say_how_theory_runs()
     compared = []
     for folder in runs or latest_of_each(results):
         summary = summary_of("validate", folder, results)

@@ -1,11 +1,13 @@
 """The simulator agrees with what queueing theory knows exactly."""
 
 from math import inf
+from pathlib import Path
 
 import ciw
 import numpy as np
 import pytest
 
+from stampede.theory import must_compile
 from stampede.theory.events import Rows
 from stampede.theory.model import (
     Bursts,
@@ -369,3 +371,12 @@ def test_balancers_know_only_their_own_requests() -> None:
     assert one < several < many
     assert many == pytest.approx(waiting(balance="hash"), rel=0.1)
     assert waiting(balance="turns", balancers=1) < waiting(balance="turns", balancers=5)
+
+
+def test_the_first_simulation_after_an_installation_compiles(tmp_path: Path) -> None:
+    assert must_compile(tmp_path)
+
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "events.advance-1.py311.nbi").touch()
+
+    assert not must_compile(tmp_path)

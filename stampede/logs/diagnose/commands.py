@@ -9,7 +9,7 @@ import typer
 from stampede.errors import WrongUse
 from stampede.logs.formats import Clock
 from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom
-from stampede.terminal import interruptible, out, print_json, say, say_if_interpreted
+from stampede.terminal import interruptible, out, print_json, say, say_how_theory_runs
 
 if TYPE_CHECKING:
     from stampede.logs.diagnose.diagnosis import Asked, Diagnosis
@@ -60,8 +60,8 @@ def diagnose(
     if follow:
         _follow(asked, every, port)
         return
+    say_how_theory_runs()
     found = diagnose_logs(asked)
-    say_if_interpreted()
     replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
     if to:
         from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415  # pages are an extra
