@@ -48,7 +48,8 @@ class Writing:
     """How logs are written: ``fine``: nginx's times have milliseconds; ``ids``, ``workers``: the logs have them.
 
     ``lost`` is the share of the lines that are missing in each log, ``ahead_s`` how far gunicorn's clock is ahead.
-    ``rotated``: each log is three files, of which the oldest is compressed.
+    ``rotated``: each log is three files, of which the oldest is compressed. ``header``: there is only gunicorn's log,
+    whose lines have precise times and X-Request-Start.
     """
 
     fine: bool = True
@@ -57,6 +58,7 @@ class Writing:
     lost: float = 0.0
     ahead_s: float = 0.0
     rotated: bool = False
+    header: bool = False
 
 
 def read_served(parquet: Path) -> list[Served]:
@@ -80,10 +82,12 @@ def write_logs(served: Sequence[Served], folder: Path, writing: Writing, seed: i
         nginx.append((request.answered, NGINX.format(time=_time(request.answered), **head)
                       + f" rt={request.answered - request.sent:.3f}{id_}{fine}\n"))  # fmt: skip
         pid = f" <{request.worker.rpartition(':')[2]}>" if writing.workers else ""
-        gunicorn.append((request.ended, GUNICORN.format(time=_time(request.ended + writing.ahead_s), **head)
-                         + f" rt={request.ended - request.began:.6f}{id_}{pid}\n"))  # fmt: skip
+        ended = request.ended + writing.ahead_s
+        header = f" at={ended:.6f} request_start=t={request.sent:.3f}" if writing.header else ""
+        gunicorn.append((request.ended, GUNICORN.format(time=_time(ended), **head)
+                         + f" rt={request.ended - request.began:.6f}{id_}{pid}{header}\n"))  # fmt: skip
     paths = []
-    for name, lines in (("nginx.log", nginx), ("gunicorn.log", gunicorn)):
+    for name, lines in (("nginx.log", nginx), ("gunicorn.log", gunicorn))[writing.header :]:
         kept = [text for _, text in sorted(lines) if chance.random() >= writing.lost]
         paths += _write_rotated(folder / name, kept) if writing.rotated else [_write(folder / name, kept)]
     return paths
@@ -109,6 +113,7 @@ def _time(seconds: float) -> str:
 WRITINGS = {
     "milliseconds, ids and workers": Writing(),
     "rotated and compressed": Writing(rotated=True),
+    "one log, with X-Request-Start": Writing(ids=False, header=True),
     "no ids": Writing(ids=False),
     "no ids, a clock 250 ms ahead": Writing(ids=False, ahead_s=0.25),
     "no ids, whole seconds": Writing(fine=False, ids=False),

@@ -48,7 +48,8 @@ _GAP = r"(?:[^\S\n]++|$)"
 class LoggedRequest(NamedTuple):
     """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
 
-    ``worker`` is the worker or the upstream server that answered, if the line names it.
+    ``worker`` is the worker or the upstream server that answered, and ``arrived`` is when the balancer got the request,
+    in seconds since 1970, if the line says so.
     """
 
     at: float
@@ -58,6 +59,7 @@ class LoggedRequest(NamedTuple):
     took_s: float | None
     worker: str | None = None
     id: str | None = None
+    arrived: float | None = None
 
 
 _UNIDENTIFIED = Identity()
@@ -67,9 +69,10 @@ def _identified(request: LoggedRequest | str, text: str, identity: Identity) -> 
     """Return a request with its id, its time as precisely as its line has it, and its worker."""
     if isinstance(request, str) or identity is _UNIDENTIFIED:
         return request
-    at, method, target, status, took_s, worker, _ = request
+    at, method, target, status, took_s, worker, *_ = request
     return LoggedRequest(identity.moment_in(text, at), method, target, status, took_s,
-                         worker or worker_of(identity.worker_in(text) or ""), identity.id_in(text))  # fmt: skip
+                         worker or worker_of(identity.worker_in(text) or ""), identity.id_in(text),
+                         identity.arrived_in(text))  # fmt: skip
 
 
 class _Reader(NamedTuple):

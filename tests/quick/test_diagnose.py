@@ -36,6 +36,7 @@ from stampede.logs.diagnose.replayed import Served as Way
 from stampede.logs.diagnose.requests import Requests, requests_of
 from stampede.logs.diagnose.screen import as_values, cures_in_words, findings_in_words, print_diagnosis
 from stampede.logs.formats import KNOWN
+from stampede.logs.identity import find_identity
 from stampede.paths import ROOT
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import servers_of
@@ -116,7 +117,7 @@ def replayed(found: Diagnosis) -> Replay:
 
 def diagnosed(paths: Sequence[Path], workers: int = 0, threads: int = 0) -> tuple[Requests, Capacity, Findings]:
     """Return what the lab says of logs."""
-    read = read_logs(paths, KNOWN, {})
+    read = read_logs(paths, KNOWN, dict.fromkeys(paths, "server") if len(paths) == 1 else {})
     requests = requests_of(read)
     capacity = capacity_of(requests, workers, threads)
     return requests, capacity, findings_of(requests, capacity, read.routes.names)
@@ -133,11 +134,22 @@ def page_of(paths: Sequence[Path]) -> str:
         (True, Writing()),
         (True, Writing(ids=False)),
         (True, Writing(ids=False, ahead_s=0.25)),
+        (True, Writing(ids=False, header=True)),
+        (True, Writing(ids=False, header=True, ahead_s=0.25)),
         (True, Writing(fine=False, ids=False)),
         (False, Writing()),
         (False, Writing(fine=False, ids=False)),
     ],
-    ids=["ids", "no ids", "a clock ahead", "whole seconds", "limit, ids", "limit, whole seconds"],
+    ids=[
+        "ids",
+        "no ids",
+        "a clock ahead",
+        "header",
+        "header, a clock ahead",
+        "whole seconds",
+        "limit, ids",
+        "limit, whole seconds",
+    ],
 )
 def test_logs_tell_who_waited_and_whether_a_thread_was_free(
     accepts_busy: bool, writing: Writing, tmp_path: Path
@@ -150,6 +162,45 @@ def test_logs_tell_who_waited_and_whether_a_thread_was_free(
     assert findings.waited_avoidably == pytest.approx(avoidably, abs=0.02 if writing.fine else 0.1)
     for share in (0.5, 0.9, 0.99):
         assert np.quantile(requests.waited_s, share) == pytest.approx(np.quantile(waited_s, share), rel=0.05, abs=0.002)
+
+
+def test_a_log_with_the_header_says_what_it_is(tmp_path: Path) -> None:
+    [log] = write_logs(serve(), tmp_path, Writing(ids=False, header=True, ahead_s=0.25))
+    told = StringIO()
+    print_diagnosis(Console(file=told, width=200), diagnose_logs(Asked([log], {log: "server"})), None)
+
+    assert "gunicorn.log: 100.0% of its lines say when the balancer got the request; its clock is 250 ms ahead." in (
+        " ".join(told.getvalue().split())
+    )
+    assert "Head-of-line blocking" in told.getvalue()
+
+
+def test_a_header_beside_whole_seconds_tells_no_waits(tmp_path: Path) -> None:
+    [log] = write_logs(serve(), tmp_path, Writing(ids=False, header=True))
+    log.write_text(re.sub(r" at=\S+", "", log.read_text()))
+    told = StringIO()
+    print_diagnosis(Console(file=told, width=200), diagnose_logs(Asked([log], {log: "server"})), None)
+
+    assert "its own times are whole seconds" in " ".join(told.getvalue().split())
+    assert "--setup" in told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("request_start=t=1795000000.123", 1795000000.123),
+        ('x-request-start="t=1795000000123"', 1795000000.123),
+        ("X-Queue-Start: 1795000000123456", 1795000000.123456),
+        ('"x_request_start": "1795000000"', 1795000000.0),
+        ("start=1795000000.123", None),
+        ('"1795000000.123"', None),
+        ("request_start=t=-", None),
+    ],
+)
+def test_the_header_is_read_in_its_usual_units_and_never_guessed(written: str, seconds: float | None) -> None:
+    line = f'198.51.100.5 - - [18/Nov/2026:11:06:40 +0000] "GET / HTTP/1.1" 200 104 rt=0.2 {written}'
+
+    assert find_identity([line]).arrived_in(line) == seconds
 
 
 def test_the_number_of_threads_is_found(found: Diagnosis) -> None:
@@ -270,8 +321,8 @@ worker can take them from it), 49.0% of requests wait, p99 5.44 s (measured:
 - threads = 4: 1.3% wait. Cost: memory, and more connections to a database.
 - workers = 1, threads = 8: 0.0% wait. Cost: one interpreter lock; if the
   process dies, all its requests fail. No log says how much the requests
-  compute. If they compute for more than 20.9% of their time, this cannot keep
-  up.
+  compute. If they compute for more than 83.5% of their time, threads = 4 and
+  for more than 20.9% of their time, workers = 1, threads = 8 cannot keep up.
 """)
 
 
@@ -434,7 +485,7 @@ def test_lines_that_are_read_by_their_fields_say_what_the_patterns_find_in_them(
 
 def said(part: logs_of_diagnosis.LogPart) -> Sequence[object]:
     """Return what a part of a log says, with its names instead of their numbers."""
-    ends_s, took_s, path, id_, route, worker, status = (column.tolist() for column in part.columns)
+    ends_s, took_s, path, id_, route, worker, status, _ = (column.tolist() for column in part.columns)
     routes, workers = [part.routes[at] for at in route], [part.workers[at] if at >= 0 else "" for at in worker]
     return [part.unreadable, *zip(ends_s, map(str, took_s), path, id_, routes, workers, status, strict=True)]
 
@@ -486,9 +537,9 @@ gunicorn.log: 100.0% of its lines are in nginx.log, joined by id.
 
 Too few threads: 50.0% of the requests waited for a worker for more than 50 ms,
 at most 800 ms (from 11:06:40 to 11:06:41). 37.5% of all latency is queueing
-delay. For 100.0% of the delay, the only thread was at work. Only the balancer's
-log shows these waits, because a server's own log begins when a thread takes the
-request. In the busiest minute, the requests kept 0.2 threads at work.
+delay. For 100.0% of the delay, the only thread was at work. The server's own
+durations do not show these waits: they begin when a thread takes the request.
+In the busiest minute, the requests kept 0.2 threads at work.
 
 class    requests  latency p99  queueing p90     p99  > 50 ms  avoidably
 /orders       120        1.3 s        800 ms  800 ms    50.0%       0.0%

@@ -84,10 +84,12 @@ class Alike(NamedTuple):
 def shape_of(lines: Sequence[str], source: DurationSource, identity: Identity) -> Shape | None:
     """Return which fields the lines of a log have, from its first lines; None: its format has no such fields.
 
-    Without Numba, it is None, too, because stampede.logs.bulk is then faster.
+    It is also None if stampede.logs.bulk reads them: without Numba, and lines that say when the balancer got a request.
     """
     known = source.format
-    if not COMPILED or not isinstance(known, Format) or not known.line.pattern.startswith(HEAD) or not source.says:
+    if not COMPILED or identity.arrived or not isinstance(known, Format) or not source.says:
+        return None
+    if not known.line.pattern.startswith(HEAD):
         return None
     pattern = re.compile(known.line.pattern.replace("(?P<rest>.*)", source.rest))
     probed = [(line, _fields_of(line)) for line in lines[:_PROBED] if line.isascii()]

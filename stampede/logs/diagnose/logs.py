@@ -68,8 +68,9 @@ class Log:
     """The requests of one server or balancer, in the order in which they ended.
 
     ``ends_s`` are epoch seconds, each at most ``tick_s`` too early. ``took_s`` are seconds, NaN where a line has no
-    duration. ``path`` and ``id`` are hashes; an id of 0 is unknown. ``route`` and ``worker`` are numbers of
-    names; a worker of -1 is unknown.
+    duration. ``path`` and ``id`` are hashes; an id of 0 is unknown. ``route`` and ``worker`` are numbers of names; a
+    worker of -1 is unknown. ``arrived_s`` says when a balancer got each request, by its clock; NaN where a line does
+    not say it.
     """
 
     file: str
@@ -82,6 +83,7 @@ class Log:
     route: Integers
     worker: Integers
     status: Integers
+    arrived_s: Floats
     unreadable: int = 0
     astray_s: Floats = field(default_factory=lambda: np.empty(0))
     """The times of the lines that are left out because they are more than NEAR_S from half of all."""
@@ -146,14 +148,15 @@ def _near(log: Log, middle_s: float) -> Log:
         raise WrongUse(f"All lines of {log.file} are more than 45 days from those of the other logs.",
                        hint="Name logs of the same time.")  # fmt: skip
     columns = {
-        name: getattr(log, name)[near] for name in ("ends_s", "took_s", "path", "id", "route", "worker", "status")
+        name: getattr(log, name)[near]
+        for name in ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arrived_s")
     }
     return replace(log, astray_s=log.ends_s[~near], **columns)
 
 
-Columns = tuple[Floats, Floats, Integers, Integers, Integers, Integers, Integers]
-"""When requests ended, how long they took, the hashes of their paths and ids, and the numbers of their routes and
-workers and their statuses."""
+Columns = tuple[Floats, Floats, Integers, Integers, Integers, Integers, Integers, Floats]
+"""When requests ended, how long they took, the hashes of their paths and ids, the numbers of their routes and workers,
+their statuses, and when a balancer got them."""
 
 
 class LogPart(NamedTuple):
@@ -210,8 +213,11 @@ def _read_lines(text: str, log: OpenedLog, shape: Shape | None, names: tuple[Nam
     if not alike:
         return columns, lost
     order = np.argsort(np.append(np.array(others, dtype=np.int64)[read], np.flatnonzero(alike.fits)))
-    ends_s, took_s, path, id_, route, worker, status = _concatenated([columns, _alike_columns(alike, *names)])
-    return (ends_s[order], took_s[order], path[order], id_[order], route[order], worker[order], status[order]), lost
+    ends_s, took_s, path, id_, route, worker, status, arrived_s = _concatenated(
+        [columns, _alike_columns(alike, *names)]
+    )
+    return (ends_s[order], took_s[order], path[order], id_[order], route[order], worker[order], status[order],
+            arrived_s[order]), lost  # fmt: skip
 
 
 def _alike_columns(alike: Alike, routes: Names, workers: Names) -> Columns:
@@ -219,12 +225,13 @@ def _alike_columns(alike: Alike, routes: Names, workers: Names) -> Columns:
     route = [routes.number(_path(*request.split(" ", 1))[1]) for request in alike.requests]
     worker = [workers.number(worker_of(each)) for each in alike.workers]
     return (alike.ends_s, alike.took_s, alike.path, alike.id, np.array(route, dtype=np.int64)[alike.request],
-            np.array([*worker, _UNKNOWN], dtype=np.int64)[alike.worker], alike.status)  # fmt: skip
+            np.array([*worker, _UNKNOWN], dtype=np.int64)[alike.worker], alike.status,
+            np.full(len(alike.ends_s), np.nan))  # fmt: skip
 
 
 def _concatenated(parts: Sequence[Columns]) -> Columns:
-    ends_s, took_s, path, id_, route, worker, status = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return ends_s, took_s, path, id_, route, worker, status
+    ends_s, took_s, path, id_, route, worker, status, arrived_s = map(np.concatenate, zip(*parts, strict=True))
+    return ends_s, took_s, path, id_, route, worker, status, arrived_s
 
 
 def _clock_of(
@@ -244,15 +251,15 @@ def _log(
                        hint=f"--balancer {files[0]}, or --server {files[0]}")  # fmt: skip
     columns = []
     for part in parts:
-        ends_s, took_s, path, id_, route, worker, status = part.columns
+        ends_s, took_s, path, id_, route, worker, status, arrived_s = part.columns
         routes = np.array([*map(names[0].number, part.routes), _UNKNOWN])
         workers = np.array([*(names[1].number(f"{name} {each}") for each in part.workers), _UNKNOWN])
-        columns.append((ends_s, took_s, path, id_, routes[route], workers[worker], status))
-    ends_s, took_s, *others = _concatenated(columns)
+        columns.append((ends_s, took_s, path, id_, routes[route], workers[worker], status, arrived_s))
+    ends_s, took_s, path, id_, route, worker, status, arrived_s = _concatenated(columns)
     order = np.argsort(ends_s, kind="stable")
-    path, id_, route, worker, status = (column[order] for column in others)
+    path, id_, route, worker, status = (column[order] for column in (path, id_, route, worker, status))
     tick_s = max(tick_of(ends_s), tick_of(ends_s - np.nan_to_num(took_s)))
-    return Log(name, clock, tick_s, ends_s[order], took_s[order], path, id_, route, worker, status,
+    return Log(name, clock, tick_s, ends_s[order], took_s[order], path, id_, route, worker, status, arrived_s[order],
                sum(part.unreadable for part in parts))  # fmt: skip
 
 
@@ -267,6 +274,7 @@ def _columns(requests: Sequence[LoggedRequest], routes: Names, workers: Names) -
         np.array([routes.number(route) for _, route in paths], dtype=np.int64),
         np.array([workers.number(line.worker) for line in requests], dtype=np.int64),
         np.array([line.status for line in requests], dtype=np.int64),
+        np.array([np.nan if line.arrived is None else line.arrived for line in requests], dtype=np.float64),
     )
 
 

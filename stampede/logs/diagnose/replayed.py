@@ -34,6 +34,8 @@ NEARLY_NONE = 0.1
 """Ways with which at most this part of the requests that wait today waits are equally good."""
 SAVES = 0.9
 """More threads in a worker help requests that compute if at most this part of their overhead remains."""
+WORSE = 1.1
+"""Any other way is worse for them if their overhead is more times as long: a replay depends on chance."""
 CHANGES = {
     "limit": "worker_connections = {threads} (gunicorn 24 or later)",
     "more-threads": "threads = {twice}",
@@ -112,7 +114,7 @@ class Replay(NamedTuple):
         """
         if not self.today or way.computing_p99_s is None or self.today.computing_p99_s is None:
             return False
-        share = SAVES if way.threads > self.today.threads else 1.0
+        share = SAVES if way.threads > self.today.threads else WORSE
         return way.computing_p99_s > max(share * self.today.computing_p99_s, FROM_S)
 
     def as_values(self) -> dict[str, object]:

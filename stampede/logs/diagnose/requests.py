@@ -10,7 +10,7 @@ import numpy as np
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, Segments
 from stampede.logs.diagnose.aligning import PRECISION_S
-from stampede.logs.diagnose.joining import Joined, join
+from stampede.logs.diagnose.joining import Clock, Joined, join
 from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs
 
 FEW = 0.01
@@ -25,6 +25,8 @@ MURDER_S = 1.0
 """gunicorn looks so often whether a worker was silent for too long."""
 FAILED = 500
 """The least status that says a server failed."""
+SOONEST_S = 0.05
+"""Some request of a log reaches a free thread so soon, so if all seem to take longer, the server's clock is ahead."""
 
 
 class Noted(NamedTuple):
@@ -98,12 +100,16 @@ Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
 def requests_of(logs: Logs) -> Requests:
     """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
 
+    A server's log that says when the balancer got each request counts as a log of the balancer, too.
+
     Raise WrongUse if the logs of both kinds are not of the same requests, if the kinds are exchanged, or if no request
     has a duration in all logs.
     """
-    if not (logs.balancers and logs.servers):
-        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
     joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
+    if not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
+        joins = [of_header(server) for server in logs.servers]
+    if not joins:
+        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
     alike = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
     if not alike:
         [(balancer, server, _), *_] = joins
@@ -120,7 +126,7 @@ def requests_of(logs: Logs) -> Requests:
         took_s[joined.server[pairs]] = held_s
         joins.append((balancer, replace(server, took_s=took_s), joined))
         killed.append((balancer, joined.balancer[pairs]))
-    lines = sum(len(balancer) for balancer in logs.balancers)
+    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
     in_both = sum(len(joined.server) for _, _, joined in joins) / lines
     parts = [_joined(*each) for each in joins]
     if not any(len(part[0]) for part in parts):
@@ -128,6 +134,27 @@ def requests_of(logs: Logs) -> Requests:
     period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
     found = _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
     return replace(found, refused=_noted(_refused(joins, period_s)), killed=_noted(killed))
+
+
+def has_header(server: Log) -> bool:
+    """Return whether a server's log says of most requests when the balancer got them, and how long they took."""
+    return float((~np.isnan(server.arrived_s) & ~np.isnan(server.took_s)).mean()) >= FEW_PAIRS
+
+
+def of_header(server: Log) -> tuple[Log, Log, Joined]:
+    """Return the log that the balancer would have written, as far as the server's log tells it, and their join.
+
+    Nothing but the header tells the balancer's clock. So the server's clock counts as ahead by as much as the soonest
+    request seems to wait, or as behind by as much as it seems to begin before it came.
+    """
+    known = np.flatnonzero(~np.isnan(server.arrived_s) & ~np.isnan(server.took_s))
+    soonest_s = float((server.ends_s - server.took_s - server.arrived_s)[known].min())
+    ahead_s = soonest_s if soonest_s < 0 or soonest_s > SOONEST_S else 0.0
+    ends_s = server.ends_s[known] - ahead_s
+    columns = {name: getattr(server, name)[known] for name in ("path", "id", "route", "worker", "status", "arrived_s")}
+    balancer = replace(server, clock="balancer", ends_s=ends_s, took_s=ends_s - columns["arrived_s"], unreadable=0,
+                       astray_s=server.astray_s[:0], **columns)  # fmt: skip
+    return balancer, server, Joined(np.arange(len(known)), known, Clock(ahead_s, 0.0), 0.0, len(known))
 
 
 def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Floats]:

@@ -17,7 +17,7 @@ from stampede.logs.diagnose.findings import NOTICED, ClassFindings, Findings
 from stampede.logs.diagnose.logs import Floats, Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
 from stampede.logs.diagnose.replayed import SEEDS, Replay, Served
-from stampede.logs.diagnose.requests import Noted, Requests
+from stampede.logs.diagnose.requests import Noted, Requests, has_header
 from stampede.records.plural import noun_for, plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
@@ -79,8 +79,11 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
         clock = f"; its clock is {_time(ahead_s)} {way}" if ahead_s > max(joined.clock.uncertain_s, CLOCK_S) else ""
-        yield (f"{server.file}: {percent(len(joined.server) / len(server))} of its lines are in {balancer.file}, "
-               f"joined {by}{clock}.")  # fmt: skip
+        share = percent(len(joined.server) / len(server))
+        if balancer.file == server.file:
+            yield f"{server.file}: {share} of its lines say when the balancer got the request{clock}."
+        else:
+            yield f"{server.file}: {share} of its lines are in {balancer.file}, joined {by}{clock}."
         if joined.ambiguous > NOTICED:
             yield (f"For {percent(joined.ambiguous)} of the lines, the next line fits as well, so single waits may be "
                    "exchanged.")  # fmt: skip
@@ -118,8 +121,13 @@ def answer(found: Diagnosis) -> Iterator[str]:
     _, requests, capacity, findings = found
     if not requests.joins:
         kind = "a balancer" if found.logs.balancers else "a server"
-        yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a balancer "
-               "and of its servers together can: stampede diagnose --setup prints the lines to add.")  # fmt: skip
+        if not found.logs.balancers and any(map(has_header, found.logs.servers)):
+            yield ("The log says when the balancer got each request, but its own times are whole seconds, so nobody "
+                   "can tell how long requests waited. stampede diagnose --setup prints what is missing.")  # fmt: skip
+        else:
+            yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a "
+                   "balancer and of its servers together can, or a server's log with the header X-Request-Start: "
+                   "stampede diagnose --setup prints the lines to add.")  # fmt: skip
     elif not findings.cause:
         yield from _refused(found)
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
@@ -224,8 +232,8 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
     elif findings.cause == "full":
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
-        yield (f"For {percent(findings.full)} of the delay, {busy} at work. Only the balancer's log shows these waits, "
-               "because a server's own log begins when a thread takes the request.")  # fmt: skip
+        yield (f"For {percent(findings.full)} of the delay, {busy} at work. The server's own durations do not show "
+               "these waits: they begin when a thread takes the request.")  # fmt: skip
     elif findings.cause == "missing" and (ranges := findings.ranges):
         yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
                f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
@@ -310,8 +318,10 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     if doubtful:
         *others, last = doubtful
         said = f"- {_way(last)} No log says how much the requests compute. If they "
-        if last.most_computing < 1:
-            yield f"{said}compute for more than {percent(last.most_computing)} of their time, this cannot keep up."
+        if limits := [
+            f"{percent(way.most_computing)} of their time, {way.change}" for way in doubtful if way.most_computing < 1
+        ]:
+            yield f"{said}compute for more than {' and for more than '.join(limits)} cannot keep up."
         else:
             besides = "".join(f", {_time(way.computing_p99_s or 0)} with {way.change}" for way in others)
             today = f" (today: {_time(replayed.today.computing_p99_s or 0)})" if replayed.today else ""
