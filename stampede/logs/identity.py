@@ -37,9 +37,12 @@ class Identity(NamedTuple):
         return found[1] if found else None
 
     def moment_in(self, text: str, at: float) -> float:
-        """Return the time of a line, of which ``at`` are whole seconds, as precisely as the line has it."""
+        """Return the time of a line, of which ``at`` are whole seconds, as precisely as the line has it.
+
+        The precise time may be rounded up to the next second.
+        """
         found = self.moment.search(text) if self.moment else None
-        return moment if found and 0 <= (moment := float(found[1])) - at < 1 else at
+        return moment if found and 0 <= (moment := float(found[1])) - at <= 1 else at
 
 
 def find_identity(texts: Sequence[str]) -> Identity:
