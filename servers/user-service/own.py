@@ -355,7 +355,12 @@ _watching: dict[int, "asyncio.Task[None]"] = {}
 sys.modules.pop("counters", None)  # the application may have a module of this name
 sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file__).parent))]
 os.chdir(APPLICATION)
-os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
+_environment = json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8"))
+os.environ.update(_environment)
+if "PYTHONPATH" in _environment:  # this Python has read its own already
+    _imports = [str(Path(APPLICATION, one)) for one in _environment["PYTHONPATH"].split(os.pathsep) if one]
+    os.environ["PYTHONPATH"] = os.pathsep.join(_imports)
+    sys.path[1:1] = _imports
 READY = os.environ.pop("LAB_READY", "")
 _began_s = time.monotonic()
 application: Callable[..., Any] = load(os.environ["LAB_CALLABLE"])

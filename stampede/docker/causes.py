@@ -1,6 +1,9 @@
 """Find in what a program wrote why it failed: the exception, and the host that it could not reach."""
 
 import re
+from pathlib import Path
+
+from stampede.docker.missing_modules import way_to_module
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\s*$")
 _CONSEQUENCE = re.compile(r"HaltServer|^SystemExit|^KeyboardInterrupt|^asyncio\.\S*CancelledError|^StopIteration")
@@ -26,7 +29,6 @@ _COMPILING = re.compile(
     r"\b(gcc|g\+\+|cc|clang)\b.*(failed|No such file)|(failed|No such file).*\b(gcc|g\+\+|cc|clang)\b",
     re.IGNORECASE,
 )
-_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _WRONG_NAME = re.compile(r"DisallowedHost|Invalid HTTP_HOST header|Invalid host header", re.IGNORECASE)
 """What Django and Starlette's TrustedHostMiddleware say to a request for a host that they do not know."""
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
@@ -76,9 +78,12 @@ def unreached(said: str) -> str | None:
     return next(named, "") if lines else None
 
 
-def ways_out(said: str) -> list[str]:
-    """Return how an application gets the hosts, the folders, the libraries and the packages that it lacks."""
-    ways = (way_to_host(said), way_to_write(said), way_to_library(said), way_to_package(said),
+def ways_out(said: str, folder: Path | None = None) -> list[str]:
+    """Return how an application gets the hosts, the folders, the libraries and the modules that it lacks.
+
+    ``folder`` has the application; None: an image has it.
+    """
+    ways = (way_to_host(said), way_to_write(said), way_to_library(said), way_to_module(said, folder),
             way_to_name(said))  # fmt: skip
     return [way for way in ways if way]
 
@@ -130,14 +135,6 @@ def _debian_name(library: str, version: str) -> str:
     """Return the usual name of the package of libpq.so.5, which is libpq5 (Debian Policy 8.1)."""
     name = re.sub(r"-(?=\d)", "", library.lower()).replace("_", "-")
     return f"{name}-{version}" if name[-1].isdecimal() else f"{name}{version}"
-
-
-def way_to_package(said: str) -> str:
-    """Return how an application gets a package of Python that it did not find; empty if it found all."""
-    if not (found := _MODULE.search(said)):
-        return ""
-    return (f"The application imports {found[1]}, which application.requirements does not bring. Name its package in "
-            "application.packages, or in application.extras the extra of the project that brings it.")  # fmt: skip
 
 
 def way_to_name(said: str) -> str:

@@ -56,11 +56,14 @@ class Identity(NamedTuple):
         return float(found[1]) / 10.0 ** (len(found[1].partition(".")[0]) - _DIGITS_OF_SECONDS)
 
     def moment_in(self, text: str, at: float) -> float:
-        """Return the time of a line, of which ``at`` are whole seconds, as precisely as the line has it."""
+        """Return the time of a line, of which ``at`` are whole seconds, as precisely as the line has it.
+
+        The precise time may be rounded up to the next second.
+        """
         if self.moment and self.arrived:
             text = self.arrived.sub("", text)
         found = self.moment.search(text) if self.moment else None
-        return moment if found and 0 <= (moment := float(found[1])) - at < 1 else at
+        return moment if found and 0 <= (moment := float(found[1])) - at <= 1 else at
 
 
 def find_identity(texts: Sequence[str]) -> Identity:

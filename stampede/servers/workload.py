@@ -42,6 +42,11 @@ class Workload(ABC):
     def load_files(self) -> Path | None:
         """The folder with the files that the load script reads; None: it reads none."""
 
+    @property
+    @abstractmethod
+    def application(self) -> Path | None:
+        """The folder with the application; None: an image has it."""
+
     @abstractmethod
     def masked(self, said: bytes) -> bytes:
         """Return what a program said, with the names of secrets in the place of their values."""

@@ -97,7 +97,7 @@ def load_once(
         _run_once(options, name, words, "loading your application", problem, say, told)
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
-        hint = "\n".join([*ways_out(said), said])
+        hint = "\n".join([*ways_out(said, layer.application), said])
         raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
 

@@ -73,7 +73,7 @@ class Application(Model):
     )  # fmt: skip
     environment: dict[str, str] = Field(
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
-        "`env_file`.",
+        "`env_file`. A relative path in `PYTHONPATH` starts at the folder.",
     )  # fmt: skip
     env_file: Annotated[list[Path], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
         [], max_length=8, description="A file with further variables, such as secrets, or a list of files, of which "

@@ -78,6 +78,11 @@ class Layer(Workload):
         limits = {name: int(service["mem_limit"]) // 2**20 for name, service in self.beside.services.items()}
         return limits | {f"{TO_OUTSIDE}{host}": TO_OUTSIDE_MIB for host in self.hosts}
 
+    @property
+    def application(self) -> Path | None:
+        """The copy of the application's folder; None: an image has the application."""
+        return None if self.image else self.folder / "application"
+
     def masked(self, said: bytes) -> bytes:
         """Return what a program said, with the names of secrets in the place of their values."""
         return mask(said, [*self.secrets.items(), *self.beside.secrets.items()])

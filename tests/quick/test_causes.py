@@ -1,6 +1,9 @@
 """stampede.docker.causes: a log tells why a program failed, and which host it could not reach."""
 
+from pathlib import Path
+
 import pytest
+from inline_snapshot import snapshot
 
 from stampede.docker.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write, ways_out
 
@@ -125,6 +128,72 @@ def test_who_lacks_a_package_of_python_is_told_the_keys_that_name_packages() -> 
     [way] = ways_out("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flask.views'\n")
     assert [word for word in ("imports flask,", "application.packages", "application.extras") if word not in way] == []
     assert ways_out("ready\n") == []
+
+
+def missing(module: str, *frames: tuple[str, str]) -> str:
+    """Return a traceback as Python 3.13 writes it, of a module that was not found; frames are paths and code."""
+    importing = [("<frozen importlib._bootstrap>", "")] * 2
+    lines = [f'  File "{path}", line 1, in <module>\n    {code}\n    ~~~^^^\n' for path, code in [*frames, *importing]]
+    return f"Traceback (most recent call last):\n{''.join(lines)}ModuleNotFoundError: No module named '{module}'\n"
+
+
+SITE = "/opt/venv/lib/python3.13/site-packages"
+DYNAMIC = ("/usr/lib/python3.13/importlib/__init__.py", "return _bootstrap._gcd_import(name[level:], package, level)")
+BY_CALLABLE = (("/srv/own.py", "found: Any = import_module(module)"), DYNAMIC)
+BY_SETTINGS = ((f"{SITE}/django/conf/__init__.py", "mod = importlib.import_module(self.SETTINGS_MODULE)"), DYNAMIC)
+
+
+@pytest.mark.parametrize(
+    ("said", "way"),
+    [
+        (missing("packaging", (f"{SITE}/gunicorn/util.py", "__import__('gunicorn.workers.ggevent')"),
+                 (f"{SITE}/gunicorn/workers/ggevent.py", "from packaging.version import parse as parse_version")),
+         snapshot("gunicorn's gevent worker needs packaging, which application.requirements does not bring. Add its "
+                  "package to your requirements, or only for the lab under application: packages: [packaging], if the "
+                  "package has the name of the module.")),
+        (missing("six", ("/opt/application/app.py", "import old"), (f"{SITE}/old.py", "import six")),
+         snapshot("The package old needs six, which application.requirements does not bring. Add its package to your "
+                  "requirements, or only for the lab under application: packages: [six], if the package has the name "
+                  "of the module.")),
+        (missing("six", (f"{SITE}/flask/app.py", "self.load()"), ("/opt/application/app.py", "import six")),
+         snapshot("The application imports six, which application.requirements does not bring. Name its package in "
+                  "application.packages, or in application.extras the extra of the project that brings it.")),
+    ],
+)  # fmt: skip
+def test_the_way_to_a_module_names_who_imports_it(said: str, way: str) -> None:
+    """The last frame outside Python's own machinery imports it, whoever began."""
+    assert ways_out(said, None) == [way]
+
+
+def test_a_module_in_another_folder_of_the_application_is_found_there(tmp_path: Path) -> None:
+    """Whether settings, the callable or an import name it; what is no code of the application does not count."""
+    for file in ("src/config/settings.py", "tests/config.py", ".venv/lib/config.py", "src/shop.py", "here.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("")
+    for said in (missing("config", *BY_SETTINGS), missing("config.urls", *BY_SETTINGS), missing("shop", *BY_CALLABLE),
+                 missing("shop", ("/opt/application/here.py", "import shop"))):  # fmt: skip
+        [way] = ways_out(said, tmp_path)
+        assert "which is in src of application.folder" in way, said
+        assert "environment: {PYTHONPATH: src}" in way
+        assert "requirements does not bring" not in way
+    [elsewhere] = ways_out(missing("here.local", *BY_SETTINGS), tmp_path)
+    assert "here in application.folder has no such module" in elsewhere
+    [nowhere] = ways_out(missing("redis", *BY_SETTINGS), tmp_path)
+    assert "application.packages" in nowhere
+
+
+def test_a_callable_whose_module_is_nowhere_is_corrected_by_one_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("app = 1\n")
+    (tmp_path / "wsgi.py").write_text("import pypiserver\napplication = pypiserver.app(roots=['packages'])\n")
+    [way] = ways_out(missing("app", *BY_CALLABLE), tmp_path)
+    assert way == snapshot(
+        "application.callable names app, which application.folder does not have. Write a module that is there, such as "
+        "callable: wsgi:application."
+    )
+    [of_image] = ways_out(missing("app", *BY_CALLABLE))
+    assert of_image == snapshot(
+        "application.callable names app, which the image does not have. Correct application.callable."
+    )
 
 
 def test_who_answers_only_to_the_names_of_its_hosts_is_told_to_send_one() -> None:

@@ -282,7 +282,7 @@ def test_one_process_helps_only_if_requests_do_not_compute_all_the_time(found: D
     assert "worker_connections = 2" in sure
     assert "compute" not in sure
     assert "- workers = 1, threads = 8: " in doubtful
-    assert "If they compute for more than 20.9% of their time" in doubtful
+    assert "for more than 20.9% of their time, workers = 1, threads = 8" in " ".join(doubtful.split())
 
 
 def test_the_screen_of_head_of_line_blocking_ranks_the_cures_with_their_settings_and_costs(
@@ -390,6 +390,65 @@ def test_threads_are_at_least_those_that_the_logs_show_if_no_wait_tells_their_nu
     print_diagnosis(Console(file=(told := StringIO())), found, None)
     assert "4 workers x 2 threads (" in told.getvalue()
     assert re.search(r"4 workers x at least \d threads? \(", lab.call("diagnose", str(logs[1])).stdout)
+
+
+def quick_service(users: int, threads: int = 1) -> list[Served]:
+    """Return the requests of users who ask four workers for at most 0.1 s of work, and wait only if all are busy."""
+    settings = {"server": "gunicorn-gthread", "workers": WORKERS, "threads": threads}
+    queueing = Queueing(threads=threads, max_connections=threads)
+    variant = VariantRecord(name="v", workers=WORKERS, accept="shared", queueing=queueing, settings=settings)
+    quick = Class("quick", Closed(users, Constant(0.05)), [WorkStep(Uniform(0.0, 0.1))])
+    rows = simulate(QueueingSystem(servers_of(variant), [quick]), SECONDS, 1)
+    columns = zip(rows.sent, rows.began, rows.ended, rows.worker, strict=True)
+    return [served("quick", sent, began, ended, worker) for sent, began, ended, worker in columns]
+
+
+def capacity_line(logs: Sequence[Path]) -> str:
+    """Return what the screen says of workers and threads."""
+    print_diagnosis(Console(file=(told := StringIO()), width=200), diagnose_logs(Asked(logs, {})), None)
+    text = told.getvalue().partition("\n\n")[0].replace("\n", " ")
+    return "".join(re.findall(r"(?:At most|\d+ workers? x).*", text))
+
+
+def test_short_waits_tell_how_many_threads_there_are_and_without_waits_there_may_be_more(tmp_path: Path) -> None:
+    """Few requests wait for more than 50 ms; that all of them wait only while all threads are at work tells enough."""
+    assert "4 workers x 1 thread (" in capacity_line(write_logs(quick_service(6), tmp_path, Writing()))
+    assert "4 workers x at least 1 thread (" in capacity_line(write_logs(quick_service(3), tmp_path, Writing()))
+    for workers, threads in ((True, "workers x at least 1 thread ("), (False, "at least 3 threads.")):
+        idle = [each._replace(sent=each.sent - 10 * (at % 5 == 0)) for at, each in enumerate(quick_service(3))]
+        assert threads in capacity_line(write_logs(idle, tmp_path, Writing(workers=workers)))
+
+
+def test_a_precise_time_that_is_rounded_up_to_the_next_second_counts(tmp_path: Path) -> None:
+    """Whether the line is read by its fields or by the patterns."""
+    write_logs(quick_service(6), tmp_path, Writing())
+    text = (tmp_path / "nginx.log").read_text()
+    rounded = [line for line in text.splitlines() if line.endswith(".000")]
+    [log] = read_logs([tmp_path / "nginx.log"], KNOWN, {tmp_path / "nginx.log": "balancer"}).balancers
+    at = [float(line.rpartition("=")[2]) for line in text.splitlines()]
+    assert rounded
+    assert np.array_equal(log.ends_s, np.sort(at))
+    with patch.object(logs_of_diagnosis, "shape_of", return_value=None):
+        [log] = read_logs([tmp_path / "nginx.log"], KNOWN, {tmp_path / "nginx.log": "balancer"}).balancers
+    assert np.array_equal(log.ends_s, np.sort(at))
+
+
+def test_the_logs_of_several_hosts_are_named_with_their_workers(tmp_path: Path, lab: Lab) -> None:
+    """The names of hosts may end in a number, with or without workers in the logs."""
+    for workers, expected in (
+        (True, "4 workers x 1 thread on 2 hosts: 2 in 10.0.0.1 and 2 in 10.0.0.2 (workers and threads as the logs "),
+        (False, "At most 4 requests are at work at once on 2 hosts: 10.0.0.1 and 10.0.0.2, and requests wait "
+                "meanwhile, so there are 4 threads."),
+    ):  # fmt: skip
+        balancer, server = write_logs(quick_service(6), tmp_path, Writing())
+        lines, logs = server.read_text().splitlines(keepends=True), [balancer]
+        for name, pids in (("10.0.0.1", ("<50>\n", "<51>\n")), ("10.0.0.2", ("<52>\n", "<53>\n"))):
+            mine = "".join(line for line in lines if line.endswith(pids))
+            (tmp_path / name).write_text(mine if workers else re.sub(r" <\d+>", "", mine))
+            logs.append(tmp_path / name)
+        assert expected in capacity_line(logs)
+    found = json.loads(lab.call("diagnose", "--json", *map(str, logs)).stdout)
+    assert (found["threads_at_least"], found["hosts"]) == (False, ["10.0.0.1", "10.0.0.2"])
 
 
 def test_causes_share_the_whole_delay(found: Diagnosis, replayed: Replay) -> None:

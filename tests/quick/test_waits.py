@@ -135,22 +135,34 @@ APP = "def app(environ, start_response): ...\n"
 
 
 def loaded(
-    tmp_path: Path, source: str, *asks: str, app: str = "own:app", before: str = ""
+    tmp_path: Path, source: str, *asks: str, app: str = "own:app", before: str = "", environment: str = "{}"
 ) -> "subprocess.CompletedProcess[str]":
     """Load an application as the container does that checks it, and ask it."""
     (tmp_path / "application").mkdir(exist_ok=True)
     (tmp_path / "application" / "shop.py").write_text(source)
-    (tmp_path / "environment.json").write_text("{}")
+    (tmp_path / "environment.json").write_text(environment)
     for name in ("user-service/own.py", "app/counters.py"):
         (tmp_path / Path(name).name).write_bytes((SERVERS / name).read_bytes())
-    environment = os.environ | {
+    variables = os.environ | {
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": app,
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
     words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, *asks]
     return subprocess.run(
-        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        words, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
+
+
+def test_modules_are_also_found_in_the_folders_of_pythonpath(tmp_path: Path) -> None:
+    """A relative path starts at the application's folder; programs that the application starts have the same."""
+    (tmp_path / "application" / "src").mkdir(parents=True)
+    (tmp_path / "application" / "src" / "config.py").write_text("")
+    source = "import config, os\nprint(os.environ['PYTHONPATH'])\n"
+
+    done = loaded(tmp_path, source + APP, environment='{"PYTHONPATH": "src"}')
+
+    assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", str(tmp_path / "application" / "src"))
+    assert "No module named 'config'" in loaded(tmp_path, source + APP).stderr
 
 
 @pytest.mark.parametrize("kind", LOADED)

@@ -154,7 +154,7 @@ def read_alike(text: bytes, shape: Shape) -> Alike:
     fits &= ~np.isnan(ends_s) & ~np.isnan(took_s) & (status >= 100) & (status < 1000)
     if "moment" in of:
         moment_s = _numbers(data, of["moment"], True)
-        ends_s = np.where((moment_s >= ends_s) & (moment_s < ends_s + 1), moment_s, ends_s)
+        ends_s = np.where((moment_s >= ends_s) & (moment_s <= ends_s + 1), moment_s, ends_s)
     ends_s, took_s = ends_s[fits] + (took_s[fits] if shape.at_start else 0), np.maximum(took_s[fits], SHORTEST_S)
     path = _hashes(data, of["request"][fits])
     request, requests = _texts(text, of["request"][fits], _hashes_of_routes(data, of["request"][fits]))

@@ -13,6 +13,10 @@ from stampede.records.plural import plural
 
 _WINDOW = 20
 """If times are coarse, the requests at work are counted as means of windows of so many ticks."""
+SHORT_S, FEW_WAITS = 0.005, 10
+"""Fewer waits, and those that are shorter, do not tell how many threads a worker has."""
+_MOSTLY = 0.9
+"""A thread was missing during a wait if all were at work for a larger share of it."""
 _NEARLY = 0.35
 """All threads count as at work in a window if at most so many of them are free on average."""
 
@@ -24,7 +28,8 @@ class Capacity:
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened. ``full`` is when all threads were at work;
     of waits of up to ``unsure_s``, times that are coarse do not tell whether they were. ``seen`` is how many workers
-    are in the logs at once; 0: the logs name none. ``doubts`` say where the logs contradict the user, in sentences.
+    are in the logs at once; 0: the logs name none. ``at_least``: there may be more threads, because no waits tell their
+    number. ``doubts`` say where the logs contradict the user, in sentences.
     """
 
     workers: int
@@ -35,6 +40,7 @@ class Capacity:
     full: Segments
     unsure_s: float = 0.0
     seen: int = 0
+    at_least: bool = False
     doubts: Sequence[str] = ()
 
     @property
@@ -64,7 +70,9 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
     unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
     full = full_times(requests, workers * threads)
-    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, doubts)
+    parts = [np.flatnonzero(place == of) for of in range(workers)] if seen else [np.arange(len(requests))]
+    at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
+    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, at_least, doubts)
 
 
 def _doubts(requests: Requests, place: Integers, seen: int, workers: int, threads: int) -> Iterator[str]:
@@ -122,6 +130,19 @@ def _threads(requests: Requests, of_workers: Sequence[Integers]) -> int:
             free_s = waited_s - time_in(at_least(threads, began_s, ended_s), sent_s, began_s)
             contradicted[threads - 1] += ((beyond_s > FROM_S) | (free_s > np.maximum(FROM_S, waited_s / 2))).sum()
     return int(contradicted.argmin()) + 1
+
+
+def _waits_tell(requests: Requests, of_workers: Sequence[Integers], threads: int) -> bool:
+    """Whether waits tell that a worker has no more threads: most of them lasted until one of so many was free."""
+    shortest_s = max(SHORT_S, 2 * requests.tick_s)
+    waited, explained = 0, 0
+    for mine in of_workers:
+        sent_s, began_s, ended_s = (times[mine] for times in (requests.sent_s, requests.began_s, requests.ended_s))
+        full_s = time_in(at_least(threads, began_s, ended_s), sent_s, began_s)
+        long = requests.joined[mine] & (began_s - sent_s > shortest_s)
+        waited += int(long.sum())
+        explained += int((long & (full_s > _MOSTLY * (began_s - sent_s))).sum())
+    return explained >= FEW_WAITS and explained > waited / 2
 
 
 def most_at_once(requests: Requests, mine: Integers) -> int:

@@ -35,6 +35,11 @@ class Diagnosis(NamedTuple):
     capacity: Capacity
     findings: Findings
 
+    @property
+    def threads_at_least(self) -> bool:
+        """Whether there may be more threads than the logs show: no waits tell their number, or lines are missing."""
+        return self.capacity.at_least or bool("threads" in self.capacity.found and self.findings.ranges)
+
 
 def diagnose_logs(asked: Asked) -> Diagnosis:
     """Return what logs say of a service. Raise WrongUse if they cannot be read."""

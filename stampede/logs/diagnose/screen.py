@@ -100,20 +100,34 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
 
 
 def _capacity(found: Diagnosis) -> Iterator[str]:
-    _, requests, capacity, findings = found
+    logs, requests, capacity, _ = found
+    hosts = f" on {len(logs.servers)} hosts: {_hosts(found)}" if len(logs.servers) > 1 else ""
     if (capacity.place < 0).any() and "workers" in capacity.found:
         of = "at work" if requests.joins else "under way"
         are = "is" if capacity.total == 1 else "are"
+        threads = plural(capacity.total, "thread")
         assumed = (
-            f", so {plural(capacity.total, 'thread')} {are} assumed. If there are more, say --workers and --threads"
-        )
-        yield f"At most {plural(capacity.total, 'request')} {are} {of} at once{assumed if requests.joins else ''}."
+            f", and waits do not tell how many threads there are: at least {threads}. If you know, say --workers and "
+            "--threads" if found.threads_at_least else f", and requests wait meanwhile, so there {are} {threads}"
+        )  # fmt: skip
+        most = plural(capacity.total, "request")
+        yield f"At most {most} {are} {of} at once{hosts}{assumed if requests.joins else ''}."
         return
     shown = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
     restarts = f" {plural(capacity.restarts, 'worker')} came in the place of another." if capacity.restarts else ""
-    unseen = "threads" in capacity.found and (findings.ranges or not findings.cause or not requests.joins)
-    least = "at least " if unseen else ""  # with no wait to explain, or lines missing, more threads may have been free
-    yield f"{plural(capacity.workers, 'worker')} x {least}{plural(capacity.threads, 'thread')}{shown}.{restarts}"
+    least = "at least " if found.threads_at_least else ""
+    yield f"{plural(capacity.workers, 'worker')} x {least}{plural(capacity.threads, 'thread')}{hosts}{shown}.{restarts}"
+
+
+def _hosts(found: Diagnosis) -> str:
+    """Return the logs of servers, each of which is a host of its own, with the workers that it names."""
+    logs, requests, capacity, _ = found
+    told = []
+    for log in logs.servers:
+        of_log = log.worker[log.worker >= 0]
+        workers = len(np.unique(capacity.place[np.isin(requests.worker, of_log)]))
+        told.append(f"{workers} in {log.file}" if workers else log.file)
+    return " and ".join(filter(None, [", ".join(told[:-1]), told[-1]]))
 
 
 def answer(found: Diagnosis) -> Iterator[str]:
@@ -147,7 +161,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
     if findings.ranges:
         yield missing_lines(findings.ranges)
-    yield from _load(capacity, findings, joined=bool(requests.joins))
+    yield from _load(found)
 
 
 def _is_overtaken(findings: Findings) -> bool:
@@ -245,18 +259,20 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                "that blocks an event loop, or a processor at its limit.")  # fmt: skip
 
 
-def _load(capacity: Capacity, findings: Findings, *, joined: bool) -> Iterator[str]:
+def _load(found: Diagnosis) -> Iterator[str]:
+    _, requests, capacity, findings = found
     when = "In the busiest minute" if findings.of_minutes else "On average"
-    if not joined:
+    if not requests.joins:
         yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
         return
     if not findings.busy_minutes:
         yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
         return
-    least, most = findings.busy_load_range
+    low, high = findings.busy_load_range
+    least = "at least " if found.threads_at_least else ""
     when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
-    work = f"{findings.busy_load:.3g}" + (f" ({least:.3g} to {most:.3g})" if findings.busy_minutes > 1 else "")
-    yield f"{when}, the work that came was enough for {work} threads; there are {capacity.total}."
+    work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if findings.busy_minutes > 1 else "")
+    yield f"{when}, the work that came was enough for {work} threads; there are {least}{capacity.total}."
 
 
 def _table(findings: Findings, *, known: bool) -> Table:
@@ -350,7 +366,8 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
     _, requests, capacity, findings = found
     return {
         "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
-        "threads": capacity.threads, "found": [*capacity.found], "restarts": capacity.restarts,
+        "threads": capacity.threads, "threads_at_least": found.threads_at_least,
+        "hosts": [log.file for log in found.logs.servers], "found": [*capacity.found], "restarts": capacity.restarts,
         "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
         "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
         "overtaken": findings.overtaken,

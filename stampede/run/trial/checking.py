@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from python_on_whales.exceptions import DockerException
 
@@ -60,7 +61,9 @@ def log_in(trial: TrialContainers) -> LabError | None:
         return LabError(f"Users could not log in: {trial.reason}")
     trial.sessions = [session for session in told if isinstance(session, Session)]
     if refused := next((refusal for refusal in told if isinstance(refusal, Refusal)), None):
-        return _failed(trial, not_logged_in(login, refused, _logged_since(trial, logged), trial.masked))
+        return _failed(
+            trial, not_logged_in(login, refused, _logged_since(trial, logged), trial.masked, _folder_of(trial))
+        )
     return None
 
 
@@ -96,7 +99,8 @@ def _errors_of_classes(trial: TrialContainers, say: Say) -> list[LabError]:
         if trial.reason:  # e.g. it needed more memory than its limit
             raise why_not_healthy(trial)
         if not answer.is_meant(described):
-            errors.append(not_meant(name, described, answer, _logged_since(trial, logged), trial.masked, trial.login))
+            said = _logged_since(trial, logged)
+            errors.append(not_meant(name, described, answer, said, trial.masked, trial.login, _folder_of(trial)))
         elif 300 <= answer.status < 400 and not described.expected_status:
             remarks.append(redirected(name, described, answer, trial.masked, trial.login))
         if not answer.status:
@@ -141,14 +145,29 @@ def why_not_healthy(trial: TrialContainers) -> LabError:
                 probed = trial.masked(reasons.last_probe(container).encode()).decode()
                 if said or probed:
                     beside = container.service if container.service != trial.planned.variant.service else ""
-                    return not_healthy(said, probed, beside)
+                    return not_healthy(said, probed, beside, _folder_of(trial))
     return LabError(f"Your application does not start as it is served today: {reason}")
 
 
+def _folder_of(trial: TrialContainers) -> Path | None:
+    """Return the folder with somebody's own application; None: an image has it."""
+    workload = trial.planned.variant.workload
+    return workload.application if workload else None
+
+
 def not_meant(
-    name: str, described: OwnRequestClass, answer: Answer, said: str, masked: Masked, login: Login | None = None
+    name: str,
+    described: OwnRequestClass,
+    answer: Answer,
+    said: str,
+    masked: Masked,
+    login: Login | None = None,
+    folder: Path | None = None,
 ) -> LabError:
-    """Return the error for a class that is not answered as it should be, given what the application wrote for it."""
+    """Return the error for a class that is not answered as it should be, given what the application wrote for it.
+
+    ``folder`` has the application; None: an image has it.
+    """
     asked = f"{described.method} {described.path}, the class {name}"
     if answer.status == 0:
         problem = masked(answer.problem.encode()).decode(errors="replace")
@@ -161,7 +180,7 @@ def not_meant(
     else:
         message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
     parts = [
-        *_hints(answer.body, said, masked),
+        *_hints(answer.body, said, masked, folder),
         _WAYS_OUT.get(answer.status, _WAY_OUT).format(name=name, login=_way_in(login))
         + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
@@ -173,12 +192,12 @@ def _way_in(login: Login | None) -> str:
     return f"{login.method} {login.path}, the login, was accepted, but does not count here." if login else WAY_TO_LOG_IN
 
 
-def not_logged_in(login: Login, refusal: Refusal, said: str, masked: Masked) -> LabError:
+def not_logged_in(login: Login, refusal: Refusal, said: str, masked: Masked, folder: Path | None = None) -> LabError:
     """Return the error for users who cannot log in, given what the application wrote meanwhile."""
     problem = masked(refusal.problem.encode()).decode()
     asked = f"GET {login.path}, " if problem.startswith(_PAGE) else f"{login.method} {login.path}, the login, "
     parts = [
-        *_hints(refusal.said, said, masked),
+        *_hints(refusal.said, said, masked, folder),
         "A page whose form has hidden fields, such as a CSRF token, needs login.form in the place of login.body."
         if login.body and "status 403" in problem else "",
         "Correct login (path, form or body, headers, token), or what the application needs (environment, env_file, "
@@ -191,23 +210,24 @@ _PAGE = "the page with the form"
 """How a problem begins that is about the page, as k6/lib/login.js says it."""
 
 
-def _hints(body: str, said: str, masked: Masked) -> list[str]:
+def _hints(body: str, said: str, masked: Masked, folder: Path | None) -> list[str]:
     """Return what an application answered and wrote, and what follows from it."""
     return [
         _body(body, masked),
         f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
-        *ways_out(f"{said}\n{body}"),
+        *ways_out(f"{said}\n{body}", folder),
     ]
 
 
-def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
+def not_healthy(said: str, probed: str, beside: str = "", folder: Path | None = None) -> LabError:
     """Return the error for a container that does not become healthy, given what it wrote and its health check said.
 
-    ``beside`` is its service; empty: it has the application.
+    ``beside`` is its service; empty: it has the application. ``folder`` is that of the application, unless it is in an
+    image.
     """
     reason = (failure(said) if probed else cause(said)) or f"the health check says {probed.splitlines()[0]}"
     parts = [
-        *ways_out(said),
+        *ways_out(said, folder if beside in ("", BEFORE) else None),
         f"Its last lines:\n{_last(said)}" if said else "It wrote nothing to its log.",
         f"Its health check said:\n{_last(probed)}" if probed else "",
         "The health check asks for the path application.ready, if the file has it." if probed and not beside else "",
