@@ -1,9 +1,10 @@
 """What the command line prints: data to standard output, messages and progress to standard error."""
 
 import json
+import os
 import re
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
@@ -61,12 +62,18 @@ class Plain(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=_OBEYED.sub("\ufffd", segment.text))
 
+    def on_broken_pipe(self) -> None:
+        """End without an error if nobody reads any more, as in ``stampede list | head -1``."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0)
+
 
 _OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
 
 
 INTERRUPTED = 130
 """The exit code of a command that was interrupted."""
+JSON_SCHEMA = 1
 out = Plain(highlight=False, emoji=False)
 talk = Plain(file=cast("IO[str]", Unheard()), highlight=False, emoji=False)
 
@@ -83,19 +90,27 @@ def say(text: str) -> None:
     talk.print(text, markup=False, soft_wrap=True)
 
 
-def print_json(values: object) -> None:
-    """Print values as one line of JSON."""
-    write_json(json.dumps(_finite(values), ensure_ascii=False, allow_nan=False))
+def print_json(values: Mapping[str, object]) -> None:
+    """Print values as one line of JSON, with the number of its schema, which changes if a key gets another meaning."""
+    write_json(json.dumps(_finite({"schema": JSON_SCHEMA, **values}), ensure_ascii=False, allow_nan=False))
 
 
 def write_json(text: str) -> None:
     """Print a text of JSON, with escapes in the place of what a terminal would obey."""
-    sys.stdout.write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    _write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def write(text: str) -> None:
     """Print a text that is data as it is, with U+FFFD in the place of what a terminal would obey."""
-    sys.stdout.write(_OBEYED.sub("\ufffd", text))
+    _write(_OBEYED.sub("\ufffd", text))
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        out.on_broken_pipe()
 
 
 def _finite(values: object) -> object:

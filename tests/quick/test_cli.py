@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from stampede.records.claims import Claim, Quantity
 from stampede.run.options import MeasureOptions, RunRequest
 from stampede.terminal import print_plan, time_in_words
 from tests.archives import unpack
-from tests.conftest import COMMANDS, Lab
+from tests.conftest import COMMANDS, PATIENCE_S, Lab
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
 
@@ -199,7 +200,7 @@ def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
 def test_the_list_for_programs_has_all_experiments(lab: Lab) -> None:
     listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
     assert [one["name"] for one in listed] == NAMES
-    assert {tuple(one) for one in listed} == {("name", "title", "question", "source", "variants", "loads")}
+    assert {tuple(one) for one in listed} == {("schema", "name", "title", "question", "source", "variants", "loads")}
     [one] = [one for one in listed if one["name"] == "heavy-mix"]
     assert one["variants"]["one-process"]["threads"] == 8
 
@@ -473,6 +474,18 @@ def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
+def test_who_reads_only_the_first_line_gets_no_error(lab: Lab) -> None:
+    """``stampede list | head -1`` with pipefail."""
+    listed = subprocess.Popen(
+        [sys.executable, "-m", "stampede", "list"], cwd=lab.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert listed.stdout
+    listed.stdout.close()
+    said = listed.stderr.read() if listed.stderr else b""
+
+    assert (listed.wait(timeout=PATIENCE_S), said) == (0, b"")
+
+
 def test_what_people_pipe_is_json(lab: Lab) -> None:
     """list, plan, report and compare; messages go to standard error."""
     run = make_run(lab.results / "made-up" / "one", dict.fromkeys(("one", "two"), HUNDRED[:20]), times=2)
@@ -481,6 +494,7 @@ def test_what_people_pipe_is_json(lab: Lab) -> None:
     report = json.loads(lab.call("report", str(run), "--json").stdout)
     compared = json.loads(lab.call("compare", f"{run}:one", f"{run}:two", "--json").stdout)
 
+    assert {values["schema"] for values in (plan, compared)} == {1}
     assert plan["experiment"] == "ten-at-once"
     assert {trial["variant"] for batch in plan["batches"] for trial in batch} == set(
         load_experiment("ten-at-once").variants

@@ -1,6 +1,5 @@
 """The command ``stampede diagnose``: who waited in production, from access logs."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from stampede.errors import WrongUse
 from stampede.logs.formats import Clock
 from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom
-from stampede.terminal import interruptible, out, print_json, say, say_how_theory_runs
+from stampede.terminal import interruptible, out, print_json, say, say_how_theory_runs, write
 
 if TYPE_CHECKING:
     from stampede.logs.diagnose.diagnosis import Asked, Diagnosis
@@ -47,7 +46,7 @@ def diagnose(
     from stampede.records.folder import write_whole  # noqa: PLC0415  # so that other commands start faster
 
     if setup:
-        sys.stdout.write((Path(__file__).parent / "logging-lines.txt").read_text(encoding="utf-8"))
+        write((Path(__file__).parent / "logging-lines.txt").read_text(encoding="utf-8"))
         return
     told: list[tuple[list[Path] | None, Clock]] = [(balancer, "balancer"), (server, "server")]
     clocks = {path: clock for files, clock in told for path in files or []}
