@@ -1,19 +1,19 @@
 # `make help` prints one sentence for each target. The targets call `stampede`, which does the work and is tested.
 .DEFAULT_GOAL := help
-STAMPEDE := .venv/bin/stampede
+STAMPEDE := STAMPEDE_TYPED=make .venv/bin/stampede
 option = $(if $($(1)),--$(2) "$($(1))")
 flag = $(if $($(1)),--$(2))
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 MEASURED = $(call option,VARIANTS,variants) $(call flag,FULL,full) $(call option,DURATION,duration) $(call option,TRIALS,trials) $(call option,UNTIL,until) $(call option,JOBS,jobs) $(call option,SEED,seed) $(CPU_OPTION) $(call option,MACHINES,machines)
-ANSWERS = $(call option,PREDICT,predict) $(call option,SET,set) $(call flag,SOLUTION,solution) $(call flag,PAGE,page) $(call flag,RESTART,restart)
+ANSWERS = $(call option,PREDICT,predict) $(if $(EXPLAIN),--explain "$$EXPLAIN") $(call option,SET,set) $(call flag,SOLUTION,solution) $(call flag,PAGE,page) $(call flag,RESTART,restart)
 
 .PHONY: help lesson experiment try report notebook setup down check quick test soak bench lock
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Everything else is a command of $(STAMPEDE):'
-	@[ ! -x $(STAMPEDE) ] || $(STAMPEDE) --help
+	@echo 'Everything else is a command of .venv/bin/stampede:'
+	@[ ! -x .venv/bin/stampede ] || $(STAMPEDE) --help
 
-lesson: .venv/core  ## take the lesson in six steps, or go on with it (STEP=3 PREDICT=300 SET=threads=5 PAGE=1 SOLUTION=1 RESTART=1)
+lesson: .venv/core  ## take the lesson in six steps, or go on with it (STEP=3 PREDICT=300 EXPLAIN="…" SET=threads=5 PAGE=1 SOLUTION=1 RESTART=1)
 	@$(STAMPEDE) lesson $(STEP) $(ANSWERS)
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml)

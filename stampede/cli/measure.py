@@ -12,6 +12,7 @@ from stampede.paths import RESULTS
 from stampede.run.measuring import measure
 from stampede.run.options import MeasureOptions, Name, Results, RunRequest, measure_options
 from stampede.terminal import count, say, time_in_words
+from stampede.typed import typed
 
 
 @measure_options()
@@ -61,7 +62,7 @@ def watch(
     options.plan(experiment)  # report wrong use before anything else
     if not (engine := find_machine()).shares_files:
         raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
-                       "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
+                       "watched.", hint=typed("run", name))  # fmt: skip
     command = options.command(f"stampede watch {name}")
     with live_page(results / name, port) as feed:
         say(f"Watch the requests at http://127.0.0.1:{port}/")

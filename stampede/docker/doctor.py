@@ -26,6 +26,7 @@ from stampede.docker.facts import EngineFacts, ask_engine, tried
 from stampede.docker.images import BASE_IMAGES, LabImage, make_base_images_ready, origin
 from stampede.errors import LabError
 from stampede.paths import ROOT
+from stampede.typed import typed
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def checks() -> list[Check]:
         found.append(Check("this combination", True, tried(engine.kind)))
         for name in BASE_IMAGES:
             there = client.image.exists(name)
-            found.append(Check(name, there, origin(name) if there else "not there yet", "make setup"))
+            found.append(Check(name, there, origin(name) if there else "not there yet", typed("setup")))
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Check("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found

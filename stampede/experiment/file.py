@@ -23,6 +23,7 @@ from stampede.records.model import NAME_PATTERN
 from stampede.records.nearest import nearest_first
 from stampede.servers import KINDS
 from stampede.servers.base import CPUSET_PATTERN, RELEASE_PATTERN
+from stampede.typed import typed
 
 
 def names() -> list[str]:
@@ -34,10 +35,10 @@ def load_experiment(name: str) -> Experiment:
     """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first mistake."""
     path = EXPERIMENTS / f"{name}.yaml"
     if not name:
-        raise WrongUse("No experiment was named.", hint=f"NAME=…, one of {nearest_first(name, names())}")
+        raise WrongUse("No experiment was named.", hint=f"{typed('run', '…')}, one of {nearest_first(name, names())}")
     if name not in names():
         raise WrongUse(
-            f"There is no experiment {name!r}.", hint=f"make experiment NAME=…, one of {nearest_first(name, names())}"
+            f"There is no experiment {name!r}.", hint=f"{typed('run', '…')}, one of {nearest_first(name, names())}"
         )
     return read_experiment(path)
 

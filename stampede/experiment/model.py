@@ -18,6 +18,7 @@ from stampede.records.model import ADDRESS_PATTERN, Model, Name
 from stampede.records.nearest import nearest_first
 from stampede.records.run import SCRIPTS_OF_OLDER_RECORDS
 from stampede.servers import Server, limits
+from stampede.typed import option
 
 DURATION_PATTERN = r"^[1-9][0-9]*(s|m)$"
 DURATION_MAX_S = 24 * 3600
@@ -419,15 +420,15 @@ class Experiment(Model):
         return [*published, *claims]
 
 
-def unknown_variant(name: str, experiment: Experiment, option: str = "VARIANTS=…, any of") -> WrongUse:
+def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
     """Return the error for an unknown variant. Its hint names the option, and lists the known variants."""
     known = nearest_first(name, list(experiment.variants))
-    return WrongUse(f"There is no variant {name!r}.", hint=f"{option} {known}")
+    return WrongUse(f"There is no variant {name!r}.", hint=f"{option('variants', '…')}, any of {known}")
 
 
-def check_duration(duration: str, option: str = "DURATION") -> None:
+def check_duration(duration: str, name: str = "duration") -> None:
     """Raise WrongUse if the duration of an option is not written like 90s or 5m, or if it is longer than a day."""
     try:
         _short_enough(duration)
     except ValueError as error:
-        raise WrongUse(f"The duration {error}.", hint=f"{option}=90s or {option}=5m") from None
+        raise WrongUse(f"The duration {error}.", hint=f"{option(name, '90s')} or {option(name, '5m')}") from None

@@ -7,6 +7,7 @@ from stampede.errors import WrongUse
 from stampede.experiment.model import Cpu, Experiment, Load, unknown_variant
 from stampede.records.run import OTHERS_CORES
 from stampede.servers.base import Variant
+from stampede.typed import option
 
 
 def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None, cores: int = 0) -> Experiment:
@@ -58,7 +59,7 @@ def measured_against_itself(experiment: Experiment, variant: str = "", trials: i
     """
     variant = variant or next(iter(experiment.variants))
     if trials == 1:
-        raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
+        raise WrongUse("A single trial of each variant shows no spread.", hint=option("trials", 5))
     if variant not in experiment.variants:
         raise unknown_variant(variant, experiment)
     served = experiment.variants[variant]

@@ -10,6 +10,7 @@ from stampede.errors import WrongUse
 from stampede.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
 from stampede.servers import limits
 from stampede.servers.base import Variant
+from stampede.typed import option
 
 if TYPE_CHECKING:
     from stampede.plan.placement import MemoryBudgets
@@ -164,5 +165,5 @@ def _check_relatives(experiment: Experiment, chosen: list[str]) -> None:
         if load.relative and load.relative.of not in chosen and any(load.is_for(variant) for variant in chosen):
             raise WrongUse(
                 f"The rate of load {name} follows from the capacity of {load.relative.of}, which VARIANTS leaves out.",
-                hint=f"VARIANTS={','.join([load.relative.of, *chosen])}",
+                hint=option("variants", ",".join([load.relative.of, *chosen])),
             )

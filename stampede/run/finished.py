@@ -12,6 +12,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import RESULTS
 from stampede.terminal import report_path, say
+from stampede.typed import typed
 
 if TYPE_CHECKING:
     from stampede.records.run import Run
@@ -31,15 +32,15 @@ def tables_command(folder: Path) -> str:
     """Return the command that prints all tables of a run: it names the run's folder unless it is the latest run."""
     links = [link.resolve() for link in RESULTS.glob("*/latest")]
     newest = max(links, key=lambda each: each.name, default=None)
-    named = "" if newest == folder.resolve() else f"RUN={Path(report_path(folder)).parent} "
-    return f"make report {named}TABLES=1"
+    named = [] if newest == folder.resolve() else [Path(report_path(folder)).parent]
+    return typed("report", *named, "--tables")
 
 
 def latest_of_each(results: Path) -> list[Path]:
     """Return the folder of the latest run of each experiment. Raise WrongUse when there is no run."""
     links = sorted(results.glob("*/latest"))
     if not links:
-        raise WrongUse(f"There is no run in {results}.", hint="make experiment NAME=heavy-mix")
+        raise WrongUse(f"There is no run in {results}.", hint=typed("run", "heavy-mix"))
     return [link.resolve() for link in links]
 
 
@@ -72,7 +73,7 @@ def no_room(error: OSError, results: Path) -> LabError:
     from stampede.records.folder import NoTemporaryRoom  # noqa: PLC0415
 
     if isinstance(error, NoTemporaryRoom):
-        hint = "Free some space, or choose another TMPDIR; then compute the results: make report"
+        hint = "Free some space, or choose another TMPDIR; then compute the results: " + typed("report")
         return LabError(f"There is no room left in {error.filename}.", hint=hint)
     if error.errno == errno.ENOSPC:
         return LabError(f"There is no room left for results in {results}.", hint=OTHER_PLACE)
@@ -151,7 +152,7 @@ def verified(folder: Path, console: Console) -> list[str]:
     for difference in found.differences:
         console.print(str(difference), markup=False, soft_wrap=True)
     if found.differences and found.is_as_measured:
-        hint = f"This also happens after an update of the lab. To compute the results again: make report RUN={folder}"
+        hint = f"This also happens after an update of the lab. To compute the results again: {typed('report', folder)}"
         raise LabError(f"The measured files in {folder} are unchanged, but its results do not follow from them.", hint)
     if found.derived is None:
         problem = f"{folder} was changed since it was measured. Its records were changed, so no results were checked."

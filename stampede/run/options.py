@@ -12,6 +12,7 @@ import typer
 from stampede.errors import WrongUse
 from stampede.evaluate.statistics.stopping import MOST
 from stampede.plan import Plan, lay_out
+from stampede.typed import option
 
 if TYPE_CHECKING:
     from stampede.docker.cluster.machines import Cluster
@@ -77,13 +78,13 @@ class MeasureOptions:
         if not self.until:
             return
         if self.until != "decided":
-            raise WrongUse(f"UNTIL={self.until} is unknown.", hint="UNTIL=decided")
+            raise WrongUse(f"{option('until', self.until)} is unknown.", hint=option("until", "decided"))
         if self.trials:
             raise WrongUse(
                 "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
                 hint="--until decided --budget 30m",
             )
-        check_duration(self.budget, "--budget")
+        check_duration(self.budget, "budget")
 
     def experiment(self, name: str) -> "Experiment":
         """Read an experiment, and adapt it to these options."""

@@ -12,6 +12,7 @@ from stampede.records.plural import plural
 from stampede.run.measuring import print_measured
 from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
 from stampede.terminal import out, say
+from stampede.typed import typed
 
 
 @measure_options("variants", "until", "budget", "jobs", "cpu", "machines")
@@ -82,6 +83,6 @@ def init(
     top = f", and what could not be read ({plural(unread, 'line')} at the top)" if unread else ""
     say(f"Wrote {to}. Check what was guessed ({says} so){top}.")
     say(f"To start it once and ask for each class of requests: stampede try {to} --check")
-    say(f"To measure it: make try SERVICE={to}")
+    say(f"To measure it: {typed('try', to)}")
     if check or (sys.stdin.isatty() and typer.confirm("Start it once now, and ask it for its routes?")):
         ask_and_start(to, written, lambda answers: describe_folder(here, found, answers.cores, answers), results)

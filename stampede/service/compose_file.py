@@ -13,6 +13,7 @@ from stampede.docker.commands import last_line
 from stampede.errors import WrongUse
 from stampede.servers.workload import BESIDE
 from stampede.service.layer import BESIDE_PROJECT, ServicesBeside
+from stampede.typed import typed
 
 MIB = 512
 """The memory of a service that states no limit."""
@@ -63,7 +64,7 @@ def _resolve(file: Path) -> dict[str, Any]:
             compose_profiles=["*"],
         ).compose.config(return_json=True)  # fmt: skip
     except ClientNotFoundError:
-        raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint="make setup") from None
+        raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint=typed("setup")) from None
     except DockerException as error:
         raise WrongUse(f"beside.compose: {file.name} cannot be read: {last_line(error)}") from None
     assert isinstance(resolved, dict)

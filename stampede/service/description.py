@@ -24,6 +24,7 @@ from stampede.records.model import Model
 from stampede.records.nearest import nearest_first
 from stampede.servers.base import RELEASE_PATTERN, Balance, Release
 from stampede.servers.replaced import COUNT_REQUESTS
+from stampede.typed import typed
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
 """A module and a callable, or a factory with its arguments, which are literals or names of the module."""
@@ -37,7 +38,7 @@ READY_PATTERN = rf"{PATH_PATTERN}|^$"
 MOST_PORT = 65535
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
-NEEDS_A_FILE = "make try SERVICE=my-service.yaml; stampede init path/of/the/application writes such a file"
+NEEDS_A_FILE = f"{typed('try', 'my-service.yaml')}; stampede init path/of/the/application writes such a file"
 
 
 def _listed(said: object) -> object:

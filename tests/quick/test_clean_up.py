@@ -140,7 +140,7 @@ def test_no_room_in_tmpdir_is_said_and_not_blamed_on_results(tmp_path: Path, mon
     with pytest.raises(LabError) as caught, results_folder.writing(tmp_path):
         raise NoTemporaryRoom(errno.ENOSPC, "No space left on device", "/some/where")
     assert caught.value.message == "There is no room left in /some/where."
-    assert caught.value.hint == "Free some space, or choose another TMPDIR; then compute the results: make report"
+    assert caught.value.hint == "Free some space, or choose another TMPDIR; then compute the results: stampede report"
 
     def nowhere() -> NoReturn:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")

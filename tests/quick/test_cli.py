@@ -62,28 +62,28 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["run"], "No experiment was named.", f"NAME=…, one of {', '.join(NAMES)}"),
+        (["run"], "No experiment was named.", f"stampede run …, one of {', '.join(NAMES)}"),
         (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.",
-         f"make experiment NAME=…, one of heavy-mix, {', '.join(name for name in NAMES if name != 'heavy-mix')}"),
-        (["run", "../lab"], "There is no experiment '../lab'.", f"make experiment NAME=…, one of {', '.join(NAMES)}"),
+         f"stampede run …, one of heavy-mix, {', '.join(name for name in NAMES if name != 'heavy-mix')}"),
+        (["run", "../lab"], "There is no experiment '../lab'.", f"stampede run …, one of {', '.join(NAMES)}"),
         (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
-         f"VARIANTS=…, any of {VARIANTS}"),
+         f"--variants …, any of {VARIANTS}"),
         (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
-         f"VARIANTS=…, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
+         f"--variants …, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
         (["plan", "heavy-mix", "--duration", "soon"],
          "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
-         "DURATION=90s or DURATION=5m"),
-        (["run", "heavy-mix", "--until", "bored"], "UNTIL=bored is unknown.", "UNTIL=decided"),
+         "--duration 90s or --duration 5m"),
+        (["run", "heavy-mix", "--until", "bored"], "--until bored is unknown.", "--until decided"),
         (["run", "heavy-mix", "--until", "decided", "--trials", "3"],
          "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
          "--until decided --budget 30m"),
         (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
-         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget=90s or --budget=5m"),
+         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget 90s or --budget 5m"),
         (["run", "heavy-mix", "--against-itself", "--trials", "1"],
-         "TRIALS=1 measures each variant only once, which shows no spread.",
-         "TRIALS=5"),
+         "A single trial of each variant shows no spread.",
+         "--trials 5"),
         (["power", "nowhere"], "nowhere has no run.json.", "stampede power results/<experiment>/<time>, or …/latest"),
-        (["report"], "There is no run in {results}.", "make experiment NAME=heavy-mix"),
+        (["report"], "There is no run in {results}.", "stampede run heavy-mix"),
         (["report", "nowhere"], "nowhere has no run.json.", "stampede report results/<experiment>/<time>, or …/latest"),
     ],
 )  # fmt: skip
@@ -320,7 +320,7 @@ def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) 
     )
     assert done.stderr == REPLY.format(
         message=f"The measured files in {measured} are unchanged, but its results do not follow from them.",
-        hint=f"This also happens after an update of the lab. To compute the results again: make report RUN={measured}",
+        hint=f"This also happens after an update of the lab. To compute the results again: stampede report {measured}",
     )
     assert lab.call("report", str(measured)).returncode == 0
     again = lab.call("verify")

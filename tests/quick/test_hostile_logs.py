@@ -240,7 +240,7 @@ def test_json_has_no_number_that_json_does_not_have(capsys: pytest.CaptureFixtur
     print_json({"a": [float("nan"), (1.0, float("-inf"))], "b\x9b": "\x1b[2J\u202e"})
     printed = capsys.readouterr().out
     assert not OBEYED.search(printed)
-    assert json.loads(printed) == {"a": [None, [1.0, None]], "b\x9b": "\x1b[2J\u202e"}
+    assert json.loads(printed) == {"schema": 1, "a": [None, [1.0, None]], "b\x9b": "\x1b[2J\u202e"}
 
 
 HEADS = ("", "2026-01-01T00:00:00Z ", "2026-01-01T00:00:00Z at=info ", "[pid: 1|", '{"a":"', line(1) + ' "',

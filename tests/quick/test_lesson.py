@@ -27,8 +27,8 @@ from tests.wrong import listed, refusal
 __all__ = ["measuring", "student"]
 LESSON = lesson()
 STEPS = [step.name for step in LESSON.steps]
-HOW = "threads=… (as an option: SET=threads=…)"
-NUMBERS = "Write a number such as 300 or 2.5 (as an option: PREDICT=300,2.5)."
+HOW = "threads=… (as an option: --set threads=…)"
+NUMBERS = "Write a number such as 300 or 2.5 (as an option: --predict 300,2.5)."
 
 
 def edited(folder: Path, old: str, new: str) -> Path:
@@ -202,8 +202,8 @@ def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Me
     assert [one.verdict for one in result.claims] == ["reproduced", "reproduced"]
     assert student.notes.step(step).explanation == "Busy workers accept, fil?.", "as far as it can be read"
     assert measuring.started == [
-        ("lesson-heavy-mix", "make lesson STEP=2"),
-        ("lesson-heavy-mix-exercise", "make lesson STEP=2 SET=threads=7"),
+        ("lesson-heavy-mix", "stampede lesson 2"),
+        ("lesson-heavy-mix-exercise", "stampede lesson 2 --set threads=7"),
     ]
 
 
@@ -212,7 +212,7 @@ def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Stud
     with pytest.raises(WrongUse) as early:
         student.measure(step)
     assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
-    assert early.value.hint == "make lesson STEP=2 PREDICT=…"
+    assert early.value.hint == "stampede lesson 2 --predict …"
     seen: list[Any] = []
     measuring.before = lambda: seen.append(json.loads(notes.notes_file(student.results).read_text()))
 
@@ -243,7 +243,7 @@ def test_a_result_that_is_known_locks_the_prediction_and_is_not_measured_again(
         with pytest.raises(WrongUse) as caught:
             again()
         assert caught.value.message == message
-        assert caught.value.hint == "To begin the whole lesson again: make lesson RESTART=1"
+        assert caught.value.hint == "To begin the whole lesson again: stampede lesson --restart"
     assert student.notes == before
     assert len(measuring.started) == 1
 
@@ -341,7 +341,7 @@ def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -
         student.measure(step)
 
     assert caught.value.message.startswith("The run is invalid, so it does not count: ")
-    assert caught.value.hint == "Measure again: make lesson STEP=2"
+    assert caught.value.hint == "Measure again: stampede lesson 2"
     assert student.notes.step(step).stage == "measure"
     student.predict(step, [200, 1])
 
@@ -350,7 +350,7 @@ def test_a_file_of_notes_that_is_damaged_is_named(student: Student) -> None:
     path = notes.notes_file(student.results)
     path.parent.mkdir(parents=True)
 
-    said = [refusal(lambda _: student.notes, path, text, "To begin again: make lesson RESTART=1")
+    said = [refusal(lambda _: student.notes, path, text, "To begin again: stampede lesson --restart")
             for text in ("{", "[]", '{"schema": 2, "steps": {}}')]  # fmt: skip
 
     assert listed(said) == snapshot("""\
@@ -370,7 +370,7 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     assert show.what_next(student, second).splitlines() == [
         "This step is done. The lesson is complete. To hand it in:",
         f"stampede export {student.results}/lesson --to your-name.tar.gz",
-        "To see a step again: make lesson STEP=…",
+        "To see a step again: stampede lesson …",
     ]
 
 
@@ -383,7 +383,7 @@ def test_after_the_last_step_the_lesson_says_how_to_hand_it_in(lab: Lab) -> None
     assert done.stdout.endswith(
         "The lesson is complete. To hand it in:\n"
         f"stampede export {lab.results}/lesson --to your-name.tar.gz\n"
-        "To see a step again: make lesson STEP=…\n"
+        "To see a step again: stampede lesson …\n"
     )
     assert "Step 6 of 6" not in done.stdout
 
@@ -430,7 +430,7 @@ def test_a_lesson_of_which_nothing_was_measured_cannot_be_handed_in(lab: Lab) ->
     done = lab.call("export", str(lab.results / "lesson"))
 
     assert done.returncode == 2
-    assert done.stderr == "error: No step of the lesson was measured yet.\n\nhint: make lesson\n"
+    assert done.stderr == "error: No step of the lesson was measured yet.\n\nhint: stampede lesson\n"
 
 
 def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> None:
@@ -445,19 +445,19 @@ def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> No
 
     every = [begun, with_prediction, explained, tried, solved, looked]
     assert [one.returncode for one in every] == [0] * len(every)
-    assert re.search(r"\nMeasuring takes about \d min \d\d s. make lesson STEP=2 PREDICT=…,…\n$", begun.stdout)
+    assert re.search(r"\nMeasuring takes about \d min \d\d s. stampede lesson 2 --predict …,…\n$", begun.stdout)
     assert "  you predicted   ██████████████████████████████ 15.0\n" in with_prediction.stdout
     assert "  measured        ██████████ 4.9 (4.9 to 4.9)\n" in with_prediction.stdout
-    assert with_prediction.stdout.endswith('make lesson STEP=2 EXPLAIN="…"\n')
+    assert with_prediction.stdout.endswith('stampede lesson 2 --explain "…"\n')
     assert "You wrote: Busy workers accept.\nThe lab says: A gunicorn worker accepts" in explained.stdout
-    assert explained.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
+    assert explained.stdout.endswith("stampede lesson 2 --set threads=… (or --solution)\n")
     assert tried.stdout.startswith("threads=3: it did not do what it should.\nnot reproduced: hardly any")
     assert solved.stdout.startswith("Solution: threads=7. If one process gets all seven users")
-    assert solved.stdout.endswith("This step is done. Next: step 1. make lesson\n")
+    assert solved.stdout.endswith("This step is done. Next: step 1. stampede lesson\n")
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == (
         "error: The prediction cannot be changed any more, because the result is known.\n"
-        "\nhint: To begin the whole lesson again: make lesson RESTART=1\n"
+        "\nhint: To begin the whole lesson again: stampede lesson --restart\n"
     )
     lines = [line for one in every for line in one.stdout.splitlines() if not line.startswith("Report: ")]
     assert max(map(len, lines)) <= 80
@@ -475,7 +475,7 @@ def test_an_interrupted_step_is_measured_by_the_next_command(lab: Lab, measuring
     resumed = lab.call("lesson", "2")
 
     assert "  you predicted   ██████████████████████████████ 15.0\n" in resumed.stdout
-    assert measuring.started == [("lesson-heavy-mix", "make lesson STEP=2")]
+    assert measuring.started == [("lesson-heavy-mix", "stampede lesson 2")]
 
 
 def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Measuring) -> None:
@@ -493,13 +493,13 @@ def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Mea
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["lesson", "7"], "There is no step 7.", "STEP=…, from 1 to 6"),
+        (["lesson", "7"], "There is no step 7.", "stampede lesson …, from 1 to 6"),
         (["lesson", "--explain", "x"],
-         "The explanation comes after the result of ten-at-once, which was not measured yet.", "make lesson STEP=1"),
+         "The explanation comes after the result of ten-at-once, which was not measured yet.", "stampede lesson 1"),
         (["lesson", "3", "--solution"],
-         "The solution comes after the result of even-shares, which was not measured yet.", "make lesson STEP=3"),
+         "The solution comes after the result of even-shares, which was not measured yet.", "stampede lesson 3"),
         (["lesson", "3", "--set", "balance=least_conn"],
-         "The exercise comes after the result of even-shares, which was not measured yet.", "make lesson STEP=3"),
+         "The exercise comes after the result of even-shares, which was not measured yet.", "stampede lesson 3"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_named_and_records_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
@@ -548,7 +548,7 @@ def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "stdin", Terminal(""))
     ended = lab.call("lesson", "1")
 
-    assert left.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
+    assert left.stdout.endswith("stampede lesson 2 --set threads=… (or --solution)\n")
     assert "threads=7: it did what it should.\n" in back.stdout
-    assert back.stdout.endswith("This step is done. Next: step 1. make lesson\n")
+    assert back.stdout.endswith("This step is done. Next: step 1. stampede lesson\n")
     assert ended.returncode == 130

@@ -216,7 +216,7 @@ my-service.yaml:7: login: form sends the fields as the page's form says; leave b
 
 def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_path: Path) -> None:
     for arguments, says in (
-        (["try"], "error: No file that describes a service is named.\n\nhint: make try SERVICE=my-service.yaml"),
+        (["try"], "error: No file that describes a service is named.\n\nhint: stampede try my-service.yaml"),
         (["try", str(service), "--ways", "limt"],
          "error: --ways limt: there is no way limt for this service; there are limit, "),
         (["init"], "error: No folder of an application is named."),
@@ -1214,7 +1214,7 @@ def test_no_sentence_of_a_diagnosis_is_cut_on_the_screen(diagnosed: Diagnose, tm
         lines = [
             line.plain
             for line in screen_lines(
-                run, summary, "report.html", "make report TABLES=1", [section_of(run, summary, found)]
+                run, summary, "report.html", "stampede report --tables", [section_of(run, summary, found)]
             )
         ]
 
@@ -1248,7 +1248,8 @@ def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_
     for diagnosis, shown in ((pool_first, True), (little, False)):
         section = section_of(run, summary, diagnosis)
         text = " ".join(
-            line.plain.strip() for line in screen_lines(run, summary, "report.html", "make report TABLES=1", [section])
+            line.plain.strip()
+            for line in screen_lines(run, summary, "report.html", "stampede report --tables", [section])
         )
         assert ("event loops of the workers were held up" in text) == shown
         assert minor in [*section.answers, *section.minor]
@@ -1551,7 +1552,7 @@ def test_the_diagnosis_ends_with_what_to_do(
     print_best_way(console, summary, diagnosis, tried)
 
     said, told = console.export_text(), "Better than today's, and the best that was tried: limit = threads."
-    screen = screen_lines(several, summary, "report.html", "make report TABLES=1", [section])
+    screen = screen_lines(several, summary, "report.html", "stampede report --tables", [section])
     assert len(screen) <= 24
     assert any(line.plain.startswith("limit = threads ") for line in screen)
     assert max(map(len, said.splitlines())) <= 80

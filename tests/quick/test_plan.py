@@ -119,7 +119,7 @@ def test_a_rate_that_follows_from_a_variant_that_is_not_chosen_is_refused() -> N
     assert caught.value.message == (
         "The rate of load overload follows from the capacity of gunicorn-5, which VARIANTS leaves out."
     )
-    assert caught.value.hint == "VARIANTS=gunicorn-5,uwsgi-5,uvicorn-5"
+    assert caught.value.hint == "--variants gunicorn-5,uwsgi-5,uvicorn-5"
     assert {trial.variant_name for trial in lay_out(DJANGO, variants=["gunicorn-5", "uwsgi-5"]).trials} == {
         "gunicorn-5", "uwsgi-5",
     }  # fmt: skip

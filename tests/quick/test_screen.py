@@ -26,9 +26,9 @@ from stampede.run.finished import tables_command
 from stampede.run.options import MeasureOptions
 from stampede.run.record import record_of
 
-TABLES = "make report TABLES=1"
+TABLES = "stampede report --tables"
 NAMES = names()
-TABLES = "make report TABLES=1"
+TABLES = "stampede report --tables"
 OUTCOMES = [
     (5, "reproduced", "valid"), (5, "not reproduced", "suspect"), (5, "undecided", "suspect"),
     (5, "invalid", "invalid"), (1, "undecided", "valid"), (1, "invalid", "suspect"),
@@ -146,8 +146,8 @@ gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
 gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
 gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
 5 of 5 claims hold.
-Report: results/x/report.html · all tables: make report TABLES=1
-Next: on a quiet machine: make experiment NAME=ten-at-once\
+Report: results/x/report.html · all tables: stampede report --tables
+Next: on a quiet machine: stampede run ten-at-once\
 """)
 
 
@@ -175,9 +175,9 @@ uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
 gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
 gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
 gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
-One trial decides no claim; 3 of 5 hold so far (to decide: TRIALS=7, 7 min).
-Report: results/x/report.html · all tables: make report TABLES=1
-Next: on a quiet machine: make experiment NAME=ten-at-once\
+One trial decides no claim; 3 of 5 hold so far (to decide: --trials 7, 7 min).
+Report: results/x/report.html · all tables: stampede report --tables
+Next: on a quiet machine: stampede run ten-at-once\
 """)
 
 
@@ -185,9 +185,9 @@ def test_the_command_for_the_tables_is_whole_however_long_the_path_is() -> None:
     run, summary = simple()
     folder = f"/{'far/' * 20}away"
 
-    text = screen_of(run, summary, f"{folder}/report.html", f"make report RUN={folder} TABLES=1")
+    text = screen_of(run, summary, f"{folder}/report.html", f"stampede report {folder} --tables")
 
-    assert f"\nAll tables: make report RUN={folder} TABLES=1\n" in text
+    assert f"\nAll tables: stampede report {folder} --tables\n" in text
 
 
 def test_the_command_for_the_tables_names_every_run_but_the_latest(
@@ -201,7 +201,7 @@ def test_the_command_for_the_tables_names_every_run_but_the_latest(
         (run.parent / "latest").symlink_to(run.name)
 
     assert [tables_command(run) for run in (*runs, tmp_path / "elsewhere")] == [
-        "make report RUN=results/a/latest TABLES=1", "make report TABLES=1", "make report RUN=elsewhere TABLES=1"
+        "stampede report results/a/latest --tables", "stampede report --tables", "stampede report elsewhere --tables"
     ]  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     printed = StringIO()
     print_tables(Console(file=printed, width=400), run, summary)
     page = re.sub(r"<[^>]*>", " ", (folder / "report.html").read_text(encoding="utf-8"))
-    screen = "\n".join(line.plain for line in screen_lines(run, summary, "report.html", "make report TABLES=1"))
+    screen = "\n".join(line.plain for line in screen_lines(run, summary, "report.html", "stampede report --tables"))
     values = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     return Outputs(run, summary, values, spaced(screen), spaced(printed.getvalue()), spaced(unescape(page)))
 

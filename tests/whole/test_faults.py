@@ -56,6 +56,6 @@ def test_a_report_that_finds_no_room_in_tmpdir_says_so(copied_lab: Lab, long_ans
         copied_lab.environment["TMPDIR"] = str(disk)
         done = copied_lab.run("report", str(run))
 
-    hint = "Free some space, or choose another TMPDIR; then compute the results: make report"
+    hint = "Free some space, or choose another TMPDIR; then compute the results: stampede report"
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: There is no room left in {disk}.\n\nhint: {hint}\n"

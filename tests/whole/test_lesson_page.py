@@ -160,7 +160,7 @@ def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, studen
 def test_the_page_says_what_is_wrong(page: Page, server: LessonServer, measuring: Measuring) -> None:
     predict(page, "soon", "1")
     expect(page.get_by_role("alert")).to_have_text(
-        "The prediction 'soon' is no number. Write a number such as 300 or 2.5 (as an option: PREDICT=300,2.5)."
+        "The prediction 'soon' is no number. Write a number such as 300 or 2.5 (as an option: --predict 300,2.5)."
     )
     predict(page, "15", "20")
 

@@ -13,6 +13,7 @@ from stampede.records.summary import ClaimRow, Summary
 from stampede.report.answer import Pair, answers, cures, lead
 from stampede.report.spread import claim_values, spread, word_list
 from stampede.report.wording import number, short_figure, shortened, suspect_of, unit_suffix
+from stampede.typed import option, typed
 
 _OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
 
@@ -120,7 +121,7 @@ def more_trials(summary: Summary) -> str:
     """Return the option that decides at least half of the claims, and how long it takes."""
     needed = [row.trials_needed for row in summary.claims if row.trials_needed]
     trials = median_high(needed) if needed else ENOUGH
-    return f"TRIALS={trials}, {max(1, round(trials * summary.round_s / 60))} min"
+    return f"{option('trials', trials)}, {max(1, round(trials * summary.round_s / 60))} min"
 
 
 def next_lines(run: Run, summary: Summary, report: str, tables: str, width: int) -> Iterator[str]:
@@ -135,11 +136,11 @@ def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
     """Yield what somebody may type next, the most useful command first."""
     name = run.experiment
     if any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
-        yield f"on a quiet machine: {f'make experiment NAME={name}' if run.claims else run.command}"
+        yield f"on a quiet machine: {typed('run', name) if run.claims else run.command}"
     if run.claims and run.trials < ENOUGH and not any(row.decided for row in summary.claims):
-        yield f"make experiment NAME={name} {more_trials(summary).partition(',')[0]}"
+        yield f"{typed('run', name)} {more_trials(summary).partition(',')[0]}"
     pair, cure = next(iter(answers(run, summary)), None), next(iter(cures(run, summary)), None)
     if pair and cure and pair[0].value.variant != cure[0].value.variant:
         yield f"stampede watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
     if run.claims:
-        yield "for your own service: stampede init FOLDER, then make try"
+        yield "for your own service: stampede init FOLDER, then stampede try"

@@ -26,6 +26,7 @@ from stampede.run.trial.checking import ask_for_each_class, log_in
 from stampede.run.trial.containers import TrialContainers
 from stampede.run.trial.early_end import end_late_loads, end_when_memory_is_short, end_with_servers
 from stampede.run.trial.replacing import replace_workers
+from stampede.typed import typed
 
 K6_SLACK_S = 60
 LOOK_EVERY_S = 0.5
@@ -224,7 +225,7 @@ def _save(trials: list[TrialContainers], conditions: _Conditions) -> list[TrialR
     problem: OSError | None = None
     for trial in trials:
         if not trial.gone:
-            trial.fail(f"its containers could not be removed; make down removes {trial.project}")
+            trial.fail(f"its containers could not be removed; {typed('down')} removes {trial.project}")
         try:
             if _is_worth_keeping(trial):
                 records.append(trial.save(conditions.quiet, conditions.usage))

@@ -7,6 +7,7 @@ from stampede.export import checked, pack
 from stampede.run.finished import verified
 from stampede.teach.lesson.notes import Notes, notes_file, read_notes
 from stampede.terminal import count, say, talk
+from stampede.typed import typed
 
 
 def is_lesson(folder: Path) -> bool:
@@ -24,7 +25,7 @@ def hand_in(folder: Path, to: Path | None) -> Path:
     notes = read_notes(folder.parent)
     results = [step.result for step in notes.steps.values() if step.result]
     if not results:
-        raise WrongUse("No step of the lesson was measured yet.", hint="make lesson")
+        raise WrongUse("No step of the lesson was measured yet.", hint=typed("lesson"))
     target = checked(to or Path("lesson.tar.gz"), folder)
     runs = [folder.parent / result.run for result in results]
     for run in runs:

@@ -11,6 +11,7 @@ from stampede.records.mistakes import reason_in_json
 from stampede.records.model import Model
 from stampede.run.results import writing
 from stampede.teach.lesson.model import Lesson, LessonStep, Question
+from stampede.typed import option, typed
 
 Stage = Literal["predict", "measure", "explain", "exercise", "done"]
 """What comes next in a step."""
@@ -135,7 +136,7 @@ def with_prediction(notes: Notes, step: LessonStep, values: list[float], at: str
     if notes.step(step).result:
         raise WrongUse(
             "The prediction cannot be changed any more, because the result is known.",
-            hint="To begin the whole lesson again: make lesson RESTART=1",
+            hint=f"To begin the whole lesson again: {typed('lesson', '--restart')}",
         )
     if len(values) != len(step.predict):
         raise WrongUse(f"This step asks for {len(step.predict)} predictions, not {len(values)}.", hint=_example(step))
@@ -166,7 +167,7 @@ def read_numbers(text: str, step: LessonStep) -> list[float]:
 
 def _example(step: LessonStep) -> str:
     examples = (["300", "2.5"] * len(step.predict))[: len(step.predict)]
-    return f"Write a number such as 300 or 2.5 (as an option: PREDICT={','.join(examples)})."
+    return f"Write a number such as 300 or 2.5 (as an option: {option('predict', ','.join(examples))})."
 
 
 def notes_file(results: Path) -> Path:
@@ -174,7 +175,7 @@ def notes_file(results: Path) -> Path:
     return results / "lesson" / "lesson.json"
 
 
-_AGAIN = "To begin again: make lesson RESTART=1"
+_AGAIN = f"To begin again: {typed('lesson', '--restart')}"
 
 
 def read_notes(results: Path) -> Notes:

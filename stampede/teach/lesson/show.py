@@ -11,6 +11,7 @@ from stampede.teach.lesson.notes import Attempt, StepNotes, Verdict
 from stampede.teach.lesson.picture import bars_text
 from stampede.teach.lesson.teaching import Student
 from stampede.terminal import time_in_words
+from stampede.typed import option, typed
 
 WIDTH = 80
 
@@ -109,21 +110,24 @@ def what_next(student: Student, step: LessonStep) -> str:
     if stage == "predict":
         example = ",".join("…" for _ in step.predict)
         takes = f"Measuring takes about {time_in_words(student.expected_s(step))}."
-        return f"{questions(step)}\n{takes} {command} PREDICT={example}"
+        return f"{questions(step)}\n{takes} {command} {option('predict', example)}"
     if stage == "measure":
         return f"Next: measure. {command}"
     if stage == "explain":
-        return paragraph(f"Next: explain. {step.explain}") + f'\n{command} EXPLAIN="…"'
+        explained = option("explain", '"…"')
+        return paragraph(f"Next: explain. {step.explain}") + f"\n{command} {explained}"
     if stage == "exercise":
-        return f"{exercise(student, step)}\n{command} SET={step.exercise.settings[0]}=… (or SOLUTION=1)"
+        change = option("set", f"{step.exercise.settings[0]}=…")
+        return f"{exercise(student, step)}\n{command} {change} (or {option('solution')})"
     if left := student.left:
-        return f"This step is done. Next: step {student.number(left[0])}. make lesson"
+        return f"This step is done. Next: step {student.number(left[0])}. {typed('lesson')}"
     return f"This step is done. {complete(student)}"
 
 
 def complete(student: Student) -> str:
     """Return what a student can do after the last step."""
-    return f"The lesson is complete. To hand it in:\n{how_to_hand_in(student)}\nTo see a step again: make lesson STEP=…"
+    again = f"To see a step again: {typed('lesson', '…')}"
+    return f"The lesson is complete. To hand it in:\n{how_to_hand_in(student)}\n{again}"
 
 
 def how_to_hand_in(student: Student) -> str:

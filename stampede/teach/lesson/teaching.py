@@ -16,6 +16,7 @@ from stampede.run.record import now
 from stampede.teach.lesson import notes
 from stampede.teach.lesson.model import Lesson, LessonStep, Question, experiment_with_change, step_experiment
 from stampede.teach.lesson.notes import Attempt, Bar, Notes, Result, StepNotes, StudentPrediction, Verdict
+from stampede.typed import option, typed
 
 if TYPE_CHECKING:
     from stampede.docker.machine_usage import Progress
@@ -47,7 +48,9 @@ class Student:
         if not number:
             return next(iter(self.left), self.lesson.steps[-1])
         if not 1 <= number <= len(self.lesson.steps):
-            raise WrongUse(f"There is no step {number}.", hint=f"STEP=…, from 1 to {len(self.lesson.steps)}")
+            raise WrongUse(
+                f"There is no step {number}.", hint=f"{typed('lesson', '…')}, from 1 to {len(self.lesson.steps)}"
+            )
         return self.lesson.steps[number - 1]
 
     def number(self, step: LessonStep) -> int:
@@ -56,7 +59,7 @@ class Student:
 
     def command(self, step: LessonStep) -> str:
         """Return the command that goes on with a step."""
-        return f"make lesson STEP={self.number(step)}"
+        return typed("lesson", self.number(step))
 
     def expected_s(self, step: LessonStep) -> int:
         """Return about how long the measuring of a step takes."""
@@ -85,10 +88,10 @@ class Student:
         done = self.notes.step(step)
         if not done.prediction:
             problem = f"Predict first: nothing of {step.name} is measured before."
-            raise WrongUse(problem, hint=f"{self.command(step)} PREDICT=…")
+            raise WrongUse(problem, hint=f"{self.command(step)} {option('predict', '…')}")
         if done.result:
             problem = f"The result of {step.name} is known already."
-            raise WrongUse(problem, hint="To begin the whole lesson again: make lesson RESTART=1")
+            raise WrongUse(problem, hint=f"To begin the whole lesson again: {typed('lesson', '--restart')}")
         return done.prediction
 
     def explain(self, step: LessonStep, sentence: str) -> None:
@@ -129,7 +132,7 @@ class Student:
     ) -> "tuple[str, Summary]":
         """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
         options = MeasureOptions(trials=experiment.trials, jobs=self.lesson.jobs)
-        command = self.command(step) + (f" SET={change}" if change else "")
+        command = self.command(step) + (f" {option('set', change)}" if change else "")
         folder, summary = measure_quietly(RunRequest(name, experiment, options, self.results, command), follow)
         if summary.validity.verdict == "invalid":
             raise LabError(
@@ -145,7 +148,8 @@ def read_change(change: str, step: LessonStep) -> tuple[str, str]:
     if not setting or not value:
         example = f"{step.exercise.settings[0]}=…"
         raise WrongUse(
-            f"The change {change!r} must be a setting and its value.", hint=f"{example} (as an option: SET={example})"
+            f"The change {change!r} must be a setting and its value.",
+            hint=f"{example} (as an option: {option('set', example)})",
         )
     return setting, value
 
