@@ -238,7 +238,8 @@ def test_the_screen_marks_a_pooled_value(tmp_path: Path) -> None:
     )
 
     lines = [
-        line.plain for line in screen_lines(read_run(run), derive_summary(run), "report.html", "stampede report --tables")
+        line.plain
+        for line in screen_lines(read_run(run), derive_summary(run), "report.html", "stampede report --tables")
     ]
 
     assert any(" 100*" in line for line in lines)
