@@ -95,6 +95,11 @@ class Variant(Model, ABC):
         "", pattern=CPUSET_PATTERN, description="The cores that each container may run on, e.g. 0 or 0-1; empty: all."
     )
 
+    probe: bool = Field(
+        False,
+        description="true: stampede-probe sits in the workers, and nginx says in X-Request-Start when a request came.",
+    )
+
     if TYPE_CHECKING:
         server: str
         app: str
@@ -112,7 +117,7 @@ class Variant(Model, ABC):
     """Where each application of ``app`` is: a module and a name in it."""
     asks_database: ClassVar[tuple[str, ...]] = ("django",)
     """The applications of ``app`` that can ask a database."""
-    passed_on: ClassVar[tuple[str, ...]] = ()
+    passed_on: ClassVar[tuple[str, ...]] = ("probe",)
     """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
     example: ClassVar[dict[str, Any]]
     """Example settings of a variant whose ``server`` is the first word that the class allows."""
@@ -123,6 +128,10 @@ class Variant(Model, ABC):
             raise ValueError(f"cpus {self.cpus:g} must be at least {LEAST_CPUS}, or 0 for no limit")
         if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
             raise ValueError("queue_timeout_s: nginx does not queue requests here; choose balancer: haproxy")
+        if self.probe and self.service not in ("gunicorn", "asgi"):
+            raise ValueError(
+                f"probe: {self.server} is measured without it; choose a gunicorn, uvicorn, granian or hypercorn"
+            )
         if self.balancer == "none" and (left := _OF_A_BALANCER & self.model_fields_set):
             raise ValueError(f"{min(left)}: balancer: none cannot do this; choose balancer: nginx")
         return self
