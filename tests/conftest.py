@@ -44,6 +44,7 @@ PARTS = (
     "clients",
     "servers",
     "idle-thread",
+    "probe",
     "nginx",
     "haproxy",
     "mariadb",

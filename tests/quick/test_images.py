@@ -60,6 +60,7 @@ def changed_by(file: Path, old: str, new: str) -> set[str]:
         ("servers/gunicorn/requirements/23.0.0.txt", set()),  # of another image of the same service
         ("servers/uwsgi/requirements/2.0.31.txt", {"uwsgi"}),  # its stage is another one
         ("idle-thread/gunicorn_idle_thread.py", {"gunicorn"}),
+        ("probe/stampede_probe/watch.py", {"gunicorn", "asgi"}),
         ("servers/flup/serve.py", {"flup"}),
         ("servers/asgi/start", {"asgi"}),
         ("servers/api/api.py", {"api"}),
