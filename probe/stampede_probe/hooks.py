@@ -1,0 +1,156 @@
+"""Where servers load applications and frameworks match routes: functions that are replaced once a module is imported."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from importlib.abc import MetaPathFinder
+from typing import Any, Callable
+
+from stampede_probe.worker import guarded, note_route, state, worker
+from stampede_probe.wrap import Asgi, Wsgi, asgi, wsgi
+
+
+def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
+    """Call ``then(result, *arguments)`` after a function; what it returns, if anything, is the new result."""
+    function = getattr(owner, name, None)
+    if function is None or hasattr(function, "_stampede_probe"):
+        return
+
+    @wraps(function)
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        changed = guarded(then, result, *arguments)
+        return result if changed is None else changed
+
+    replaced._stampede_probe = True  # type: ignore[attr-defined]
+    setattr(owner, name, replaced)
+
+
+def _gunicorn(module: Any) -> None:
+    def loaded(_result: Any, self: Any, *_: Any) -> None:
+        of = {one.__name__ for one in type(self).__mro__}
+        if "SyncWorker" in of:
+            _serve(1, "sync")
+        elif "ThreadWorker" in of:
+            _serve(self.cfg.threads, "gthread")
+        elif "AsyncWorker" in of:
+            _serve(0, type(self).__name__, loop=True)
+        else:
+            return  # uvicorn's and others' workers hand the application on
+        self.wsgi = wsgi(self.wsgi)
+
+    after(module.Worker, "load_wsgi", loaded)
+
+
+def _gunicorn_asgi(module: Any) -> None:
+    def loaded(_result: Any, self: Any) -> None:
+        state.capacity = (0, "gunicorn asgi", True)
+        self.asgi = asgi(self.asgi)
+
+    after(module.ASGIWorker, "load_wsgi", loaded)
+
+
+def _serve(capacity: int, server: str, *, loop: bool = False) -> None:
+    state.capacity = (capacity, server, loop)
+    worker(loop=loop)
+
+
+def _uvicorn(module: Any) -> None:
+    def loaded(_result: Any, self: Any) -> None:
+        state.capacity = (0, "uvicorn", True)
+        self.loaded_app = asgi(self.loaded_app)
+
+    after(module.Config, "load", loaded)
+
+
+def _granian_wsgi(module: Any) -> None:
+    function = module._callback_wrapper
+
+    @wraps(function)
+    def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
+        threads = sys._getframe(1).f_locals.get("blocking_threads")
+        guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
+        return function(guarded(wsgi, callback) or callback, *arguments, **named)
+
+    module._callback_wrapper = replaced
+
+
+def _granian_asgi(module: Any) -> None:
+    function = module._callback_wrapper
+
+    @wraps(function)
+    def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
+        state.capacity = (0, "granian", True)
+        return function(guarded(asgi, callback) or callback, *arguments, **named)
+
+    module._callback_wrapper = replaced
+
+
+def _hypercorn(module: Any) -> None:
+    def wrapped(result: Any, *_: Any) -> None:
+        state.capacity = (0, "hypercorn", True)
+        result.app = (Wsgi if type(result).__name__ == "WSGIWrapper" else Asgi)(result.app)
+
+    after(module, "wrap_app", wrapped)
+
+
+def _daphne(module: Any) -> None:
+    def loaded(result: Any, *_: Any) -> Any:
+        state.capacity = (0, "daphne", True)
+        return asgi(result)
+
+    after(module.CommandLineInterface, "load_asgi_app", loaded)
+
+
+def _werkzeug(module: Any) -> None:
+    def matched(result: Any, *_: Any) -> None:
+        note_route(getattr(result[0], "rule", None))
+
+    after(module.MapAdapter, "match", matched)
+
+
+def _django(module: Any) -> None:
+    def resolved(result: Any, *_: Any) -> None:
+        note_route(getattr(result, "route", None))
+
+    after(module.BaseHandler, "resolve_request", resolved)
+
+
+HOOKS: dict[str, Callable[[Any], None]] = {
+    "gunicorn.workers.base": _gunicorn, "gunicorn.workers.gasgi": _gunicorn_asgi, "uvicorn.config": _uvicorn,
+    "granian.wsgi": _granian_wsgi, "granian.asgi": _granian_asgi, "hypercorn.utils": _hypercorn, "daphne.cli": _daphne,
+    "werkzeug.routing.map": _werkzeug, "django.core.handlers.base": _django,
+}  # fmt: skip
+
+
+class Finder(MetaPathFinder):
+    """Finds nothing itself: it lets the others find a module, and changes it after it was executed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec that the next finders give, with a loader that calls the hook."""
+        hook = HOOKS.get(name)
+        if hook is None:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None and spec.loader is not None:
+                    execute = spec.loader.exec_module
+
+                    def exec_module(module: Any) -> None:
+                        execute(module)
+                        guarded(hook, module)
+
+                    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                    return spec
+        return None
+
+
+def install() -> None:
+    """Change the modules that are imported already, and the others when they are imported."""
+    if not any(isinstance(one, Finder) for one in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+        for name, hook in HOOKS.items():
+            if name in sys.modules:
+                hook(sys.modules[name])

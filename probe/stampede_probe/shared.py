@@ -1,0 +1,444 @@
+"""The memory that the workers of a server share: which of them are there, what they are doing, and what they counted.
+
+The file starts with a header, followed by a slot for each worker. All fields are words of eight bytes, and each field
+has one writer: the process that claimed the slot, or whoever holds the lock of the file. A worker that dies in the
+middle of a write therefore leaves at most its own last request behind. Slots 0 and 1 are banks: they hold the sums of
+workers that have ended. A new sum is written into the bank that nobody reads, and then the header names this bank.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import stat
+import struct
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+WORDS = 8
+PAGE = 4096
+MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 1
+WORKERS = 190
+"""Slots for workers; as many as the tables of the header have room for."""
+PLACES, RING, ROUTES, SECONDS, NOTES_BYTES = 64, 4096, 64, 64, 16384
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+COUNTS = len(BUCKETS_S) + 1
+PREFIX = "stampede-probe-"
+
+H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_BANK, H_CREATOR, H_CREATOR_STARTED = range(8)
+H_FOLDED = 64
+"""For each bank and slot: the claim of this slot whose counts are in the bank."""
+
+# Words of a slot.
+PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, BUSY, HELD_SINCE, IDLE_SINCE, HEAD, ROUTE_COUNT = range(12)
+NOTES_SEQUENCE, NOTES_LENGTH, SERVER, _, LOOP = range(12, 17)
+NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD = range(17, 23)
+HELD_S, COLLECTED_S, AHEAD_S, COLLECTED_MAX_S = range(23, 27)
+SUMMED, SUMMED_S, LONGEST_S = (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD), (HELD_S, COLLECTED_S), (AHEAD_S, COLLECTED_MAX_S)
+MINUTE = 32
+SECOND_WORDS = 4  # second, requests, waits of more than 50 ms, avoidable waits of more than 50 ms
+PLACE_AT = MINUTE + SECONDS * SECOND_WORDS
+PLACE_WORDS = 5  # sequence, since, thread, queueing delay (negative: unknown), route
+ROUTE_AT = PLACE_AT + PLACES * PLACE_WORDS
+NAME_WORDS = 8
+REQUESTS, KNOWN, AVOIDED, DELAY_S, AVOIDABLE_S, WORK_S = range(NAME_WORDS, NAME_WORDS + 6)
+DELAYS = NAME_WORDS + 6
+AVOIDABLES = DELAYS + COUNTS
+ROUTE_WORDS = AVOIDABLES + COUNTS
+RING_AT = ROUTE_AT + ROUTES * ROUTE_WORDS
+NOTES_AT = RING_AT + RING
+SLOT_BYTES = -(-(NOTES_AT * WORDS + NOTES_BYTES) // PAGE) * PAGE
+SLOT_WORDS = SLOT_BYTES // WORDS
+FILE_BYTES = PAGE + (WORKERS + 2) * SLOT_BYTES
+UNMATCHED, OTHER = "(unmatched)", "(other)"
+
+
+class Shared:
+    """A mapping of the file, and what can be done with it."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        """Map a file that has a header, or memory of this process alone if the descriptor is -1."""
+        self.descriptor, self.path = descriptor, path
+        self.memory = mmap.mmap(descriptor, FILE_BYTES)
+        view = memoryview(self.memory)
+        self.q, self.d = view.cast("Q"), view.cast("d")
+        self.bytes = view
+        if descriptor < 0:
+            self._head()
+
+    @classmethod
+    def create(cls, name: str = "") -> Shared:
+        """Make the file where there is room: /dev/shm, the temporary folder, nowhere (a memfd), else private memory."""
+        name = f"{PREFIX}{name or os.urandom(6).hex()}"
+        for folder in ("/dev/shm", tempfile.gettempdir() if _has_temporary() else ""):  # noqa: S108  # where memory is shared
+            path = str(Path(folder, name))
+            try:
+                if not folder:
+                    continue
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            except FileExistsError:
+                return cls.open(path)
+            except OSError:
+                continue
+            try:
+                return cls._made(descriptor, path)
+            except OSError:  # the folder is full
+                os.close(descriptor)
+                os.unlink(path)
+        try:
+            descriptor = os.memfd_create(name)
+            return cls._made(descriptor, f"/proc/{os.getpid()}/fd/{descriptor}")
+        except (OSError, AttributeError):
+            return cls(-1, "")
+
+    @classmethod
+    def _made(cls, descriptor: int, path: str) -> Shared:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        try:
+            os.ftruncate(descriptor, FILE_BYTES)
+            os.pwrite(descriptor, bytes(PAGE + 2 * SLOT_BYTES), 0)  # a page that has no room would end the process
+            shared = cls(descriptor, path)
+            shared._head()
+        finally:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN)
+        return shared
+
+    def _head(self) -> None:
+        self.q[H_CREATOR], self.q[H_CREATOR_STARTED] = os.getpid(), started(os.getpid())
+        self.d[H_CREATED], self.q[H_VERSION] = time.time(), VERSION
+        self.q[H_MAGIC] = MAGIC
+
+    @classmethod
+    def open(cls, path: str, *, patience_s: float = 2.0) -> Shared:
+        """Map a file that another process made.
+
+        Raises:
+            OSError: if it is not there, belongs to another user, or is of another version.
+        """
+        flags = os.O_CLOEXEC if path.startswith("/proc/") else os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, os.O_RDWR | flags)
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or (about.st_uid not in (os.geteuid(), 0) and os.geteuid()):
+                raise PermissionError(f"{path} belongs to somebody else.")
+            until = time.monotonic() + patience_s
+            while True:
+                head = os.pread(descriptor, 2 * WORDS, 0)
+                if len(head) == 2 * WORDS and struct.unpack("<2Q", head) == (MAGIC, VERSION):
+                    break
+                if time.monotonic() > until:  # who makes it needs a moment
+                    raise OSError(f"{path} is no file of this version of stampede-probe.")
+                time.sleep(0.01)
+            return cls(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all other processes from claiming and folding. The kernel ends the lock of a process that dies."""
+        if self.descriptor >= 0:
+            fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            if self.descriptor >= 0:
+                fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
+
+    def slots(self) -> Iterator[int]:
+        """Yield the first word of each slot that was ever claimed."""
+        for place in range(2, 2 + min(self.q[H_USED], WORKERS)):
+            yield base_of(place)
+
+    def is_live(self, base: int) -> bool:
+        """Whether the worker of a slot is still there; cheap enough to be asked at the beginning of a request."""
+        if not self.q[base + PID] or self.d[base + UNTIL]:
+            return False
+        try:
+            os.kill(self.q[base + PID], 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass  # it belongs to another user
+        return True
+
+    def is_same(self, base: int) -> bool:
+        """Whether the worker of a slot is there, is no zombie, and no other process has got its id."""
+        return self.is_live(base) and started(self.q[base + PID]) in (self.q[base + STARTED], -1)
+
+    def claim(self, capacity: int, server: str, *, loop: bool) -> int | None:
+        """Return the first word of a slot for this process; None if all slots are taken.
+
+        Raises:
+            OSError: if there is no room for another slot.
+        """
+        with self.locked():
+            self.reap()
+            folded = H_FOLDED + self.q[H_BANK] * WORKERS
+            free = [
+                base for base in self.slots()
+                if not self.q[base + CLAIM] or (self.d[base + UNTIL] and self.q[folded + place_of(base) - 2] == self.q[base + CLAIM])
+            ]  # fmt: skip
+            if free:
+                base = min(free, key=lambda one: self.d[one + UNTIL])
+            elif self.q[H_USED] < WORKERS:
+                base = base_of(2 + self.q[H_USED])
+                if self.descriptor >= 0:
+                    os.pwrite(self.descriptor, bytes(SLOT_BYTES), base * WORDS)
+                self.q[H_USED] += 1
+            else:
+                return None
+            self.q[base + CLAIM] = 0
+            self.bytes[base * WORDS : base * WORDS + SLOT_BYTES] = bytes(SLOT_BYTES)
+            self.q[H_CLAIMS] += 1
+            self.q[base + STARTED], self.q[base + CAPACITY] = max(0, started(os.getpid())), capacity
+            self.q[base + LOOP] = int(loop)
+            self.d[base + SINCE] = self.d[base + SEEN] = self.d[base + IDLE_SINCE] = time.monotonic()
+            put_text(self.bytes, base + SERVER, 2, server)
+            for name in (UNMATCHED, OTHER):
+                self.add_route(base, name)
+            self.q[base + PID] = os.getpid()
+            self.q[base + CLAIM] = self.q[H_CLAIMS]
+            return base
+
+    def add_route(self, base: int, name: str) -> int:
+        """Give a slot another route, and return its number; that of all other routes if there is no room."""
+        count: int = self.q[base + ROUTE_COUNT]
+        if count >= ROUTES:
+            return 1
+        put_text(self.bytes, base + ROUTE_AT + count * ROUTE_WORDS, NAME_WORDS, name)
+        self.q[base + ROUTE_COUNT] = count + 1
+        return count
+
+    def routes(self, base: int) -> list[str]:
+        """Return the names of a slot's routes."""
+        count = min(self.q[base + ROUTE_COUNT], ROUTES)
+        return [get_text(self.bytes, base + ROUTE_AT + one * ROUTE_WORDS, NAME_WORDS) for one in range(count)]
+
+    def reap(self) -> None:
+        """Add the counts of workers that have ended to the sums. The lock must be held."""
+        bank = self.q[H_BANK] & 1
+        folded = H_FOLDED + bank * WORKERS
+        ended = []
+        for base in self.slots():
+            claim = self.q[base + CLAIM]
+            if claim and not self.d[base + UNTIL] and not self.is_same(base):
+                head = self.q[base + HEAD]
+                last = self.d[base + RING_AT + (head - 1) % RING] if head else 0.0
+                self.d[base + UNTIL] = max(self.d[base + SEEN], last)
+            if claim and self.d[base + UNTIL] and self.q[folded + place_of(base) - 2] != claim:
+                ended.append(base)
+        if not ended:
+            return
+        old, new = base_of(bank), base_of(1 - bank)
+        self.bytes[new * WORDS : new * WORDS + SLOT_BYTES] = self.bytes[old * WORDS : old * WORDS + SLOT_BYTES]
+        mine = H_FOLDED + (1 - bank) * WORKERS
+        self.q[mine : mine + WORKERS] = self.q[folded : folded + WORKERS]
+        for base in ended:
+            self._add(new, base)
+            self.q[mine + place_of(base) - 2] = self.q[base + CLAIM]
+        self.q[H_BANK] = 1 - bank
+
+    def _add(self, to: int, base: int) -> None:
+        q, d = self.q, self.d
+        for word in SUMMED:
+            q[to + word] += q[base + word]
+        for word in SUMMED_S:
+            d[to + word] += d[base + word]
+        for word in LONGEST_S:
+            d[to + word] = max(d[to + word], d[base + word])
+        for name in (UNMATCHED, OTHER) if not q[to + ROUTE_COUNT] else ():
+            self.add_route(to, name)
+        known = self.routes(to)
+        for number, name in enumerate(self.routes(base)):
+            if name not in known:
+                known.append(name)
+                place = self.add_route(to, name)
+            else:
+                place = known.index(name) if known.index(name) < ROUTES else 1
+            source, target = (one + ROUTE_AT + at * ROUTE_WORDS for one, at in ((base, number), (to, place)))
+            for word in range(NAME_WORDS, ROUTE_WORDS):
+                if word in (DELAY_S, AVOIDABLE_S, WORK_S):
+                    d[target + word] += d[source + word]
+                else:
+                    q[target + word] += q[source + word]
+        self.write_notes(to, merged([self.read_notes(to), self.read_notes(base)]))
+
+    def write_notes(self, base: int, notes: dict[str, dict[str, float]]) -> None:
+        """Write what a worker counted under names, the greatest counts first until the room is full."""
+        entries = sorted(((value, kind, name) for kind, of in notes.items() for name, value in of.items()), reverse=True)
+        kept: dict[str, dict[str, float]] = {}
+        room = NOTES_BYTES - 2
+        for value, kind, name in entries:
+            room -= len(json.dumps({kind: {name: round(value, 4)}})) + 2
+            if room < 0:
+                break
+            kept.setdefault(kind, {})[name] = round(value, 4)
+        data = json.dumps(kept).encode()
+        at = (base + NOTES_AT) * WORDS
+        self.q[base + NOTES_SEQUENCE] += 1  # odd: it is being written
+        self.bytes[at : at + len(data)] = data
+        self.q[base + NOTES_LENGTH] = len(data)
+        self.q[base + NOTES_SEQUENCE] += 1
+
+    def read_notes(self, base: int) -> dict[str, dict[str, float]]:
+        """Return what a worker counted under names; nothing if it died while it wrote."""
+        at = (base + NOTES_AT) * WORDS
+        for _ in range(5):
+            before = self.q[base + NOTES_SEQUENCE]
+            data = bytes(self.bytes[at : at + min(self.q[base + NOTES_LENGTH], NOTES_BYTES)])
+            if before % 2 == 0 and self.q[base + NOTES_SEQUENCE] == before:
+                try:
+                    return dict(json.loads(data)) if data else {}
+                except ValueError:
+                    return {}
+            time.sleep(0.001)
+        return {}
+
+    def sums(self) -> list[int]:
+        """Return the slots whose counts make up the sums of the server, each worker once."""
+        bank = self.q[H_BANK] & 1
+        folded = H_FOLDED + bank * WORKERS
+        return [base_of(bank)] + [
+            base for base in self.slots()
+            if self.q[base + CLAIM] and self.q[folded + place_of(base) - 2] != self.q[base + CLAIM]
+        ]  # fmt: skip
+
+    def full(self, base: int, from_s: float, to_s: float) -> list[tuple[float, float]] | None:
+        """Return when all threads of a worker were busy in a time, latest first; None if this is no longer known."""
+        head: int = self.q[base + HEAD]
+        ring, found, end, at = base + RING_AT, [], to_s, head
+        while at > 0:
+            if at <= head - RING:
+                return None
+            at -= 1
+            when = self.d[ring + at % RING]
+            if at % 2:
+                end = min(when, to_s)
+            elif when < to_s and end > from_s:
+                found.append((max(when, from_s), end))
+            if when <= from_s:
+                break
+        return None if self.q[base + HEAD] - RING > at else found
+
+    def avoidable(self, own: int, from_s: float, to_s: float) -> float | None:
+        """Return for how long in a time the own worker was full while another worker was not; None if unknown."""
+        left = self.full(own, from_s, to_s)
+        if not left:
+            return None if left is None else 0.0
+        whole = sum(end - start for start, end in left)
+        q, d = self.q, self.d
+        for base in self.slots():
+            if base == own or not q[base + CLAIM]:
+                continue
+            since, until = d[base + SINCE], d[base + UNTIL]
+            if since >= to_s or (until and until <= from_s):
+                continue
+            if not until and not self.is_live(base):
+                until = d[base + SEEN]
+            since, until = max(since, from_s), min(until or to_s, to_s)
+            busy = self.full(base, since, until)
+            if busy is None:
+                return None
+            if since > from_s:
+                busy.append((from_s, since))
+            if until < to_s:
+                busy.insert(0, (until, to_s))
+            left = common(left, busy)
+            if not left:
+                return whole
+        return whole - sum(end - start for start, end in left)
+
+
+def common(left: list[tuple[float, float]], right: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the time that lies in both of two lists, each with the latest part first."""
+    found, one, two = [], 0, 0
+    while one < len(left) and two < len(right):
+        start, end = max(left[one][0], right[two][0]), min(left[one][1], right[two][1])
+        if start < end:
+            found.append((start, end))
+        if left[one][0] > right[two][0]:
+            one += 1
+        else:
+            two += 1
+    return found
+
+
+def merged(several: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Return the sums of what several workers counted under names."""
+    found: dict[str, dict[str, float]] = {}
+    for notes in several:
+        for kind, of in notes.items():
+            for name, value in of.items():
+                kept = found.setdefault(kind, {})
+                kept[name] = kept.get(name, 0.0) + value
+    return found
+
+
+def base_of(place: int) -> int:
+    """Return the first word of a slot."""
+    return PAGE // WORDS + place * SLOT_WORDS
+
+
+def place_of(base: int) -> int:
+    """Return the number of the slot with this first word."""
+    return (base - PAGE // WORDS) // SLOT_WORDS
+
+
+def put_text(view: Any, word: int, words: int, text: str) -> None:
+    """Write a text into a field of so many words; what is too long loses its end."""
+    data = text.encode("utf-8", "replace")[: words * WORDS]
+    view[word * WORDS : (word + words) * WORDS] = data.ljust(words * WORDS, b"\0")
+
+
+def get_text(view: Any, word: int, words: int) -> str:
+    """Return the text of a field of so many words."""
+    return bytes(view[word * WORDS : (word + words) * WORDS]).rstrip(b"\0").decode("utf-8", "ignore")
+
+
+def started(process: int) -> int:
+    """Return when a process started, in ticks since the host started; 0: it is gone, -1: nobody tells."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+        return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+    except FileNotFoundError:
+        return 0 if Path("/proc/self/stat").exists() else -1
+    except (OSError, ValueError, IndexError):
+        return -1
+
+
+def _has_temporary() -> bool:
+    try:
+        return bool(tempfile.gettempdir())
+    except OSError:  # there is no folder that can be written
+        return False
+
+
+def find() -> list[str]:
+    """Return the files of servers that run here, and remove files whose server has gone."""
+    found = []
+    for folder in {"/dev/shm", tempfile.gettempdir() if _has_temporary() else "/dev/shm"}:  # noqa: S108
+        for path in sorted(Path(folder).glob(PREFIX + "*")):
+            try:
+                shared = Shared.open(str(path), patience_s=0)
+            except OSError:
+                continue
+            if is_running(shared):
+                found.append(str(path))
+            elif time.time() - shared.d[H_CREATED] > 60:
+                try:
+                    path.unlink()
+                except OSError:
+                    pass
+    return found
+
+
+def is_running(shared: Shared) -> bool:
+    """Whether the process that made the file, or one of its workers, is there."""
+    creator = started(shared.q[H_CREATOR])
+    return creator in (shared.q[H_CREATOR_STARTED], -1) or any(shared.is_same(base) for base in shared.slots())

@@ -1,0 +1,447 @@
+"""A thread of each worker that finds what holds requests: it takes stacks while something is held, and else sleeps."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from time import monotonic
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Callable, Iterator
+
+from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
+from stampede_probe.worker import Request, fault, native, route_of, state
+
+if TYPE_CHECKING:
+    from stampede_probe.worker import Worker
+
+TICK_S, HELD_S = 0.025, 0.05
+"""How often a loop shows that it goes on, and the delay from which on it counts as held."""
+LOOK_S, SAMPLE_S, LONG_S = 0.05, 0.2, 0.1
+"""How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
+SAMPLED = 16
+"""At most so many requests are looked at each time; the others count as these do."""
+BY_NOBODY = "(no request)"
+_PLUMBING = {
+    "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select", "contextlib",
+    "anyio", "sniffio", "subprocess", "importlib", "codecs",
+}  # fmt: skip
+_KINDS = (
+    (re.compile(r"[Pp]ool\w*\.(_?do_)?(get|connect|acquire|checkout|getconn|_get_conn|connection|_checkout)\b"), "pool"),
+    (re.compile(r"getaddrinfo|gethostby|resolver\."), "dns"),
+    (re.compile(r"Lock\.acquire|\.acquire$|Semaphore|Condition\.wait|Event\.wait|\.RLock|_wait_for_tstate"), "lock"),
+    (re.compile(r"^subprocess\."), "subprocess"),
+    (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
+)
+_LIBRARIES = tuple(
+    {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib")}
+    | {str(Path(__file__).parent) + os.sep}
+)
+_GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+class Watcher:
+    """Watches the requests, the event loop or hub, the collector and the pools of a process."""
+
+    def __init__(self, worker: Worker) -> None:
+        """Start the thread."""
+        self.worker = worker
+        self.loop_is_watched = False
+        self._ticked = 0.0
+        self._loop_thread = 0
+        self._loop_native = 0
+        self._limiter: Any = None
+        self._loop: Any = None
+        self._before: dict[int, tuple[float, float, float, int]] = {}
+        self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
+        self._silent_s = 0.0
+        self._collecting = 0.0
+        self._codes: dict[CodeType, tuple[bool, str]] = {}
+        self._written, self._changed = 0.0, False
+        self._next_sample = self._next_second = 0.0
+        self._sleep: Callable[[float], None] = native("time", "sleep")
+        gc.callbacks.append(self._collected)
+        if worker.loop:
+            self._watch_hub()
+        native("_thread", "start_new_thread")(self._run, ())
+
+    # The loop's side: called in the thread of the loop.
+
+    def watch_loop(self, loop: Any) -> None:
+        """Watch the running event loop of asyncio or uvloop."""
+        self.loop_is_watched = True
+        self.worker.q[self.worker.base + LOOP] = 1
+        self._loop = loop
+        self._start_ticking()
+        self._tick_of_loop()
+
+    def _watch_hub(self) -> None:
+        for library in ("gevent", "eventlet"):
+            module = sys.modules.get(library)
+            if module is not None and library + ".hubs" in sys.modules or (module is not None and library == "gevent"):
+                self.loop_is_watched = True
+                self._start_ticking()
+                spawn = getattr(module, "spawn")  # noqa: B009
+                spawn(self._tick_of_hub, getattr(module, "sleep"))  # noqa: B009
+                return
+
+    def _start_ticking(self) -> None:
+        self._loop_thread, self._loop_native = native("_thread", "get_ident")(), _native_id()
+        self._tick(monotonic())
+
+    def _tick_of_loop(self) -> None:
+        if state.worker is self.worker and not state.off:
+            self.goes_on(monotonic())
+            self._look_at_pools()
+            self._loop.call_later(TICK_S, self._tick_of_loop)
+
+    def _tick_of_hub(self, sleep: Callable[[float], None]) -> None:
+        while state.worker is self.worker and not state.off:
+            self.goes_on(monotonic())
+            sleep(TICK_S)
+
+    def goes_on(self, now: float) -> None:
+        """Note that the loop goes on, and what kept it if it was held."""
+        if not self._ticked:
+            return
+        passed_s = now - self._ticked
+        held_s = passed_s - TICK_S
+        if held_s > HELD_S:
+            waited_s = _waited_s(self._loop_native) - self._loop_waited
+            if waited_s < held_s / 2:  # otherwise it only lacked a processor
+                mine_s = time.thread_time() - self._loop_cpu
+                others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
+                kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
+                self.worker.hold(self._ticked + TICK_S)
+                self.worker.count("loop", kind, held_s)
+                self._changed = True
+                if self.worker.rows:
+                    self.worker.rows.span(kind, self._loop_native, held_s)
+            self.worker.let_go(now)
+            self._tick(now)
+        elif passed_s >= TICK_S / 2:
+            self._tick(now)
+
+    def _tick(self, now: float) -> None:
+        self._silent_s = 0.0
+        self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
+        self._loop_waited = _waited_s(self._loop_native) if now - self._ticked > HELD_S else self._loop_waited
+        self._ticked = now
+
+    def _look_at_pools(self) -> None:
+        executor = getattr(self._loop, "_default_executor", None)
+        waiting = getattr(executor, "_work_queue", None)
+        if waiting is not None and waiting.qsize():
+            self._full("executor", executor._max_workers)
+        threads = sys.modules.get("anyio.to_thread")
+        if self._limiter is None and threads is not None:
+            self._limiter = False
+
+            async def look() -> None:
+                self._limiter = threads.current_default_thread_limiter()
+
+            self._task = self._loop.create_task(look())
+        elif self._limiter and self._limiter.borrowed_tokens >= self._limiter.total_tokens:
+            if self._limiter.statistics().tasks_waiting:
+                self._full("pool", int(self._limiter.total_tokens))
+
+    def _full(self, what: str, threads: int) -> None:
+        names = {"executor": "asyncio's default pool", "pool": "AnyIO's pool"}
+        self.worker.count("pool full", f"{names[what]} of {threads} threads", TICK_S)
+        self._changed = True
+        if self.worker.rows:
+            self.worker.rows.span(what, threads, TICK_S)
+
+    def _collected(self, phase: str, about: dict[str, Any]) -> None:
+        """Add up the pauses of the garbage collector. This may run anywhere, so it takes no lock."""
+        if phase == "start":
+            self._collecting = monotonic()
+        elif self._collecting and state.worker is self.worker:
+            seconds = monotonic() - self._collecting
+            d, base = self.worker.d, self.worker.base
+            self.worker.q[base + COLLECTIONS] += 1
+            d[base + COLLECTED_S] += seconds
+            if seconds > d[base + COLLECTED_MAX_S]:
+                d[base + COLLECTED_MAX_S] = seconds
+
+    # The watching thread.
+
+    def _run(self) -> None:
+        from stampede_probe.serve import Endpoint  # noqa: PLC0415  # it reads all workers
+
+        endpoint = Endpoint(self.worker.memory)
+        last = monotonic()
+        while state.worker is None or state.worker is self.worker:
+            try:
+                wait_s = LOOK_S if self.loop_is_watched else 2 * LOOK_S
+                self._sleep(wait_s)
+                now = monotonic()
+                late_s = now - last - wait_s
+                last = now
+                if late_s > HELD_S:
+                    self._silent_s += late_s
+                if state.off:
+                    return
+                self.worker.d[self.worker.base + SEEN] = now
+                self._look(now)
+                if now >= self._next_second:
+                    self._next_second = now + 1.0
+                    if self._changed:
+                        self._changed = False
+                        with self.worker.notes_lock:
+                            notes = {kind: dict(of) for kind, of in self.worker.notes.items()}
+                        self.worker.memory.write_notes(self.worker.base, notes)
+                    endpoint.take()
+            except Exception:  # noqa: BLE001  # a fault of the probe is no fault of the server
+                fault()
+                return
+
+    def _look(self, now: float) -> None:
+        held = self._ticked and now - self._ticked > TICK_S + HELD_S
+        if held and _waited_s(self._loop_native) - self._loop_waited < (now - self._ticked) / 2:
+            self.worker.hold(self._ticked + TICK_S)
+        if now < self._next_sample:
+            return
+        with self.worker.lock:
+            long = [one for one in self.worker.at_work if now - one.began > LONG_S]
+        if not held and not long:
+            self._before.clear()
+            return
+        passed_s = min(2 * SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
+        self._next_sample = now + SAMPLE_S
+        self._changed = True
+        frames = sys._current_frames()
+        try:
+            if held:
+                self._count_held(frames, passed_s)
+            weight_s = passed_s * max(1.0, len(long) / SAMPLED)
+            for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
+                route = request.route or route_of(request)
+                self.worker.show_route(request, route)
+                stack = self._stack_of(request, frames)
+                if stack and not (held and stack[0] is frames.get(self._loop_thread)):
+                    self._count(route, stack, weight_s, request.thread)
+        finally:
+            del frames  # they keep local variables alive
+
+    def _count_held(self, frames: dict[int, FrameType], weight_s: float) -> None:
+        stack = list(_outwards(frames.get(self._loop_thread)))
+        codes = {frame.f_code for frame in stack}
+        route = BY_NOBODY
+        with self.worker.lock:
+            at_work = list(self.worker.at_work)
+        for request in at_work:
+            if _runs(request, codes, stack):
+                route = request.route or route_of(request)
+                self.worker.show_route(request, route)
+        self._count(route, stack, weight_s, self._loop_thread, "loop ")
+
+    def _stack_of(self, request: Request, frames: dict[int, FrameType]) -> list[FrameType]:
+        """Return the frames of a request, the innermost first: of its thread, or of its task or greenlet."""
+        holder = request.holder
+        if holder is None:
+            return list(_outwards(frames.get(request.thread)))
+        if hasattr(holder, "gr_frame"):
+            frame = holder.gr_frame
+            return list(_outwards(frame)) if frame is not None else []
+        endpoint = (request.source or {}).get("endpoint")
+        code = getattr(endpoint, "__code__", None)
+        if code is not None:
+            for thread, frame in frames.items():  # a function in a thread of the pool
+                if thread != self._loop_thread:
+                    stack = list(_outwards(frame))
+                    if any(one.f_code is code for one in stack):
+                        return stack
+        return list(_awaited(holder))
+
+    def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
+        application, names = "", []
+        for frame in stack:
+            is_application, name = self._about(frame.f_code)
+            if is_application:
+                application = f"{_short(frame.f_code.co_filename)}:{frame.f_lineno} {name}"
+                called = "" if names else _called(frame)
+                break
+            if name:
+                names.append(name)
+        else:
+            called = ""
+        kind, library = _kind(names or [called])
+        if not kind:
+            kind = self._lock_kind(stack, thread)
+        text = f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
+        self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
+
+    def _about(self, code: CodeType) -> tuple[bool, str]:
+        """Return whether code is the application's, and its name; no name if it is the probe's."""
+        known = self._codes.get(code)
+        if known is None:
+            if len(self._codes) > 5000:
+                self._codes.clear()
+            path, name = code.co_filename, getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
+            packaged = "site-packages" in path or "dist-packages" in path
+            library = packaged or path.startswith("<") or path.startswith(_LIBRARIES)
+            if path.startswith(_LIBRARIES[0]) and "stampede_probe" in path or "stampede_probe" + os.sep in path:
+                name = ""
+            elif library:
+                name = f"{_module(path)}.{name}"
+            known = self._codes[code] = (not library and bool(name), name)
+        return known
+
+    def _lock_kind(self, stack: list[FrameType], thread: int) -> str:
+        """Return whether a thread computes, waits for the interpreter's lock, or waits for something else."""
+        native_id = _natives().get(thread)
+        if native_id is None or not stack:
+            return "waits"
+        frame, now, others = stack[0], monotonic(), time.process_time()
+        ran_s = _ran_s(native_id)
+        before = self._before.get(thread)
+        self._before[thread] = (now, ran_s, others, id(frame.f_code) + frame.f_lasti)
+        if before is None or now <= before[0] or now - before[0] > 3 * SAMPLE_S:
+            return "computes" if _state(native_id) == "R" else "waits"
+        wall_s, mine_s = now - before[0], ran_s - before[1]
+        if mine_s > wall_s / 2:
+            return "computes"
+        moved = before[3] != id(frame.f_code) + frame.f_lasti
+        if _GIL and moved and mine_s > 0.02 * wall_s and others - before[2] - mine_s > wall_s / 2:
+            return "interpreter lock"
+        return "waits"
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    count = 0
+    while frame is not None and count < 200:
+        yield frame
+        frame, count = frame.f_back, count + 1
+
+
+def _awaited(task: Any) -> Iterator[FrameType]:
+    """Yield the frames of what a task waits in, the innermost first."""
+    one, frames = getattr(task, "get_coro", lambda: None)(), []
+    while one is not None and len(frames) < 100:
+        frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None) or getattr(one, "ag_frame", None)
+        if frame is None:
+            break
+        frames.append(frame)
+        one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
+    return reversed(frames)
+
+
+def _runs(request: Request, codes: set[CodeType], stack: list[FrameType]) -> bool:
+    """Whether a stack of the loop's thread is that of a request."""
+    holder = request.holder
+    if hasattr(holder, "gr_frame"):
+        return holder.gr_frame is None and not holder.dead  # the greenlet that runs has no frame of its own
+    coroutine = getattr(holder, "get_coro", lambda: None)()
+    frame = getattr(coroutine, "cr_frame", None)
+    if frame is not None and any(one is frame for one in stack):
+        return True
+    code = getattr((request.source or {}).get("endpoint"), "__code__", None)  # in a task of a middleware
+    return code in codes
+
+
+def _kind(names: list[str]) -> tuple[str, str]:
+    """Return the kind of a wait, and the function of a library that says most about it."""
+    for pattern, kind in _KINDS[:2]:
+        for name in reversed(names):
+            if pattern.search(name):
+                return kind, name
+    for name in names:
+        if name.startswith("logging.") and ".acquire" in name:
+            return "lock", name
+    telling = next((name for name in names if name.partition(".")[0] not in _PLUMBING), names[0] if names else "")
+    for pattern, kind in _KINDS[2:]:
+        for name in names[:3]:
+            if pattern.search(name):
+                return kind, telling
+    return "", telling
+
+
+def _called(frame: FrameType) -> str:
+    """Return the name of what a line calls that is not written in Python, such as ``time.sleep``; from Python 3.11 on."""
+    positions = getattr(frame.f_code, "co_positions", None)
+    if positions is None or frame.f_lasti < 0:
+        return ""
+    key = (frame.f_code, frame.f_lasti)
+    if key not in _texts:
+        if len(_texts) > 1000:
+            _texts.clear()
+        import linecache  # noqa: PLC0415  # only when something is held
+
+        line, last, start, _ = next(_nth(positions(), frame.f_lasti // 2), (None, None, None, None))
+        source = linecache.getline(frame.f_code.co_filename, line).encode()[start:] if line and start is not None else b""
+        match = re.match(rb"[A-Za-z_][\w.]*(?=\()", source)
+        _texts[key] = match.group().decode() if match else ""
+    return _texts[key]
+
+
+_texts: dict[tuple[CodeType, int], str] = {}
+
+
+def _nth(items: Iterator[Any], number: int) -> Iterator[Any]:
+    for place, one in enumerate(items):
+        if place == number:
+            yield one
+            return
+
+
+def _module(path: str) -> str:
+    parts = Path(path).with_suffix("").parts
+    for folder in ("site-packages", "dist-packages"):
+        if folder in parts:
+            return ".".join(parts[parts.index(folder) + 1 :]).replace(".__init__", "")
+    if path.startswith("<frozen "):
+        return path[8:-1]
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    rest = parts[parts.index(version) + 1 :] if version in parts else parts[-1:]
+    return ".".join(rest).replace(".__init__", "")
+
+
+def _short(path: str) -> str:
+    for root in sorted({os.getcwd(), *(one for one in sys.path if one)}, key=len, reverse=True):
+        if path.startswith(root.rstrip("/") + "/"):
+            return path[len(root.rstrip("/")) + 1 :]
+    return path
+
+
+def _natives() -> dict[int, int]:
+    import threading  # noqa: PLC0415
+
+    return {int(ident): int(one.native_id) for ident, one in list(threading._active.items()) if one.native_id}  # type: ignore[attr-defined]
+
+
+def _native_id() -> int:
+    import threading  # noqa: PLC0415
+
+    return threading.get_native_id()
+
+
+def _scheduled(thread: int, field: int) -> float:
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:  # noqa: PTH123  # quick
+            return int(file.read().split()[field]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _state(thread: int) -> str:
+    try:
+        with open(f"/proc/self/task/{thread}/stat", "rb") as file:  # noqa: PTH123  # quick
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _ran_s(thread: int) -> float:
+    return _scheduled(thread, 0)
+
+
+def _waited_s(thread: int) -> float:
+    """Return for how long a thread was ready to run and had no processor; 0 if the kernel does not tell."""
+    return _scheduled(thread, 1)
+

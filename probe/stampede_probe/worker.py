@@ -1,0 +1,434 @@
+"""What one worker process notes: each request's beginning and end, and when all of its threads are busy.
+
+Everything here runs within somebody's request. It must be quick, and a fault in it must not reach the request:
+``begin`` and ``end`` below are what the wrappers call, and they turn the probe off if it fails.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from bisect import bisect_left
+from collections import deque
+from contextvars import ContextVar
+from importlib import import_module
+from time import monotonic
+from typing import Any, Callable
+
+from stampede_probe import shared as layout
+from stampede_probe.shared import (
+    AHEAD, AHEAD_S, AVOIDABLE_S, AVOIDABLES, AVOIDED, BUCKETS_S, BUSY, DELAY_S, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
+    IDLE_SINCE, KNOWN, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT,
+    ROUTE_AT, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, WORK_S, Shared,
+)  # fmt: skip
+
+FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
+COUNTS_S = 0.05
+"""A wait counts if it is longer than this, as in the lab."""
+CLOCK_S, LONGEST_S = 0.002, 3600.0
+"""A clock that is ahead by less is in step; a request that came longer ago carries a wrong time."""
+NAMES = 500
+"""How many names of one kind a worker keeps counts of."""
+current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
+_TIME = re.compile(r"(?:t=)?(\d{1,19})(?:\.(\d{1,9})\d*)?s?$")
+_SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
+
+
+def native(module: str, name: str) -> Any:
+    """Return a function of the standard library as it was before gevent or eventlet replaced it."""
+    for library, getter in (("gevent.monkey", "get_original"), ("eventlet.patcher", "original")):
+        patching = sys.modules.get(library)
+        if patching is not None:
+            try:
+                got = getattr(patching, getter)
+                return got(module, name) if library == "gevent.monkey" else getattr(got(module), name)
+            except Exception:  # noqa: S112, BLE001  # not patched
+                continue
+    return getattr(import_module(module), name)
+
+
+def sent_at(text: str) -> float | None:
+    """Return the epoch seconds of a header ``X-Request-Start``; its unit follows from its size. None: it is no time."""
+    match = _TIME.match(text.strip())
+    if not match:
+        return None
+    whole, fraction = match.groups()
+    value = int(whole) + int(fraction) / 10 ** len(fraction) if fraction else int(whole)
+    for unit in (1, 1e3, 1e6, 1e9):
+        if 1e9 <= value / unit < 1e10:
+            return float(value / unit)
+    return None
+
+
+class Request:
+    """A request at work."""
+
+    __slots__ = ("avoidable", "began", "code", "delay", "ended", "holder", "ident", "place", "route", "source", "thread")
+
+    def __init__(self, thread: int, holder: Any, source: Any, ident: str) -> None:
+        self.thread, self.holder, self.source, self.ident = thread, holder, source, ident
+        self.route: str | None = None
+        self.code: Any = None
+        self.ended = False
+        self.place = -1
+        self.began = 0.0
+        self.delay: float | None = None
+        self.avoidable: float | None = None
+
+
+class Worker:
+    """The notes of this process. ``capacity`` is how many requests it works on at once; 0: an event loop has no limit."""
+
+    def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
+        """Take a slot, and watch this process."""
+        slot = memory.claim(capacity, server, loop=loop)
+        if slot is None:
+            _say("all slots for workers are taken, so this worker counts for itself alone")
+            memory = Shared(-1, "")
+            slot = memory.claim(capacity, server, loop=loop)
+        assert slot is not None
+        self.memory, self.base, self.capacity, self.loop = memory, slot, capacity, loop
+        self.pid, self.busy, self.held_since = os.getpid(), 0, 0.0
+        self.q, self.d = memory.q, memory.d
+        self.lock = native("_thread", "allocate_lock")()
+        self.free = list(range(PLACES))[::-1]
+        self.at_work: set[Request] = set()
+        self.left: deque[Request] = deque()
+        """Requests whose body was forgotten by the server without being closed."""
+        self.lately: deque[tuple[float, float, str]] = deque(maxlen=64)
+        self.numbers = {UNMATCHED: 0, OTHER: 1}
+        self.notes: dict[str, dict[str, float]] = {}
+        self.notes_lock = native("_thread", "allocate_lock")()
+        self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
+        from stampede_probe.watch import Watcher  # noqa: PLC0415  # it knows the worker
+
+        self.watcher = Watcher(self)
+
+    def begin(self, request: Request, sent: str | None) -> None:
+        """Note that work on a request begins, and for how long it waited."""
+        now = monotonic()
+        q, d, base = self.q, self.d, self.base
+        if self.left:
+            self.end(self.left.popleft())
+        if self.loop:
+            self.watcher.goes_on(now)
+        if sent is None:
+            q[base + NO_HEADER] += 1
+        else:
+            request.delay = self._delay(sent)
+            if request.delay is not None:
+                request.avoidable = self.memory.avoidable(base, now - request.delay, now)
+                if request.avoidable is None:
+                    q[base + NO_RING] += 1
+                elif request.avoidable > COUNTS_S:
+                    self._blame(request.avoidable, now - request.delay, now)
+        request.began = now
+        with self.lock:
+            self.at_work.add(request)
+            self.busy += 1
+            q[base + BUSY] = self.busy
+            if self.busy == self.capacity and not self.held_since:
+                self._turn(now)
+            if self.free:
+                request.place = self.free.pop()
+                at = base + PLACE_AT + request.place * PLACE_WORDS
+                q[at] += 1  # odd: it is being written
+                d[at + 1], q[at + 2] = now, request.thread
+                d[at + 3], q[at + 4] = -1.0 if request.delay is None else request.delay, 0
+                q[at] += 1
+        if self.rows:
+            self.rows.began(request)
+
+    def end(self, request: Request) -> None:
+        """Note that work on a request ends, and count it."""
+        if request.ended:
+            return
+        request.ended = True
+        now = monotonic()
+        route = request.route or route_of(request)
+        q, d, base = self.q, self.d, self.base
+        with self.lock:
+            self.at_work.discard(request)
+            number = self.numbers.get(route)
+            if number is None:
+                number = self._add(route)
+            at = base + ROUTE_AT + number * ROUTE_WORDS
+            q[at + REQUESTS] += 1
+            d[at + WORK_S] += now - request.began
+            minute = base + MINUTE + int(now) % SECONDS * SECOND_WORDS
+            if q[minute] != int(now):
+                q[minute + 1] = q[minute + 2] = q[minute + 3] = 0
+                q[minute] = int(now)
+            if request.delay is not None:
+                d[at + DELAY_S] += request.delay
+                q[at + DELAYS + bisect_left(BUCKETS_S, request.delay)] += 1
+                if request.avoidable is not None:
+                    q[at + KNOWN] += 1
+                    q[minute + 1] += 1
+                    q[minute + 2] += request.delay > COUNTS_S
+                    d[at + AVOIDABLE_S] += request.avoidable
+                    q[at + AVOIDABLES + bisect_left(BUCKETS_S, request.avoidable)] += 1
+                    if request.avoidable > COUNTS_S:
+                        q[at + AVOIDED] += 1
+                        q[minute + 3] += 1
+            if request.place >= 0:
+                at = base + PLACE_AT + request.place * PLACE_WORDS
+                q[at] += 1
+                d[at + 1] = 0.0
+                q[at] += 1
+                self.free.append(request.place)
+            if self.busy == self.capacity and not self.held_since:
+                self._turn(monotonic())
+            self.busy -= 1
+            q[base + BUSY] = self.busy
+            if not self.busy:
+                d[base + IDLE_SINCE] = now
+        self.lately.append((request.began, now, route))
+        if self.rows:
+            self.rows.ended(request, route)
+        request.source = request.holder = request.code = None
+
+    def _turn(self, now: float) -> None:
+        """Note that the worker has become full, or is no longer. The time is written before it counts."""
+        head = self.q[self.base + HEAD]
+        self.d[self.base + RING_AT + head % RING] = now
+        self.q[self.base + HEAD] = head + 1
+
+    def hold(self, since: float) -> None:
+        """Note that the event loop has not gone on since a time; the worker is full from then on."""
+        with self.lock:
+            if not self.held_since:
+                if not (self.capacity and self.busy >= self.capacity):
+                    self._turn(since)
+                self.held_since = self.d[self.base + HELD_SINCE] = since
+
+    def let_go(self, now: float) -> None:
+        """Note that the event loop goes on."""
+        with self.lock:
+            if self.held_since:
+                self.d[self.base + HELD_S] += now - self.held_since
+                self.held_since = self.d[self.base + HELD_SINCE] = 0.0
+                if not (self.capacity and self.busy >= self.capacity):
+                    self._turn(now)
+
+    def _delay(self, sent: str) -> float | None:
+        at = sent_at(sent)
+        delay = None if at is None else time.time() - at
+        if delay is None or delay > LONGEST_S:
+            self.q[self.base + MISTOLD] += 1
+            return None
+        if delay < -CLOCK_S:
+            self.q[self.base + AHEAD] += 1
+            self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
+            return None
+        return max(0.0, delay)
+
+    def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
+        """Share a wait among the routes that worked here meanwhile, each by its time."""
+        with self.lock:
+            spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in self.at_work)]
+        times: dict[str, float] = {}
+        for began, ended, route in spans:
+            if began < to_s and ended > from_s:
+                times[route] = times.get(route, 0.0) + min(ended, to_s) - max(began, from_s)
+        whole = sum(times.values())
+        for route, seconds in times.items():
+            self.count("filled by", route, avoidable * seconds / whole)
+
+    def count(self, kind: str, name: str, value: float) -> None:
+        """Add to what is counted under a name."""
+        with self.notes_lock:
+            of = self.notes.setdefault(kind, {})
+            if name not in of and len(of) >= NAMES:
+                name = OTHER
+            of[name] = of.get(name, 0.0) + value
+
+    def show_route(self, request: Request, route: str) -> None:
+        """Show the route of a request at work to others."""
+        with self.lock:
+            if request.place >= 0 and not request.ended:
+                number = self.numbers[route] if route in self.numbers else self._add(route)
+                self.q[self.base + PLACE_AT + request.place * PLACE_WORDS + 4] = number
+
+    def _add(self, route: str) -> int:
+        number = self.memory.add_route(self.base, route)
+        if len(self.numbers) < 4 * layout.ROUTES:
+            self.numbers[route] = number
+        return number
+
+    def close(self) -> None:
+        """Say that this worker has ended."""
+        if os.getpid() == self.pid:
+            self.memory.write_notes(self.base, self.notes)
+            self.d[self.base + UNTIL] = monotonic()
+
+
+class Rows:
+    """A line at the beginning and at the end of each request, in a file of this process.
+
+    ``began,ID,HOST:PID,THREAD,,TIME`` and ``ended,ID,ROUTE,DELAY,AVOIDABLE,TIME``, with times in epoch seconds.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Open the file, in a folder that is made if it is missing."""
+        os.makedirs(folder, exist_ok=True)
+        self._worker = f"{socket.gethostname()}:{os.getpid()}"
+        self._file = os.open(os.path.join(folder, str(os.getpid())), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._count = 0
+
+    def began(self, request: Request) -> None:
+        """Write the first line of a request."""
+        self._count += 1
+        request.ident = request.ident or f"{os.getpid()}-{self._count}"
+        self.write(f"began,{request.ident},{self._worker},{request.thread},,{time.time():.6f}")
+
+    def ended(self, request: Request, route: str) -> None:
+        """Write the second line of a request."""
+        delay, avoidable = ("" if one is None else f"{one:.6f}" for one in (request.delay, request.avoidable))
+        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{time.time():.6f}")
+
+    def span(self, what: str, number: int, seconds: float) -> None:
+        """Write what has lasted for some time until now."""
+        self.write(f"{what},,{self._worker},{number},{seconds:.6f},{time.time():.6f}")
+
+    def write(self, line: str) -> None:
+        """Write a line; a full disk loses it."""
+        try:
+            os.write(self._file, line.encode("utf-8", "replace") + b"\n")
+        except OSError:
+            pass
+
+
+def route_of(request: Request) -> str:
+    """Return the route as the framework wrote it: its template, with names in place of the values."""
+    source = request.source
+    if source is None:
+        return UNMATCHED
+    route = source.get("route") or source.get("path_template") or source.get("bottle.route") or source.get("bfg.routes.route")
+    text = getattr(route, "path", None) or getattr(route, "rule", None) or getattr(route, "pattern", None) or route
+    if isinstance(text, str) and text:
+        prefix = source.get("app_root_path", None)
+        mounted = source.get("root_path", "") if prefix is not None else ""
+        return printable(mounted[len(prefix or "") :] + text)
+    endpoint = source.get("endpoint")  # Starlette without FastAPI keeps no template
+    if endpoint is not None and hasattr(endpoint, "__name__"):
+        return printable(endpoint.__name__ + "()")
+    if _SEGMENTS:
+        return printable("/" + str(source.get("path", source.get("PATH_INFO", ""))).lstrip("/").partition("/")[0])
+    return UNMATCHED
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters, and no longer than a field."""
+    return "".join(one if one.isprintable() else "?" for one in text)[:60]
+
+
+def note_route(route: Any) -> None:
+    """Note the route of the request at work, which a framework has just found."""
+    request = current.get()
+    if request is not None and isinstance(route, str):
+        request.route = printable("/" + route.lstrip("^/"))
+
+
+class _State:
+    """The worker of this process, and whether the probe is on."""
+
+    worker: Worker | None = None
+    memory: Shared | None = None
+    capacity: tuple[int, str, bool] | None = None
+    off = False
+    said: set[str] = set()
+
+
+state = _State()
+_making = threading.Lock()
+
+
+def memory() -> Shared:
+    """Return the memory of this server, and make it if nobody has.
+
+    ``stampede-probe run`` names its file in the environment. Without it, workers whose parent runs the same program
+    share a file that is named after the parent; any other process has a file of its own.
+    """
+    if state.memory is None:
+        path = os.environ.get(FILE, "")
+        try:
+            state.memory = Shared.open(path) if path else Shared.create(_name())
+        except OSError as error:
+            _say(f"{error}; this process counts for itself alone")
+            state.memory = Shared(-1, "")
+        if state.memory.descriptor < 0 or state.memory.path.startswith("/proc/"):
+            _say("no folder for shared memory has room, so only workers that are forked from one process see each other")
+    return state.memory
+
+
+def _name() -> str:
+    process = os.getpid()
+    try:
+        if os.readlink(f"/proc/{os.getppid()}/exe") == os.readlink("/proc/self/exe"):
+            process = os.getppid()
+        space = os.readlink("/proc/self/ns/pid")[5:-1]
+    except OSError:
+        space = "0"
+    return f"{os.getuid()}-{process}-{layout.started(process)}-{space}"
+
+
+def worker(capacity: int = 0, server: str = "", *, loop: bool = False) -> Worker:
+    """Return the worker of this process, and make it if there is none."""
+    found = state.worker
+    if found is None:
+        with _making:
+            if state.worker is None:
+                state.worker = Worker(memory(), *_kind(capacity, server), loop=loop)
+                atexit.register(state.worker.close)
+            found = state.worker
+    return found
+
+
+def _kind(capacity: int, server: str) -> tuple[int, str]:
+    return (state.capacity[0], state.capacity[1]) if state.capacity else (capacity, server)
+
+
+def fault() -> None:
+    """Turn the probe off because it failed; say so once."""
+    error = sys.exc_info()[1]
+    state.off = True
+    if state.worker is not None:
+        try:
+            state.worker.q[state.worker.base + FAULTS] += 1
+        except Exception:  # noqa: S110, BLE001  # nothing more can be done
+            pass
+    _say(f"turned off in process {os.getpid()}, because it failed: {error!r}")
+
+
+def _say(text: str) -> None:
+    if text not in state.said:
+        state.said.add(text)
+        try:
+            os.write(2, f"stampede-probe: {text}.\n".encode())
+        except OSError:
+            pass
+
+
+def _forked() -> None:
+    """A child is another process: it takes a slot of its own if it ever serves."""
+    global _making  # noqa: PLW0603  # another thread may have held it
+    state.worker, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the probe; if it fails, turn the probe off."""
+    if not state.off:
+        try:
+            return function(*arguments)
+        except Exception:  # noqa: BLE001  # whatever it is, it must not reach a request
+            fault()
+    return None
