@@ -8,6 +8,7 @@ import re
 import sys
 import sysconfig
 import time
+from collections import deque
 from pathlib import Path
 from time import monotonic
 from types import CodeType, FrameType
@@ -23,6 +24,8 @@ TICK_S, HELD_S = 0.025, 0.05
 """How often a loop shows that it goes on, and the delay from which on it counts as held."""
 LOOK_S, SAMPLE_S, LONG_S = 0.05, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
+PAUSE_S = 0.01
+"""A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
 """At most so many requests are looked at each time; the others count as these do."""
 BY_NOBODY = "(no request)"
@@ -30,10 +33,12 @@ _PLUMBING = {
     "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select", "contextlib",
     "anyio", "sniffio", "subprocess", "importlib", "codecs",
 }  # fmt: skip
+_POOL = re.compile(r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection)$")
+_WAITING = re.compile(r"^(threading|queue|asyncio\.(locks|queues)|sqlalchemy\.util\.queue|gevent|eventlet)\b|_?acquire$")
 _KINDS = (
-    (re.compile(r"[Pp]ool\w*\.(_?do_)?(get|connect|acquire|checkout|getconn|_get_conn|connection|_checkout)\b"), "pool"),
-    (re.compile(r"getaddrinfo|gethostby|resolver\."), "dns"),
-    (re.compile(r"Lock\.acquire|\.acquire$|Semaphore|Condition\.wait|Event\.wait|\.RLock|_wait_for_tstate"), "lock"),
+    (re.compile(r"getaddrinfo$|gethostby|resolver\."), "dns"),
+    (re.compile(r"\bqueues?\.(.*\.)?get$"), "queue"),
+    (re.compile(r"^with |\.acquire$|^threading\.(.*\.)?(wait|_wait_for_tstate_lock|join)$"), "lock"),
     (re.compile(r"^subprocess\."), "subprocess"),
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
@@ -59,8 +64,8 @@ class Watcher:
         self._loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
-        self._silent_s = 0.0
-        self._collecting = 0.0
+        self._silent_s = self._collected_before = self._collecting = 0.0
+        self._pauses: deque[tuple[int, float]] = deque(maxlen=100)
         self._codes: dict[CodeType, tuple[bool, str]] = {}
         self._written, self._changed = 0.0, False
         self._next_sample = self._next_second = 0.0
@@ -117,6 +122,8 @@ class Watcher:
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
                 kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
+                if self.worker.d[self.worker.base + COLLECTED_S] - self._collected_before > held_s / 2:
+                    kind = "collected"
                 self.worker.hold(self._ticked + TICK_S)
                 self.worker.count("loop", kind, held_s)
                 self._changed = True
@@ -128,7 +135,7 @@ class Watcher:
             self._tick(now)
 
     def _tick(self, now: float) -> None:
-        self._silent_s = 0.0
+        self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._loop_waited = _waited_s(self._loop_native) if now - self._ticked > HELD_S else self._loop_waited
         self._ticked = now
@@ -168,6 +175,8 @@ class Watcher:
             d[base + COLLECTED_S] += seconds
             if seconds > d[base + COLLECTED_MAX_S]:
                 d[base + COLLECTED_MAX_S] = seconds
+            if seconds > PAUSE_S:
+                self._pauses.append((about.get("generation", 2), seconds))
 
     # The watching thread.
 
@@ -205,6 +214,10 @@ class Watcher:
         held = self._ticked and now - self._ticked > TICK_S + HELD_S
         if held and _waited_s(self._loop_native) - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + TICK_S)
+        while self._pauses:
+            generation, seconds = self._pauses.popleft()
+            self.worker.count("stacks", f"gc|(all requests)|garbage collector, generation {generation}", seconds)
+            self._changed = True
         if now < self._next_sample:
             return
         with self.worker.lock:
@@ -223,8 +236,8 @@ class Watcher:
             for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
                 route = request.route or route_of(request)
                 self.worker.show_route(request, route)
-                stack = self._stack_of(request, frames)
-                if stack and not (held and stack[0] is frames.get(self._loop_thread)):
+                stack = self._stack_of(request, frames, waits_for_loop=bool(held))
+                if stack:
                     self._count(route, stack, weight_s, request.thread)
         finally:
             del frames  # they keep local variables alive
@@ -239,15 +252,19 @@ class Watcher:
             if _runs(request, codes, stack):
                 route = request.route or route_of(request)
                 self.worker.show_route(request, route)
+        self.worker.held_by = route
         self._count(route, stack, weight_s, self._loop_thread, "loop ")
 
-    def _stack_of(self, request: Request, frames: dict[int, FrameType]) -> list[FrameType]:
-        """Return the frames of a request, the innermost first: of its thread, or of its task or greenlet."""
+    def _stack_of(self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool) -> list[FrameType]:
+        """Return the frames of a request, the innermost first: of its thread, or of its task or greenlet.
+
+        While the loop is held, nobody can tell what else a task would wait for.
+        """
         holder = request.holder
         if holder is None:
             return list(_outwards(frames.get(request.thread)))
         if hasattr(holder, "gr_frame"):
-            frame = holder.gr_frame
+            frame = None if waits_for_loop else holder.gr_frame
             return list(_outwards(frame)) if frame is not None else []
         endpoint = (request.source or {}).get("endpoint")
         code = getattr(endpoint, "__code__", None)
@@ -257,7 +274,7 @@ class Watcher:
                     stack = list(_outwards(frame))
                     if any(one.f_code is code for one in stack):
                         return stack
-        return list(_awaited(holder))
+        return [] if waits_for_loop else list(_awaited(holder))
 
     def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
         application, names = "", []
@@ -346,24 +363,21 @@ def _runs(request: Request, codes: set[CodeType], stack: list[FrameType]) -> boo
 
 
 def _kind(names: list[str]) -> tuple[str, str]:
-    """Return the kind of a wait, and the function of a library that says most about it."""
-    for pattern, kind in _KINDS[:2]:
+    """Return the kind of a wait, and the function of a library that says most about it; names go outwards."""
+    if any(map(_WAITING.search, names[:4])):
         for name in reversed(names):
-            if pattern.search(name):
-                return kind, name
-    for name in names:
-        if name.startswith("logging.") and ".acquire" in name:
-            return "lock", name
-    telling = next((name for name in names if name.partition(".")[0] not in _PLUMBING), names[0] if names else "")
-    for pattern, kind in _KINDS[2:]:
+            if _POOL.search(name):
+                return "pool", name
+    telling = next((one for one in names if one.partition(".")[0] not in _PLUMBING), names[-1] if names else "")
+    for pattern, kind in _KINDS:
         for name in names[:3]:
             if pattern.search(name):
-                return kind, telling
+                return kind, name if kind in ("dns", "queue") or name.startswith("logging.") else telling
     return "", telling
 
 
 def _called(frame: FrameType) -> str:
-    """Return the name of what a line calls that is not written in Python, such as ``time.sleep``; from Python 3.11 on."""
+    """Return what a line calls that is not written in Python: ``time.sleep``, ``with lock``; from Python 3.11 on."""
     positions = getattr(frame.f_code, "co_positions", None)
     if positions is None or frame.f_lasti < 0:
         return ""
@@ -374,9 +388,11 @@ def _called(frame: FrameType) -> str:
         import linecache  # noqa: PLC0415  # only when something is held
 
         line, last, start, _ = next(_nth(positions(), frame.f_lasti // 2), (None, None, None, None))
-        source = linecache.getline(frame.f_code.co_filename, line).encode()[start:] if line and start is not None else b""
-        match = re.match(rb"[A-Za-z_][\w.]*(?=\()", source)
-        _texts[key] = match.group().decode() if match else ""
+        source = linecache.getline(frame.f_code.co_filename, line).encode() if line and start is not None else b""
+        match = re.match(rb"([A-Za-z_][\w.]*)(\(?)", source[start:] if start else source)
+        is_lock = match is not None and not match.group(2) and source.lstrip().startswith((b"with ", b"async with "))
+        name = match.group(1).decode() if match is not None and (match.group(2) or is_lock) else ""
+        _texts[key] = f"with {name}" if is_lock else name
     return _texts[key]
 
 

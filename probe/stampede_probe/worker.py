@@ -100,6 +100,8 @@ class Worker:
         self.at_work: set[Request] = set()
         self.left: deque[Request] = deque()
         """Requests whose body was forgotten by the server without being closed."""
+        self.held_by = "(not seen)"
+        self.holds: deque[tuple[float, float, str]] = deque(maxlen=64)
         self.lately: deque[tuple[float, float, str]] = deque(maxlen=64)
         self.numbers = {UNMATCHED: 0, OTHER: 1}
         self.notes: dict[str, dict[str, float]] = {}
@@ -212,6 +214,8 @@ class Worker:
         with self.lock:
             if self.held_since:
                 self.d[self.base + HELD_S] += now - self.held_since
+                self.holds.append((self.held_since, now, self.held_by))
+                self.held_by = "(not seen)"
                 self.held_since = self.d[self.base + HELD_SINCE] = 0.0
                 if not (self.capacity and self.busy >= self.capacity):
                     self._turn(now)
@@ -229,9 +233,11 @@ class Worker:
         return max(0.0, delay)
 
     def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
-        """Share a wait among the routes that worked here meanwhile, each by its time."""
+        """Share a wait among the routes that worked here, or that held the loop, meanwhile, each by its time."""
         with self.lock:
-            spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in self.at_work)]
+            spans = [*self.holds]
+            if not self.loop:
+                spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in self.at_work)]
         times: dict[str, float] = {}
         for began, ended, route in spans:
             if began < to_s and ended > from_s:
@@ -365,6 +371,20 @@ def memory() -> Shared:
         if state.memory.descriptor < 0 or state.memory.path.startswith("/proc/"):
             _say("no folder for shared memory has room, so only workers that are forked from one process see each other")
     return state.memory
+
+
+def keep_file() -> None:
+    """Remove the file when this process, which made it or became the server, ends as the last one."""
+    process, shared = os.getpid(), memory()
+
+    def end() -> None:
+        if os.getpid() == process and shared.path and not any(map(shared.is_same, shared.slots())):
+            try:
+                os.unlink(shared.path)
+            except OSError:
+                pass
+
+    atexit.register(end)
 
 
 def _name() -> str:

@@ -24,7 +24,7 @@ def _install() -> None:
         from stampede_probe import hooks, worker
 
         if os.environ.get("STAMPEDE_PROBE_SERVER") == str(os.getpid()):
-            worker.memory()  # before the server forks its workers and gives up its rights
+            worker.keep_file()  # before the server forks its workers and gives up its rights
         hooks.install()
     except Exception as error:  # the server starts without the probe
         sys.stderr.write("stampede-probe: not installed, because %r.\n" % error)
