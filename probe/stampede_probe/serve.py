@@ -97,9 +97,9 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     requests = []
     for at in range(base + PLACE_AT, base + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS):
         for _ in range(3):
-            before = q[at]
+            number = q[at + 5]  # written last
             since, thread, delay, route = d[at + 1], q[at + 2], d[at + 3], q[at + 4]
-            if before % 2 == 0 and q[at] == before:
+            if number == q[at]:  # written first: the record is whole
                 if since:
                     requests.append({
                         "since_s": max(0.0, now - since), "thread": thread, "delay_s": None if delay < 0 else delay,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import socket
 import sys
 import threading
@@ -17,14 +16,15 @@ from bisect import bisect_left
 from collections import deque
 from contextvars import ContextVar
 from importlib import import_module
+from struct import Struct
 from time import monotonic
 from typing import Any, Callable
 
 from stampede_probe import shared as layout
 from stampede_probe.shared import (
-    AHEAD, AHEAD_S, AVOIDABLE_S, AVOIDABLES, AVOIDED, BUCKETS_S, BUSY, DELAY_S, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
-    IDLE_SINCE, KNOWN, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT,
-    ROUTE_AT, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, WORK_S, Shared,
+    AHEAD, AHEAD_S, AVOIDABLES, BUCKETS_S, BUSY, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
+    IDLE_SINCE, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT,
+    ROUTE_AT, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, Shared,
 )  # fmt: skip
 
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
@@ -35,7 +35,7 @@ CLOCK_S, LONGEST_S = 0.002, 3600.0
 NAMES = 500
 """How many names of one kind a worker keeps counts of."""
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
-_TIME = re.compile(r"(?:t=)?(\d{1,19})(?:\.(\d{1,9})\d*)?s?$")
+_PLACE, _SECOND, _COUNTS = Struct("=QdQdQQ"), Struct("=QQQQ"), Struct("=QQQddd")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 
@@ -54,31 +54,39 @@ def native(module: str, name: str) -> Any:
 
 def sent_at(text: str) -> float | None:
     """Return the epoch seconds of a header ``X-Request-Start``; its unit follows from its size. None: it is no time."""
-    match = _TIME.match(text.strip())
-    if not match:
+    try:
+        value = float(text[2:] if text.startswith("t=") else text.rstrip("s"))
+    except ValueError:
         return None
-    whole, fraction = match.groups()
-    value = int(whole) + int(fraction) / 10 ** len(fraction) if fraction else int(whole)
-    for unit in (1, 1e3, 1e6, 1e9):
-        if 1e9 <= value / unit < 1e10:
-            return float(value / unit)
-    return None
+    if 1e9 <= value < 1e10:
+        return value
+    return next((value / unit for unit in (1e3, 1e6, 1e9) if 1e9 <= value / unit < 1e10), None)
 
 
 class Request:
     """A request at work."""
 
-    __slots__ = ("avoidable", "began", "code", "delay", "ended", "holder", "ident", "place", "route", "source", "thread")
+    __slots__ = ("avoidable", "began", "delay", "ended", "holder", "ident", "place", "route", "source", "thread")
 
     def __init__(self, thread: int, holder: Any, source: Any, ident: str) -> None:
         self.thread, self.holder, self.source, self.ident = thread, holder, source, ident
         self.route: str | None = None
-        self.code: Any = None
         self.ended = False
         self.place = -1
         self.began = 0.0
         self.delay: float | None = None
         self.avoidable: float | None = None
+
+
+class Counts:
+    """What was counted of a route; the memory gets a copy of each number."""
+
+    def __init__(self, number: int, base: int) -> None:
+        """Begin at zero, for a route of this number in the slot at this word."""
+        self.number, self.at = number, base + ROUTE_AT + number * ROUTE_WORDS
+        self.requests = self.known = self.avoided = 0
+        self.delay_s = self.avoidable_s = self.work_s = 0.0
+        self.delays, self.avoidables = [0] * layout.COUNTS, [0] * layout.COUNTS
 
 
 class Worker:
@@ -103,7 +111,11 @@ class Worker:
         self.held_by = "(not seen)"
         self.holds: deque[tuple[float, float, str]] = deque(maxlen=64)
         self.lately: deque[tuple[float, float, str]] = deque(maxlen=64)
-        self.numbers = {UNMATCHED: 0, OTHER: 1}
+        self.counts: dict[str, Counts] = {}
+        self.bytes = memory.bytes
+        self.head, self.turned, self.is_full, self.sequence = 0, 0.0, False, 0
+        self.second, self.in_second, self.waited, self.avoided = 0, 0, 0, 0
+        self.other = Counts(1, slot)
         self.notes: dict[str, dict[str, float]] = {}
         self.notes_lock = native("_thread", "allocate_lock")()
         self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
@@ -114,35 +126,34 @@ class Worker:
     def begin(self, request: Request, sent: str | None) -> None:
         """Note that work on a request begins, and for how long it waited."""
         now = monotonic()
-        q, d, base = self.q, self.d, self.base
+        base = self.base
         if self.left:
             self.end(self.left.popleft())
         if self.loop:
             self.watcher.goes_on(now)
+        delay = -1.0
         if sent is None:
-            q[base + NO_HEADER] += 1
+            self.q[base + NO_HEADER] += 1
         else:
-            request.delay = self._delay(sent)
-            if request.delay is not None:
-                request.avoidable = self.memory.avoidable(base, now - request.delay, now)
-                if request.avoidable is None:
-                    q[base + NO_RING] += 1
-                elif request.avoidable > COUNTS_S:
-                    self._blame(request.avoidable, now - request.delay, now)
+            known = self._delay(sent)
+            if known is not None:
+                request.delay = delay = known
+                if self.turned < now - delay and not self.is_full:
+                    request.avoidable = 0.0
+                else:
+                    self._find_wait(request, now - delay, now)
         request.began = now
         with self.lock:
             self.at_work.add(request)
-            self.busy += 1
-            q[base + BUSY] = self.busy
-            if self.busy == self.capacity and not self.held_since:
+            self.busy = busy = self.busy + 1
+            self.q[base + BUSY] = busy
+            if busy == self.capacity and not self.held_since:
                 self._turn(now)
             if self.free:
-                request.place = self.free.pop()
-                at = base + PLACE_AT + request.place * PLACE_WORDS
-                q[at] += 1  # odd: it is being written
-                d[at + 1], q[at + 2] = now, request.thread
-                d[at + 3], q[at + 4] = -1.0 if request.delay is None else request.delay, 0
-                q[at] += 1
+                request.place = place = self.free.pop()
+                self.sequence = sequence = self.sequence + 1
+                at = (base + PLACE_AT + place * PLACE_WORDS) * 8
+                _PLACE.pack_into(self.bytes, at, sequence, now, request.thread, delay, 0, sequence)
         if self.rows:
             self.rows.began(request)
 
@@ -153,53 +164,64 @@ class Worker:
         request.ended = True
         now = monotonic()
         route = request.route or route_of(request)
-        q, d, base = self.q, self.d, self.base
+        delay, avoidable, base = request.delay, request.avoidable, self.base
         with self.lock:
             self.at_work.discard(request)
-            number = self.numbers.get(route)
-            if number is None:
-                number = self._add(route)
-            at = base + ROUTE_AT + number * ROUTE_WORDS
-            q[at + REQUESTS] += 1
-            d[at + WORK_S] += now - request.began
-            minute = base + MINUTE + int(now) % SECONDS * SECOND_WORDS
-            if q[minute] != int(now):
-                q[minute + 1] = q[minute + 2] = q[minute + 3] = 0
-                q[minute] = int(now)
-            if request.delay is not None:
-                d[at + DELAY_S] += request.delay
-                q[at + DELAYS + bisect_left(BUCKETS_S, request.delay)] += 1
-                if request.avoidable is not None:
-                    q[at + KNOWN] += 1
-                    q[minute + 1] += 1
-                    q[minute + 2] += request.delay > COUNTS_S
-                    d[at + AVOIDABLE_S] += request.avoidable
-                    q[at + AVOIDABLES + bisect_left(BUCKETS_S, request.avoidable)] += 1
-                    if request.avoidable > COUNTS_S:
-                        q[at + AVOIDED] += 1
-                        q[minute + 3] += 1
+            counts = self.counts.get(route) or self._counts_of(route)
+            counts.requests += 1
+            counts.work_s += now - request.began
+            if int(now) != self.second:
+                self.second, self.in_second, self.waited, self.avoided = int(now), 0, 0, 0
+            if delay is not None:
+                counts.delay_s += delay
+                place = bisect_left(BUCKETS_S, delay)
+                counts.delays[place] += 1
+                self.q[counts.at + DELAYS + place] = counts.delays[place]
+                if avoidable is not None:
+                    counts.known += 1
+                    counts.avoidable_s += avoidable
+                    place = bisect_left(BUCKETS_S, avoidable) if avoidable else 0
+                    counts.avoidables[place] += 1
+                    self.q[counts.at + AVOIDABLES + place] = counts.avoidables[place]
+                    self.in_second += 1
+                    self.waited += delay > COUNTS_S
+                    if avoidable > COUNTS_S:
+                        counts.avoided += 1
+                        self.avoided += 1
+                    at = (base + MINUTE + self.second % SECONDS * SECOND_WORDS) * 8
+                    _SECOND.pack_into(self.bytes, at, self.second, self.in_second, self.waited, self.avoided)
+            _COUNTS.pack_into(
+                self.bytes, (counts.at + REQUESTS) * 8, counts.requests, counts.known, counts.avoided,
+                counts.delay_s, counts.avoidable_s, counts.work_s,
+            )  # fmt: skip
             if request.place >= 0:
-                at = base + PLACE_AT + request.place * PLACE_WORDS
-                q[at] += 1
-                d[at + 1] = 0.0
-                q[at] += 1
+                self.d[base + PLACE_AT + request.place * PLACE_WORDS + 1] = 0.0
                 self.free.append(request.place)
-            if self.busy == self.capacity and not self.held_since:
-                self._turn(monotonic())
-            self.busy -= 1
-            q[base + BUSY] = self.busy
-            if not self.busy:
-                d[base + IDLE_SINCE] = now
+            busy = self.busy
+            if busy == self.capacity and not self.held_since:
+                self._turn(now)
+            self.busy = busy = busy - 1
+            self.q[base + BUSY] = busy
+            if not busy:
+                self.d[base + IDLE_SINCE] = now
         self.lately.append((request.began, now, route))
         if self.rows:
             self.rows.ended(request, route)
-        request.source = request.holder = request.code = None
+        request.source = request.holder = None
+
+    def _find_wait(self, request: Request, from_s: float, to_s: float) -> None:
+        request.avoidable = self.memory.avoidable(self.base, from_s, to_s)
+        if request.avoidable is None:
+            self.q[self.base + NO_RING] += 1
+        elif request.avoidable > COUNTS_S:
+            self._blame(request.avoidable, from_s, to_s)
 
     def _turn(self, now: float) -> None:
         """Note that the worker has become full, or is no longer. The time is written before it counts."""
-        head = self.q[self.base + HEAD]
+        head = self.head
         self.d[self.base + RING_AT + head % RING] = now
-        self.q[self.base + HEAD] = head + 1
+        self.q[self.base + HEAD] = self.head = head + 1
+        self.turned, self.is_full = now, not self.is_full
 
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
@@ -258,14 +280,17 @@ class Worker:
         """Show the route of a request at work to others."""
         with self.lock:
             if request.place >= 0 and not request.ended:
-                number = self.numbers[route] if route in self.numbers else self._add(route)
+                number = (self.counts.get(route) or self._counts_of(route)).number
                 self.q[self.base + PLACE_AT + request.place * PLACE_WORDS + 4] = number
 
-    def _add(self, route: str) -> int:
-        number = self.memory.add_route(self.base, route)
-        if len(self.numbers) < 4 * layout.ROUTES:
-            self.numbers[route] = number
-        return number
+    def _counts_of(self, route: str) -> Counts:
+        number = {UNMATCHED: 0, OTHER: 1}.get(route)
+        if number is None:
+            number = self.memory.add_route(self.base, route)
+        found = Counts(number, self.base) if number != 1 else self.other
+        if len(self.counts) < 4 * layout.ROUTES:
+            self.counts[route] = found
+        return found
 
     def close(self) -> None:
         """Say that this worker has ended."""
@@ -315,15 +340,17 @@ def route_of(request: Request) -> str:
     source = request.source
     if source is None:
         return UNMATCHED
-    route = source.get("route") or source.get("path_template") or source.get("bottle.route") or source.get("bfg.routes.route")
-    text = getattr(route, "path", None) or getattr(route, "rule", None) or getattr(route, "pattern", None) or route
-    if isinstance(text, str) and text:
-        prefix = source.get("app_root_path", None)
-        mounted = source.get("root_path", "") if prefix is not None else ""
-        return printable(mounted[len(prefix or "") :] + text)
-    endpoint = source.get("endpoint")  # Starlette without FastAPI keeps no template
-    if endpoint is not None and hasattr(endpoint, "__name__"):
-        return printable(endpoint.__name__ + "()")
+    if "PATH_INFO" in source:
+        route = source.get("bottle.route") or source.get("bfg.routes.route")
+    else:
+        route = source.get("route") or source.get("path_template")
+    if route is not None:
+        text = getattr(route, "path", None) or getattr(route, "rule", None) or getattr(route, "pattern", None) or route
+        if isinstance(text, str):
+            above = source.get("app_root_path")  # a part of the application that is mounted under a path
+            return printable((source.get("root_path", "")[len(above) :] if above is not None else "") + text)
+    elif hasattr(source.get("endpoint"), "__name__"):  # Starlette without FastAPI keeps no template
+        return printable(source["endpoint"].__name__ + "()")
     if _SEGMENTS:
         return printable("/" + str(source.get("path", source.get("PATH_INFO", ""))).lstrip("/").partition("/")[0])
     return UNMATCHED

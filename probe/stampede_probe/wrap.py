@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Awaitable, Callable, Iterable, Iterator
 
-from stampede_probe.worker import Request, Worker, current, guarded, native, state, worker
+from stampede_probe.worker import Request, Worker, current, fault, guarded, native, state, worker
 
 _ID = os.environ.get("STAMPEDE_PROBE_ID", "")
 _WSGI_ID = "HTTP_" + _ID.upper().replace("-", "_") if _ID else ""
@@ -36,8 +36,10 @@ class Wsgi(Wrapped):
         """Pass a request to the application."""
         if state.off or current.get() is not None:
             return self.application(environ, start_response)
-        request = guarded(_begin_wsgi, environ)
-        if request is None:
+        try:
+            request = _begin_wsgi(environ)
+        except Exception:  # noqa: BLE001  # whatever fails here must not reach the request
+            fault()
             return self.application(environ, start_response)
         sent_files: list[Any] = []
         files = environ.get("wsgi.file_wrapper")
@@ -134,8 +136,10 @@ class Asgi(Wrapped):
             guarded(_serving)
             await self.application(scope, receive, send)
             return
-        request = guarded(_begin_asgi, scope)
-        if request is None:
+        try:
+            request = _begin_asgi(scope)
+        except Exception:  # noqa: BLE001  # whatever fails here must not reach the request
+            fault()
             await self.application(scope, receive, send)
             return
 
@@ -177,8 +181,11 @@ def _begin_asgi(scope: Scope) -> Request:
 
 def _end(request: Request) -> None:
     mine = state.worker
-    if mine is not None and not request.ended:
-        guarded(mine.end, request)
+    if mine is not None and not request.ended and not state.off:
+        try:
+            mine.end(request)
+        except Exception:  # noqa: BLE001  # whatever fails here must not reach the request
+            fault()
 
 
 def wsgi(application: Callable[..., Any]) -> Wsgi:

@@ -1,0 +1,306 @@
+"""Real servers under the probe: each answers as without it, and the probe tells who works and who waits."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stampede.paths import ROOT
+
+PROBE = ROOT / "probe"
+PATIENCE_S = 60
+ON_LOOPS = ("/ping", "/stream", "/hold/1", "/slow/2", "/wait/3", "/part/inner/4", "/fail")
+IN_THREADS = ("/ping", "/stream", "/slow", "/file", "/fail")
+HTTP = http.client.HTTPException, OSError
+
+
+@dataclass
+class Server:
+    """A server that runs under the probe."""
+
+    port: int
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def ask(self, path: str, method: str = "GET", sent: float | None = None) -> tuple[int, bytes]:
+        """Send a request on a connection of its own, and return the status and the body."""
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            client.request(method, path, headers={"X-Request-Start": f"t={sent or time.time():.6f}", "Connection": "close"})
+            answer = client.getresponse()
+            return answer.status, answer.read()
+        finally:
+            client.close()
+
+    @property
+    def file(self) -> str:
+        """The file of the probe."""
+        environment = Path(f"/proc/{self.process.pid}/environ").read_bytes().decode().split("\0")
+        return next(one.partition("=")[2] for one in environment if one.startswith("STAMPEDE_PROBE_FILE="))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the probe tells."""
+        command = [sys.executable, "-m", "stampede_probe", "snapshot", self.file]
+        found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+        return json.loads(found)  # type: ignore[no-any-return]
+
+    def until(self, told: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """Return the first snapshot that tells something."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not told(found := self.snapshot()):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+        return found
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment in which Python finds the probe and the site."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROBE), str(ROOT), os.environ.get("PYTHONPATH", "")]), **more}
+
+
+@contextmanager
+def served(folder: Path, *command: str, options: tuple[str, ...] = (), probe: bool = True, **more: str) -> Iterator[Server]:
+    """Start a server, and end it with all of its processes."""
+    port = free_port()
+    where = {"gunicorn": ("-b", f"127.0.0.1:{port}"), "hypercorn": ("-b", f"127.0.0.1:{port}"), "daphne": ("-p", str(port))}
+    program, *rest = command
+    if find_spec(program) is None:
+        pytest.skip(f"{program} is not installed")
+    run = [sys.executable, "-m", "stampede_probe", "run", *options] if probe else []
+    line = [*run, sys.executable, "-m", program, *where.get(program, ("--port", str(port))), *rest]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(line, stdout=log, stderr=log, cwd=folder, env=environment(**more), start_new_session=True)
+    server = Server(port, process, folder / "log")
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                server.ask("/ping")
+                break
+            except HTTP:
+                assert process.poll() is None, server.log.read_text()
+                assert time.monotonic() < deadline, server.log.read_text()
+                time.sleep(0.1)
+        yield server
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(PATIENCE_S)
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+SERVERS = {
+    "sync": ("gunicorn", "--workers", "2", "tests.probe_site:app"),
+    "gthread": ("gunicorn", "--workers", "2", "--threads", "2", "tests.probe_site:app"),
+    "preload": ("gunicorn", "--workers", "2", "--preload", "tests.probe_site:app"),
+    "factory": ("gunicorn", "--workers", "2", "tests.probe_site:factory()"),
+    "gevent": ("gunicorn", "--workers", "2", "-k", "gevent", "tests.probe_site:app"),
+    "gunicorn-asgi": ("gunicorn", "--workers", "2", "-k", "asgi", "tests.probe_site:in_fastapi()"),
+    "uvicorn": ("uvicorn", "tests.probe_site:fast"),
+    "uvicorn-workers": ("uvicorn", "--workers", "2", "tests.probe_site:fast"),
+    "uvicorn-factory": ("uvicorn", "--factory", "tests.probe_site:in_fastapi"),
+    "granian-wsgi": ("granian", "--interface", "wsgi", "--workers", "2", "--blocking-threads", "2", "tests.probe_site:app"),
+    "granian-asgi": ("granian", "--interface", "asgi", "--workers", "2", "tests.probe_site:fast"),
+    "hypercorn": ("hypercorn", "-w", "2", "tests.probe_site:in_fastapi()"),
+    "hypercorn-wsgi": ("hypercorn", "wsgi:tests.probe_site:app"),
+    "daphne": ("daphne", "tests.probe_site:fast"),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(name: str, tmp_path: Path) -> None:
+    command = SERVERS[name]
+    loop = "fast" in command[-1]
+    paths = [(path, method) for path in (ON_LOOPS if loop else IN_THREADS) for method in ("GET", "HEAD")]
+
+    def answers(server: Server) -> list[tuple[int, bytes]]:
+        given = [server.ask(*one) for one in paths]
+        return [(status, b"pid" + body.lstrip(b"0123456789") if path == "/ping" or not loop and path != "/stream" else body) for (status, body), (path, _) in zip(given, paths, strict=True)]  # fmt: skip
+
+    (tmp_path / "without").mkdir()
+    with served(tmp_path / "without", *command, probe=False) as plain:
+        expected = answers(plain)
+    with served(tmp_path, *command) as server:
+        assert answers(server) == expected
+        found = server.until(lambda one: one["notes"].get("stacks"))
+        requests = sum(of["requests"] for of in found["routes"].values())
+
+    assert found["faults"] == 0
+    assert requests == len(paths) + 1  # and the first one, which found that the server answers
+    assert all(of["known"] == of["requests"] for of in found["routes"].values())
+    assert all(one["busy"] == 0 and not one["requests"] for one in found["workers"])
+    assert "stampede-probe:" not in server.log.read_text()
+    assert "destroyed" not in server.log.read_text()
+    stacks = "\n".join(found["notes"]["stacks"])
+    assert "probe_site.py" in stacks
+    if loop:
+        assert {"/hold/{number}", "/slow/{number}", "/wait/{number}", "/part/inner/{number}"} <= set(found["routes"])
+        assert found["held_s"] > 0
+        assert any(one.startswith("loop ") and "|/hold/{number}|" in one for one in found["notes"]["stacks"])
+    assert not Path(server.file if server.process.poll() is None else "/none").exists()
+
+
+@pytest.mark.parametrize("framework", ["flask", "django"])
+def test_routes_are_those_of_the_framework_and_no_part_of_a_path(framework: str, tmp_path: Path) -> None:
+    with served(tmp_path, "gunicorn", f"tests.probe_site:{framework}") as server:
+        server.ask("/slow/4711?secret=yes")
+        server.ask("/nobody/4711")
+        found = server.until(lambda one: one["notes"].get("stacks"))
+
+    assert found["routes"]["/slow/<int:number>"]["requests"] == 1
+    assert found["routes"]["(unmatched)"]["requests"] == 2
+    assert "4711" not in json.dumps(found)
+    assert "secret" not in json.dumps(found)
+
+
+def test_who_waits_and_who_filled_the_worker_is_told(tmp_path: Path) -> None:
+    """Kept connections bind requests to a worker: while one request fills it, the next waits, and a worker is free."""
+    with served(tmp_path, "gunicorn", "--workers", "2", "--threads", "1", "-k", "gthread", "tests.probe_site:flask") as server:
+        ends = time.monotonic() + PATIENCE_S
+        with ThreadPoolExecutor(4) as pool:
+            found = server.snapshot()
+            while not any(of["avoidable"] for of in found["routes"].values()):
+                assert time.monotonic() < ends, found
+                list(pool.map(server.ask, ["/slow/1", "/ping", "/ping", "/ping"]))
+                found = server.snapshot()
+        server.until(lambda one: "/slow/<int:number>" in one["notes"].get("filled by", {}))
+
+
+def test_a_job_in_the_background_that_holds_the_loop_is_named_and_no_request_is_blamed(tmp_path: Path) -> None:
+    with served(tmp_path, "uvicorn", "tests.probe_site:fast", BACKGROUND="1") as server:
+        found = server.until(lambda one: sum(value for name, value in one["notes"].get("stacks", {}).items() if "check_all" in name) > 1)
+
+    of_jobs = [name for name in found["notes"]["stacks"] if "check_all" in name]
+    assert all("|(no request)|" in name and name.startswith("loop ") for name in of_jobs)
+
+
+def test_workers_that_are_killed_under_load_leave_no_slot_and_no_busy_thread(tmp_path: Path) -> None:
+    with served(tmp_path, "gunicorn", "--workers", "3", "--threads", "2", "tests.probe_site:app") as server:
+        with ThreadPoolExecutor(8) as pool:
+            stop = time.monotonic() + 4
+
+            def ask(path: str) -> int:
+                count = 0
+                while time.monotonic() < stop:
+                    try:
+                        server.ask(path)
+                        count += 1
+                    except HTTP:
+                        pass
+                return count
+
+            asked = [pool.submit(ask, path) for path in ["/slow"] * 4 + ["/ping"] * 4]
+            killed = []
+            for _ in range(3):
+                time.sleep(1)
+                killed.append(server.snapshot()["workers"][0]["pid"])
+                os.kill(killed[-1], signal.SIGKILL)
+            answered = sum(one.result() for one in asked)
+        found = server.until(lambda one: len(one["workers"]) == 3 and not one["busy_threads"])
+
+    assert not {one["pid"] for one in found["workers"]} & set(killed)
+    assert found["faults"] == 0
+    requests = sum(of["requests"] for of in found["routes"].values())
+    assert answered < requests + 1 <= answered + 3 * 8  # a killed worker may have counted what it did not send
+
+
+def test_workers_that_are_replaced_keep_their_counts(tmp_path: Path) -> None:
+    with served(tmp_path, "gunicorn", "--workers", "2", "--max-requests", "5", "tests.probe_site:app") as server:
+        answered = 1
+        for _ in range(60):
+            try:
+                answered += server.ask("/ping")[0] == 200
+            except HTTP:
+                pass
+        found = server.until(lambda one: len(one["workers"]) == 2)
+
+    assert sum(of["requests"] for of in found["routes"].values()) >= answered
+    assert max(one["generation"] for one in found["workers"]) > 5
+
+
+def test_a_new_master_on_usr2_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    with served(tmp_path, "gunicorn", "--workers", "2", "--pid", "pid", "tests.probe_site:app") as server:
+        file = server.file
+        os.kill(server.process.pid, signal.SIGUSR2)
+        both = server.until(lambda one: len(one["workers"]) == 4)
+        new = int((tmp_path / "pid.2").read_text())
+        os.kill(server.process.pid, signal.SIGTERM)
+        server.process.wait(PATIENCE_S)
+        assert Path(file).exists()
+        server.ask("/ping")
+        command = [sys.executable, "-m", "stampede_probe", "snapshot", file]
+        after = json.loads(subprocess.run(command, env=environment(), capture_output=True, check=True).stdout)
+        os.kill(new, signal.SIGTERM)
+
+    assert len(both["workers"]) == 4
+    assert len(after["workers"]) == 2
+
+
+def test_another_worker_serves_the_metrics_when_the_one_that_did_is_killed(tmp_path: Path) -> None:
+    port = free_port()
+    with served(tmp_path, "gunicorn", "--workers", "2", "tests.probe_site:app", options=("--metrics", str(port))) as server:
+
+        def scraped() -> str:
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+            client.request("GET", "/metrics")
+            return client.getresponse().read().decode()
+
+        deadline = time.monotonic() + PATIENCE_S
+        for _ in range(2):
+            while True:
+                try:
+                    text = scraped()
+                    break
+                except HTTP:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)
+            assert "stampede_workers 2\n" in text
+            for one in server.snapshot()["workers"][:1]:
+                os.kill(one["pid"], signal.SIGKILL)
+            server.until(lambda one: len(one["workers"]) == 2)
+
+
+def test_a_proxy_s_clock_that_is_ahead_is_told_and_never_counted_as_a_wait(tmp_path: Path) -> None:
+    with served(tmp_path, "gunicorn", "tests.probe_site:app") as server:
+        server.ask("/ping", sent=time.time() + 5)
+        found = server.snapshot()
+
+    assert found["unknown"]["clock_ahead"] == 1
+    assert 4 < found["clock_ahead_s"] < 6
+    assert found["routes"]["(unmatched)"]["known"] == 1  # the first request
+
+
+def test_each_request_gets_its_rows_on_request(tmp_path: Path) -> None:
+    with served(tmp_path, "gunicorn", "tests.probe_site:app", options=("--rows", "rows")) as server:
+        server.ask("/slow")
+
+    [file] = (tmp_path / "rows").iterdir()
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    began, ended = ([row for row in rows if row[0] == what and len(row) == 6] for what in ("began", "ended"))
+    assert [row[1] for row in began] == [row[1] for row in ended]
+    assert all(row[2].endswith(f":{file.name}") for row in began)
+    assert float(ended[-1][5]) - float(began[-1][5]) >= 0.5
