@@ -1,0 +1,333 @@
+"""The probe without a server: the shared memory, who waited avoidably, what is told, and what fails."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
+from stampede.paths import ROOT
+
+PROBE = ROOT / "probe"
+sys.path.insert(0, str(PROBE))
+
+from stampede_probe import shared as layout  # noqa: E402
+from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
+from stampede_probe.shared import BUSY, HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
+from stampede_probe.top import screen, span  # noqa: E402
+from stampede_probe.watch import _kind  # noqa: E402
+from stampede_probe.worker import Request, Worker, sent_at, state  # noqa: E402
+from stampede_probe.wrap import Body, SizedBody, Wsgi  # noqa: E402
+
+
+@pytest.fixture
+def shared() -> Iterator[Shared]:
+    made = Shared.create()
+    yield made
+    if made.path:
+        Path(made.path).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def off() -> Iterator[None]:
+    """Leave no worker of the probe in this process."""
+    yield
+    state.worker, state.memory, state.off, state.capacity = None, None, False, None
+
+
+def turn(shared: Shared, base: int, *times_s: float) -> None:
+    """Note when a worker became full, no longer full, full …"""
+    for when in times_s:
+        head = shared.q[base + HEAD]
+        shared.d[base + RING_AT + head % RING] = when
+        shared.q[base + HEAD] = head + 1
+
+
+def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
+    bases = [shared.claim(1, "sync", loop=False) for _ in range(count)]
+    for base in bases:
+        assert base is not None
+        shared.d[base + SINCE] = since_s
+    return [base for base in bases if base is not None]
+
+
+def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(shared: Shared) -> None:
+    one, two = workers(shared, 2)
+    turn(shared, one, 10, 20, 21, 30)
+    turn(shared, two, 12, 15, 25)
+
+    assert shared.avoidable(one, 5, 31) == pytest.approx(11)  # full for 19 s, 8 s of them both
+    assert shared.avoidable(two, 5, 31) == pytest.approx(1)  # from 30 on
+    assert shared.avoidable(one, 20, 21) == 0
+
+
+def test_a_wait_that_began_before_what_is_kept_is_unknown(shared: Shared) -> None:
+    one, _ = workers(shared, 2)
+    turn(shared, one, *range(RING + 100))
+
+    assert shared.avoidable(one, 50, RING + 101) is None
+    assert shared.avoidable(one, RING - 10, RING + 101) is not None
+
+
+def test_a_worker_that_was_not_there_had_no_free_thread(shared: Shared) -> None:
+    one, two, three = workers(shared, 3)
+    turn(shared, one, 10, 20)
+    shared.d[two + SINCE] = 13
+    shared.d[two + UNTIL] = 16
+    shared.d[three + SINCE], shared.d[three + UNTIL] = 1, 2
+
+    assert shared.avoidable(one, 5, 20) == pytest.approx(3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None:
+    """Random requests, served by workers of some threads: the probe and the lab get the same seconds."""
+    chance = random.Random(seed)
+    count, threads = chance.randint(2, 4), chance.randint(1, 3)
+    bases = workers(shared, count, since_s=-1.0)
+    free = [[0.0] * threads for _ in bases]
+    rows: list[tuple[float, float, float, int]] = []
+    for sent in sorted(chance.uniform(0, 60) for _ in range(200)):
+        worker = chance.randrange(count)
+        place = min(range(threads), key=lambda one: free[worker][one])
+        began = max(sent, free[worker][place])
+        free[worker][place] = began + chance.choice([0.1, 0.3, 4.0])
+        rows.append((sent, began, free[worker][place], worker))
+    waited: list[float | None] = [0.0] * len(rows)
+    at_work = [0] * count
+    events = [(row[2], 0, number) for number, row in enumerate(rows)] + [(row[1], 1, number) for number, row in enumerate(rows)]
+    for when, begins, number in sorted(events):
+        worker = rows[number][3]
+        if begins:
+            waited[number] = shared.avoidable(bases[worker], rows[number][0], when)
+        at_work[worker] += 1 if begins else -1
+        if at_work[worker] == threads and begins or at_work[worker] == threads - 1 and not begins:
+            turn(shared, bases[worker], when)
+    sent_s, began_s, ended_s, of = (np.array(column) for column in zip(*rows, strict=True))
+    names = [str(one) for one in range(count)]
+    answered = Answered(names, ["all"], 0, 100, 60, of, np.zeros_like(of), sent_s, began_s, ended_s)
+
+    expected = avoidable_waits(answered, count, threads).beside_s
+    assert waited == pytest.approx(expected.tolist(), abs=2e-6)
+    assert sum(expected) > 0
+
+
+def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_again(shared: Shared, off: None) -> None:
+    child = os.fork()
+    if not child:
+        mine = Worker(shared, 1, "sync", loop=False)
+        for _ in range(3):
+            request = Request(1, None, {"PATH_INFO": "/", "bottle.route": "/a"}, "")
+            mine.begin(request, f"t={time.time() - 0.01:.6f}")
+            mine.end(request)
+        mine.begin(Request(1, None, {"PATH_INFO": "/"}, ""), None)
+        mine.count("filled by", "/a", 2.0)
+        shared.write_notes(mine.base, mine.notes)
+        os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    before = snapshot(shared)
+    first = shared.claim(1, "sync", loop=False)
+    after = snapshot(shared)
+
+    assert before["workers"] == []
+    assert before["busy_threads"] == 0
+    assert before["routes"]["/a"]["requests"] == after["routes"]["/a"]["requests"] == 3
+    assert after["notes"]["filled by"] == {"/a": 2.0}
+    assert first == next(shared.slots())
+    assert len(list(shared.slots())) == 1
+
+
+def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: Shared) -> None:
+    [base] = workers(shared, 1)
+    shared.q[base + STARTED] -= 1
+
+    assert snapshot(shared)["workers"] == []
+
+
+def test_a_torn_record_is_not_shown(shared: Shared) -> None:
+    [base] = workers(shared, 1)
+    at = base + layout.PLACE_AT
+    shared.d[at + 1] = time.monotonic()
+    shared.q[at], shared.q[at + 5] = 7, 6
+    shared.q[base + BUSY] = 1
+
+    [worker] = snapshot(shared)["workers"]
+    assert worker["busy"] == 1
+    assert worker["requests"] == []
+
+
+def test_what_stands_in_the_notes_after_a_crash_does_no_harm(shared: Shared) -> None:
+    [base] = workers(shared, 1)
+    shared.write_notes(base, {"stacks": {"a": 1.0}})
+    shared.q[base + layout.NOTES_SEQUENCE] += 1
+
+    assert snapshot(shared)["notes"] == {}
+
+
+def test_sixty_four_workers_and_more_have_slots_and_then_nobody_fails(shared: Shared) -> None:
+    assert len(set(workers(shared, layout.WORKERS))) == layout.WORKERS
+    assert shared.claim(1, "sync", loop=False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("t=1700000000.123", 1700000000.123),
+        ("1700000000", 1700000000.0),
+        ("1700000000.5s", 1700000000.5),
+        ("t=1700000000123", 1700000000.123),
+        ("1700000000123456", 1700000000.123456),
+        ("1700000000123456789", 1700000000.1234567),
+        ("t=", None),
+        ("nan", None),
+        ("inf", None),
+        ("-1700000000", None),
+        ("yesterday", None),
+        ("12", None),
+    ],
+)
+def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float | None) -> None:
+    assert sent_at(text) == (None if expected is None else pytest.approx(expected, abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "telling"),
+    [
+        (["threading.Condition.wait", "sqlalchemy.util.queue.Queue.get", "sqlalchemy.pool.impl.QueuePool._do_get"], "pool", "sqlalchemy.pool.impl.QueuePool._do_get"),
+        (["socket.create_connection", "psycopg.connect", "sqlalchemy.pool.base.Pool.connect"], "network", "psycopg.connect"),
+        (["socket.getaddrinfo", "http.client.HTTPConnection.connect"], "dns", "socket.getaddrinfo"),
+        (["logging.Handler.acquire", "logging.Handler.handle"], "lock", "logging.Handler.acquire"),
+        (["threading.Condition.wait", "queue.Queue.get"], "queue", "queue.Queue.get"),
+        (["psycopg.wait"], "", "psycopg.wait"),
+        (["with lock"], "lock", "with lock"),
+    ],
+)  # fmt: skip
+def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
+    assert _kind(names) == (kind, telling)
+
+
+def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
+    [base] = workers(shared, 1, since_s=time.monotonic())
+    shared.add_route(base, "/a\x1b[2J" + "x" * 90)
+    shared.q[base + layout.ROUTE_AT + 2 * layout.ROUTE_WORDS + layout.REQUESTS] = 1
+    shared.write_notes(base, {"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
+
+    lines = screen(snapshot(shared), 80, 50)
+    assert any("/a?[2J" in line for line in lines)
+    assert all(line.isprintable() and len(line) <= 80 for line in lines)
+
+
+def test_spans_have_the_unit_that_suits_them() -> None:
+    assert [span(one) for one in (0.0004, 0.25, 1.25, 65, 700, 40000)] == ["0 ms", "250 ms", "1.2 s", "65 s", "12 min", "11 h"]
+
+
+def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buckets(shared: Shared) -> None:
+    [base] = workers(shared, 1)
+    at = base + layout.ROUTE_AT
+    shared.q[at + layout.REQUESTS] = 3
+    shared.q[at + layout.DELAYS] = 2
+    shared.q[at + layout.DELAYS + layout.COUNTS - 1] = 1
+
+    text = metrics(shared)
+    types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+    assert 'stampede_queueing_delay_seconds_bucket{route="(unmatched)",le="10"} 2\n' in text
+    assert 'stampede_queueing_delay_seconds_bucket{route="(unmatched)",le="+Inf"} 3\n' in text
+    assert 'stampede_requests_total{route="(unmatched)"} 3\n' in text
+    assert metrics(shared, openmetrics=True).endswith("# EOF\n")
+    assert b"404" in answer(b"GET /etc/passwd HTTP/1.1\r\n\r\n", shared)
+    assert answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", shared).endswith(b"\r\n\r\n")
+
+
+def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared, off: None, capfd: Any) -> None:
+    state.memory = shared
+    app = Wsgi(lambda _environ, _start: [b"ok"])
+    environ = {"PATH_INFO": "/", "wsgi.multithread": False}
+    assert app(dict(environ), print) == [b"ok"]
+    assert state.worker is not None
+    state.worker.free = object()  # type: ignore[assignment]
+
+    assert [app(dict(environ), print) for _ in range(3)] == [[b"ok"]] * 3
+    assert state.off
+    assert capfd.readouterr().err.count("stampede-probe: turned off") == 1
+    assert snapshot(shared)["faults"] == 1
+
+
+def test_bodies_stay_what_they_are(shared: Shared, off: None) -> None:
+    """Lists and files are the application's own; other bodies are closed, keep their length, and end when forgotten."""
+    state.memory = shared
+    closed = []
+
+    class Sized:
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"x"
+
+        def __len__(self) -> int:
+            return 1
+
+        def close(self) -> None:
+            closed.append(1)
+
+    class Files:
+        pass
+
+    bodies: list[Any] = [[b"a"], (b"a",), Files(), Sized(), iter([b"z"])]
+    environ = {"PATH_INFO": "/", "wsgi.file_wrapper": Files}
+    given = [Wsgi(lambda _environ, _start, one=one: one)(dict(environ), print) for one in bodies]
+    assert state.worker is not None
+
+    assert given[:3] == bodies[:3]
+    assert type(given[3]) is SizedBody
+    assert type(given[4]) is Body
+    assert len(given[3]) == 1
+    assert state.worker.busy == 2
+    given[3].close()
+    assert closed == [1]
+    given.clear()
+    Wsgi(lambda _environ, _start: [b"a"])(dict(environ), print)
+    assert state.worker.busy == 0
+
+
+@pytest.mark.parametrize(("full", "expected"), [("/dev/shm", "/tmp"), ("/dev/shm /tmp", "/proc/")])
+def test_without_room_in_a_folder_the_next_one_is_used(full: str, expected: str, tmp_path: Path) -> None:
+    """A page that cannot be had would end the process, so the file is filled before it is mapped."""
+    code = f"""
+import os
+from stampede_probe import shared
+write = os.pwrite
+def pwrite(descriptor, data, at):
+    path = os.readlink(f"/proc/self/fd/{{descriptor}}")
+    if any(path.startswith(one) for one in {full.split()!r}):
+        raise OSError(28, "No space left on device")
+    return write(descriptor, data, at)
+os.pwrite = pwrite
+made = shared.Shared.create()
+print(made.path, made.claim(1, "sync", loop=False) is not None)
+if not made.path.startswith("/proc/"):
+    os.unlink(made.path)
+"""
+    given = {**os.environ, "PYTHONPATH": str(PROBE), "TMPDIR": "/tmp"}
+    found = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True).stdout
+
+    assert found.startswith(expected)
+    assert found.endswith("True\n")
+
+
+def test_the_package_says_what_it_is() -> None:
+    project = tomllib.loads((PROBE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert "dependencies" not in project
+    assert project["requires-python"] == ">=3.9"
+    assert (PROBE / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    for path in (PROBE / "stampede_probe").rglob("*.py"):
+        assert "import stampede\n" not in path.read_text(encoding="utf-8")
+
+
