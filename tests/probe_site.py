@@ -1,6 +1,6 @@
-"""Applications that are served under the probe: ``app`` for WSGI, ``asgi`` for ASGI, ``flask`` and ``fast``.
+"""Applications that are served under the probe: ``app`` for WSGI, ``fast`` for ASGI, ``flask`` and ``django``.
 
-``/slow`` and ``/hold`` last 0.6 s; ``/hold`` keeps the event loop. ``/stream``, ``/file``, ``/fail``, ``/head`` answer as
+``/slow`` and ``/hold`` last 0.6 s; ``/hold`` keeps the event loop. ``/stream``, ``/file`` and ``/fail`` answer as
 applications do.
 """
 
@@ -50,7 +50,7 @@ def factory() -> Callable[..., Any]:
 
 def in_flask() -> Any:
     """Return an application with Flask's routes."""
-    from flask import Flask
+    from flask import Flask  # noqa: PLC0415  # one framework is enough
 
     made = Flask(__name__)
 
@@ -64,10 +64,10 @@ def in_flask() -> Any:
 
 def in_django() -> Any:
     """Return an application with Django's routes."""
-    from django.conf import settings
-    from django.core.wsgi import get_wsgi_application
-    from django.http import HttpRequest, HttpResponse
-    from django.urls import path
+    from django.conf import settings  # noqa: PLC0415  # one framework is enough
+    from django.core.wsgi import get_wsgi_application  # noqa: PLC0415  # one framework is enough
+    from django.http import HttpRequest, HttpResponse  # noqa: PLC0415  # one framework is enough
+    from django.urls import path  # noqa: PLC0415  # one framework is enough
 
     def slow(_request: HttpRequest, number: int) -> HttpResponse:
         pause()
@@ -80,8 +80,8 @@ def in_django() -> Any:
 
 def in_fastapi() -> Any:
     """Return an application with FastAPI's routes, a mounted part, a websocket, and something in the background."""
-    from fastapi import FastAPI, WebSocket
-    from starlette.responses import PlainTextResponse, StreamingResponse
+    from fastapi import FastAPI, WebSocket  # noqa: PLC0415  # one framework is enough
+    from starlette.responses import PlainTextResponse, StreamingResponse  # noqa: PLC0415  # one framework is enough
 
     begun: list[str] = []
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for; each Python process of a server pays for no more than the hooks."""
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     if name in ("metrics", "snapshot"):
         return getattr(import_module("stampede_probe.serve"), name)

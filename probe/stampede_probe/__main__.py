@@ -21,7 +21,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"stampede-probe {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="start a server with the probe: stampede-probe run gunicorn shop.wsgi")
-    run.add_argument("--metrics", metavar="PORT|PATH", help="serve Prometheus text on this loopback port or Unix socket")
+    run.add_argument(
+        "--metrics", metavar="PORT|PATH", help="serve Prometheus text on this loopback port or Unix socket"
+    )
     run.add_argument("--rows", metavar="FOLDER", help="write two lines for each request into files of this folder")
     run.add_argument("--segments", action="store_true", help="routes that no framework names: keep a path's first part")
     run.add_argument("server", nargs=argparse.REMAINDER, metavar="SERVER …", help="the command that starts the server")
@@ -50,7 +52,7 @@ def start(given: argparse.Namespace) -> int:
     if not command:
         print("stampede-probe: which server? Such as: stampede-probe run gunicorn shop.wsgi", file=sys.stderr)
         return 2
-    from stampede_probe import worker  # noqa: PLC0415
+    from stampede_probe import worker
 
     find()
     shared = Shared.create()
@@ -64,7 +66,9 @@ def start(given: argparse.Namespace) -> int:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), environment.get("PYTHONPATH")]))
     for name, value in (("METRICS", given.metrics), ("ROWS", given.rows), ("SEGMENTS", "1" if given.segments else "")):
         if value:
-            environment[f"STAMPEDE_PROBE_{name}"] = str(Path(value).absolute()) if name == "ROWS" or "/" in value else value
+            environment[f"STAMPEDE_PROBE_{name}"] = (
+                str(Path(value).absolute()) if name == "ROWS" or "/" in value else value
+            )
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606  # what the user typed
     except OSError as error:
@@ -76,11 +80,16 @@ def start(given: argparse.Namespace) -> int:
 
 def show(given: argparse.Namespace) -> int:
     """Print what is known of a server."""
-    from stampede_probe.serve import metrics, snapshot  # noqa: PLC0415
+    from stampede_probe.serve import metrics, snapshot
 
     files = [given.file] if given.file else find()
     if len(files) != 1:
-        print("stampede-probe: " + ("several servers run here; name one of:" if files else NONE), *files, sep="\n", file=sys.stderr)
+        print(
+            "stampede-probe: " + ("several servers run here; name one of:" if files else NONE),
+            *files,
+            sep="\n",
+            file=sys.stderr,
+        )
         return 2
     try:
         shared = Shared.open(files[0], patience_s=0)

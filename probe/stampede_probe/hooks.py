@@ -1,4 +1,4 @@
-"""Where servers load applications and frameworks match routes: functions that are replaced once a module is imported."""
+"""Where servers load applications and frameworks match routes: what is changed when a module is imported."""
 
 from __future__ import annotations
 
@@ -124,6 +124,16 @@ HOOKS: dict[str, Callable[[Any], None]] = {
 }  # fmt: skip
 
 
+def _call_after(loader: Any, hook: Callable[[Any], None]) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        execute(module)
+        guarded(hook, module)
+
+    loader.exec_module = exec_module
+
+
 class Finder(MetaPathFinder):
     """Finds nothing itself: it lets the others find a module, and changes it after it was executed."""
 
@@ -136,13 +146,7 @@ class Finder(MetaPathFinder):
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None and spec.loader is not None:
-                    execute = spec.loader.exec_module
-
-                    def exec_module(module: Any) -> None:
-                        execute(module)
-                        guarded(hook, module)
-
-                    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                    _call_after(spec.loader, hook)
                     return spec
         return None
 

@@ -10,10 +10,49 @@ from typing import Any
 
 from stampede_probe import shared as layout
 from stampede_probe.shared import (
-    AHEAD, AHEAD_S, AVOIDABLE_S, AVOIDABLES, AVOIDED, BUCKETS_S, BUSY, CAPACITY, CLAIM, COLLECTED_MAX_S, COLLECTED_S,
-    COLLECTIONS, COUNTS, DELAY_S, DELAYS, FAULTS, H_BANK, H_CLAIMS, HEAD, HELD_S, HELD_SINCE, IDLE_SINCE, KNOWN, LOOP, MINUTE,
-    MISTOLD, NO_HEADER, NO_RING, PID, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, ROUTE_AT, ROUTE_WORDS, SECOND_WORDS,
-    SECONDS, SERVER, SINCE, WORK_S, Shared, get_text, merged,
+    AHEAD,
+    AHEAD_S,
+    AVOIDABLE_S,
+    AVOIDABLES,
+    AVOIDED,
+    BUCKETS_S,
+    BUSY,
+    CAPACITY,
+    CLAIM,
+    COLLECTED_MAX_S,
+    COLLECTED_S,
+    COLLECTIONS,
+    COUNTS,
+    DELAY_S,
+    DELAYS,
+    FAULTS,
+    H_BANK,
+    H_CLAIMS,
+    HEAD,
+    HELD_S,
+    HELD_SINCE,
+    IDLE_SINCE,
+    KNOWN,
+    LOOP,
+    MINUTE,
+    MISTOLD,
+    NO_HEADER,
+    NO_RING,
+    PID,
+    PLACE_AT,
+    PLACE_WORDS,
+    PLACES,
+    REQUESTS,
+    ROUTE_AT,
+    ROUTE_WORDS,
+    SECOND_WORDS,
+    SECONDS,
+    SERVER,
+    SINCE,
+    WORK_S,
+    Shared,
+    get_text,
+    merged,
 )  # fmt: skip
 from stampede_probe.worker import fault, memory, native
 
@@ -134,8 +173,8 @@ def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:
             lines.extend([f"# HELP {typed} {says}", f"# TYPE {typed} {kind}"])
             for suffix, labels, value in samples:
                 inside = ",".join(f'{key}="{_escape(str(one))}"' for key, one in labels.items())
-                suffix = "_total" if kind == "counter" else suffix
-                lines.append(f"{base}{suffix}{'{' + inside + '}' if inside else ''} {value:.10g}")
+                end = "_total" if kind == "counter" else suffix
+                lines.append(f"{base}{end}{'{' + inside + '}' if inside else ''} {value:.10g}")
 
     def histogram(name: str, says: str, counts: str, total: str) -> None:
         samples: list[tuple[str, dict[str, Any], float]] = []
@@ -143,7 +182,9 @@ def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:
             amount = 0
             for bound, count in zip((*BUCKETS_S, float("inf")), of[counts]):
                 amount += count
-                samples.append(("_bucket", {"route": route, "le": "+Inf" if bound == float("inf") else f"{bound:g}"}, amount))
+                samples.append(
+                    ("_bucket", {"route": route, "le": "+Inf" if bound == float("inf") else f"{bound:g}"}, amount)
+                )
             samples += [("_sum", {"route": route}, of[total]), ("_count", {"route": route}, amount)]
         family(name, "histogram", says, samples)
 
@@ -152,28 +193,75 @@ def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:
 
     one = found["minute"]
     notes = found["notes"]
-    stacks = [("", dict(zip(("kind", "route", "at"), name.split("|", 2))), value) for name, value in notes.get("stacks", {}).items()]
+    stacks = [
+        ("", dict(zip(("kind", "route", "at"), name.split("|", 2))), value)
+        for name, value in notes.get("stacks", {}).items()
+    ]
     family("workers", "gauge", "Workers on this host.", [("", {}, len(found["workers"]))])
     family("threads", "gauge", "Threads of all workers that serve requests.", [("", {}, found["threads"])])
     family("busy_threads", "gauge", "Threads at work on a request.", [("", {}, found["busy_threads"])])
-    family("requests_in_flight", "gauge", "Requests at work, by worker.", [("", {"pid": of["pid"]}, of["busy"]) for of in found["workers"]])
+    family(
+        "requests_in_flight",
+        "gauge",
+        "Requests at work, by worker.",
+        [("", {"pid": of["pid"]}, of["busy"]) for of in found["workers"]],
+    )
     if found["threads"]:
-        family("utilization_ratio", "gauge", "Busy threads, divided by threads.", [("", {}, found["busy_threads"] / found["threads"])])
-    for name, key, says in (("waited_share", "waited_share", "waited"), ("avoidable_wait_share", "avoidable_share", "waited avoidably")):
+        family(
+            "utilization_ratio",
+            "gauge",
+            "Busy threads, divided by threads.",
+            [("", {}, found["busy_threads"] / found["threads"])],
+        )
+    for name, key, says in (
+        ("waited_share", "waited_share", "waited"),
+        ("avoidable_wait_share", "avoidable_share", "waited avoidably"),
+    ):
         if one[key] is not None:
-            family(name, "gauge", f"Share of the last minute's requests that {says} for more than 50 ms.", [("", {}, one[key])])
+            family(
+                name,
+                "gauge",
+                f"Share of the last minute's requests that {says} for more than 50 ms.",
+                [("", {}, one[key])],
+            )
     family("requests", "counter", "Requests that ended.", by_route("requests"))
     family("work_seconds", "counter", "Time at work on requests.", by_route("work_s"))
     family("avoidable_waits", "counter", "Requests that waited avoidably for more than 50 ms.", by_route("avoidable"))
     histogram("queueing_delay_seconds", "Time from X-Request-Start to the beginning of the work.", "delays", "delay_s")
-    histogram("avoidable_wait_seconds", "The part in which only other workers had a free thread.", "avoidables", "avoidable_s")
-    family("unknown_waits", "counter", "Requests whose wait is unknown.", [("", {"reason": name}, value) for name, value in found["unknown"].items()])
-    family("clock_ahead_seconds", "gauge", "How far the clock of X-Request-Start was ahead at most.", [("", {}, found["clock_ahead_s"])])
-    family("filled_seconds", "counter", "Avoidable waits, by the route that filled the worker.", [("", {"route": name}, value) for name, value in notes.get("filled by", {}).items()])
-    family("loop_held_seconds", "counter", "Time in which an event loop or hub did not go on.", [("", {}, found["held_s"])])
-    family("pool_full_seconds", "counter", "Time in which calls waited for a thread of a full pool.", [("", {"pool": name}, value) for name, value in notes.get("pool full", {}).items()])
+    histogram(
+        "avoidable_wait_seconds", "The part in which only other workers had a free thread.", "avoidables", "avoidable_s"
+    )
+    family(
+        "unknown_waits",
+        "counter",
+        "Requests whose wait is unknown.",
+        [("", {"reason": name}, value) for name, value in found["unknown"].items()],
+    )
+    family(
+        "clock_ahead_seconds",
+        "gauge",
+        "How far the clock of X-Request-Start was ahead at most.",
+        [("", {}, found["clock_ahead_s"])],
+    )
+    family(
+        "filled_seconds",
+        "counter",
+        "Avoidable waits, by the route that filled the worker.",
+        [("", {"route": name}, value) for name, value in notes.get("filled by", {}).items()],
+    )
+    family(
+        "loop_held_seconds", "counter", "Time in which an event loop or hub did not go on.", [("", {}, found["held_s"])]
+    )
+    family(
+        "pool_full_seconds",
+        "counter",
+        "Time in which calls waited for a thread of a full pool.",
+        [("", {"pool": name}, value) for name, value in notes.get("pool full", {}).items()],
+    )
     family("stack_seconds", "counter", "Time of long requests and held loops, by line of code.", stacks)
-    family("gc_pause_seconds", "counter", "Pauses of the garbage collector.", [("", {}, found["collector"]["paused_s"])])
+    family(
+        "gc_pause_seconds", "counter", "Pauses of the garbage collector.", [("", {}, found["collector"]["paused_s"])]
+    )
     family("probe_faults", "counter", "Faults of the probe, which turned itself off.", [("", {}, found["faults"])])
     return "\n".join([*lines, *(["# EOF"] if openmetrics else []), ""])
 
@@ -187,13 +275,14 @@ class Endpoint:
 
     def __init__(self, shared: Shared) -> None:
         """Read where to listen: a port, or a path."""
-        self._where, self._shared, self._socket = os.environ.get(ENDPOINT, ""), shared, None
+        self._where, self._shared = os.environ.get(ENDPOINT, ""), shared
+        self._socket: Any = None
 
     def take(self) -> None:
         """Serve if nobody does; called once a second."""
         if not self._where or self._socket is not None:
             return
-        import _socket  # noqa: PLC0415  # below what gevent and eventlet replace
+        import _socket  # below what gevent and eventlet replace
 
         path = self._where if "/" in self._where else ""
         one = _socket.socket(_socket.AF_UNIX if path else _socket.AF_INET, _socket.SOCK_STREAM)
@@ -225,7 +314,7 @@ class Endpoint:
             os.chmod(path, 0o600)
 
     def _serve(self) -> None:
-        import struct  # noqa: PLC0415
+        import struct
 
         second = struct.pack("ll", 1, 0)
         while self._socket is not None:
@@ -234,7 +323,7 @@ class Endpoint:
             except OSError:
                 return
             try:
-                import _socket  # noqa: PLC0415
+                import _socket
 
                 one = _socket.socket(fileno=descriptor)
                 one.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, second)
@@ -243,7 +332,7 @@ class Endpoint:
                 one.close()
             except OSError:
                 continue
-            except Exception:  # noqa: BLE001
+            except Exception:
                 fault()
 
 
@@ -255,11 +344,14 @@ def answer(asked: bytes, shared: Shared) -> bytes:
     status, kind, body = "404 Not Found", "text/plain", "Ask for /metrics or /snapshot.\n"
     if path == b"/metrics":
         openmetrics = b"application/openmetrics-text" in rest
-        kind = "application/openmetrics-text; version=1.0.0; charset=utf-8" if openmetrics else "text/plain; version=0.0.4; charset=utf-8"
+        kind = (
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            if openmetrics
+            else "text/plain; version=0.0.4; charset=utf-8"
+        )
         status, body = "200 OK", metrics(shared, openmetrics=openmetrics)
     elif path == b"/snapshot":
         status, kind, body = "200 OK", "application/json", json.dumps(snapshot(shared)) + "\n"
     data = body.encode()
     about = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     return about.encode() + (b"" if method == b"HEAD" else data)
-

@@ -39,7 +39,11 @@ PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, BUSY, HELD_SINCE, IDLE_SINCE,
 NOTES_SEQUENCE, NOTES_LENGTH, SERVER, _, LOOP = range(12, 17)
 NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD = range(17, 23)
 HELD_S, COLLECTED_S, AHEAD_S, COLLECTED_MAX_S = range(23, 27)
-SUMMED, SUMMED_S, LONGEST_S = (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD), (HELD_S, COLLECTED_S), (AHEAD_S, COLLECTED_MAX_S)
+SUMMED, SUMMED_S, LONGEST_S = (
+    (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD),
+    (HELD_S, COLLECTED_S),
+    (AHEAD_S, COLLECTED_MAX_S),
+)
 MINUTE = 32
 SECOND_WORDS = 4  # second, requests, waits of more than 50 ms, avoidable waits of more than 50 ms
 PLACE_AT = MINUTE + SECONDS * SECOND_WORDS
@@ -125,14 +129,16 @@ class Shared:
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or (about.st_uid not in (os.geteuid(), 0) and os.geteuid()):
-                raise PermissionError(f"{path} belongs to somebody else.")
+                raise PermissionError(  # noqa: TRY301  # the file is closed below
+                    f"{path} belongs to somebody else."
+                )
             until = time.monotonic() + patience_s
             while True:
                 head = os.pread(descriptor, 2 * WORDS, 0)
                 if len(head) == 2 * WORDS and struct.unpack("<2Q", head) == (MAGIC, VERSION):
                     break
                 if time.monotonic() > until:  # who makes it needs a moment
-                    raise OSError(f"{path} is no file of this version of stampede-probe.")
+                    raise OSError(f"{path} is no file of this version of stampede-probe.")  # noqa: TRY301  # the same
                 time.sleep(0.01)
             return cls(descriptor, path)
         except BaseException:
@@ -180,10 +186,8 @@ class Shared:
         with self.locked():
             self.reap()
             folded = H_FOLDED + self.q[H_BANK] * WORKERS
-            free = [
-                base for base in self.slots()
-                if not self.q[base + CLAIM] or (self.d[base + UNTIL] and self.q[folded + place_of(base) - 2] == self.q[base + CLAIM])
-            ]  # fmt: skip
+            ended = [base for base in self.slots() if self.d[base + UNTIL] or not self.q[base + CLAIM]]
+            free = [one for one in ended if self.q[one + CLAIM] in (0, self.q[folded + place_of(one) - 2])]
             if free:
                 base = min(free, key=lambda one: self.d[one + UNTIL])
             elif self.q[H_USED] < WORKERS:
@@ -271,7 +275,9 @@ class Shared:
 
     def write_notes(self, base: int, notes: dict[str, dict[str, float]]) -> None:
         """Write what a worker counted under names, the greatest counts first until the room is full."""
-        entries = sorted(((value, kind, name) for kind, of in notes.items() for name, value in of.items()), reverse=True)
+        entries = sorted(
+            ((value, kind, name) for kind, of in notes.items() for name, value in of.items()), reverse=True
+        )
         kept: dict[str, dict[str, float]] = {}
         room = NOTES_BYTES - 2
         for value, kind, name in entries:

@@ -12,14 +12,16 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
     lines = [f"{found['host']}: {len(workers)} workers{busy}, {found['in_flight']} requests at work"]
     if minute["known"]:
         lines.append(
-            f"last minute: {share(minute['avoidable_share'])} of {minute['known']} requests waited avoidably (> 50 ms), "
-            f"{share(minute['waited_share'])} waited"
+            f"last minute: {share(minute['avoidable_share'])} of {minute['known']} requests "
+            f"waited avoidably (> 50 ms), {share(minute['waited_share'])} waited"
         )
     else:
         lines.append("last minute: waits unknown; let the proxy set X-Request-Start: t=${msec}")
     ahead = found["unknown"]["clock_ahead"]
     if ahead:
-        lines.append(f"The proxy's clock is ahead by up to {1000 * found['clock_ahead_s']:.0f} ms: {ahead} waits are unknown.")
+        lines.append(
+            f"The proxy's clock is ahead by up to {1000 * found['clock_ahead_s']:.0f} ms: {ahead} waits are unknown."
+        )
     if found["faults"]:
         lines.append(f"The probe failed in {found['faults']} workers and turned itself off there.")
     lines += ["", f"{'WORKER':>8} {'UP':>6} {'BUSY':>7}  AT WORK ON (SINCE)"]
@@ -38,12 +40,18 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
         avoidably = share(of["avoidable"] / known) if known else "?"
         lines.append(f"{of['requests']:>9} {span(of['work_s'] / of['requests']):>7} {waited:>7} {avoidably:>9}  {name}")
     notes = found["notes"]
-    for title, kind in (("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY", "filled by"), ("POOLS THAT WERE FULL", "pool full")):
+    for title, kind in (
+        ("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY", "filled by"),
+        ("POOLS THAT WERE FULL", "pool full"),
+    ):
         lines += _shares(title, notes.get(kind, {}), 4)
     lines += _shares("WHERE LONG REQUESTS AND HELD LOOPS SPEND THEIR TIME", notes.get("stacks", {}), 10)
     if found["collector"]["longest_s"] > 0.01:
         of = found["collector"]
-        lines += ["", f"garbage collector: {span(of['paused_s'])} in {of['count']} pauses, the longest {span(of['longest_s'])}"]
+        lines += [
+            "",
+            f"garbage collector: {span(of['paused_s'])} in {of['count']} pauses, the longest {span(of['longest_s'])}",
+        ]
     return ["".join(one if one.isprintable() else "?" for one in line)[:width] for line in lines[:height]]
 
 
@@ -52,7 +60,11 @@ def _shares(title: str, of: dict[str, float], most: int) -> list[str]:
     greatest = sorted(of.items(), key=lambda one: -one[1])[:most]
     if not whole:
         return []
-    return ["", title, *(f"{share(value / whole):>6} {span(value):>6}  {name.replace('|', '  ')}" for name, value in greatest)]
+    return [
+        "",
+        title,
+        *(f"{share(value / whole):>6} {span(value):>6}  {name.replace('|', '  ')}" for name, value in greatest),
+    ]
 
 
 def share(value: float) -> str:
@@ -62,7 +74,12 @@ def share(value: float) -> str:
 
 def span(seconds: float) -> str:
     """Return a time in the unit that suits it."""
-    for bound, unit, factor, digits in ((0.9995, "ms", 1000, 0), (10, "s", 1, 1), (600, "s", 1, 0), (36000, "min", 1 / 60, 0)):
+    for bound, unit, factor, digits in (
+        (0.9995, "ms", 1000, 0),
+        (10, "s", 1, 1),
+        (600, "s", 1, 0),
+        (36000, "min", 1 / 60, 0),
+    ):
         if seconds < bound:
             return f"{seconds * factor:.{digits}f} {unit}"
     return f"{seconds / 3600:.0f} h"

@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import time
 from collections import deque
-from pathlib import Path
 from time import monotonic
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterator
@@ -30,11 +29,15 @@ SAMPLED = 16
 """At most so many requests are looked at each time; the others count as these do."""
 BY_NOBODY = "(no request)"
 _PLUMBING = {
-    "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select", "contextlib",
-    "anyio", "sniffio", "subprocess", "importlib", "codecs",
+    "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select",
+    "contextlib", "anyio", "sniffio", "subprocess", "importlib", "codecs",
 }  # fmt: skip
-_POOL = re.compile(r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection)$")
-_WAITING = re.compile(r"^(threading|queue|asyncio\.(locks|queues)|sqlalchemy\.util\.queue|gevent|eventlet)\b|_?acquire$")
+_POOL = re.compile(
+    r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection)$"
+)
+_WAITING = re.compile(
+    r"^(threading|queue|asyncio\.(locks|queues)|sqlalchemy\.util\.queue|gevent|eventlet)\b|_?acquire$"
+)
 _KINDS = (
     (re.compile(r"getaddrinfo$|gethostby|resolver\."), "dns"),
     (re.compile(r"\bqueues?\.(.*\.)?get$"), "queue"),
@@ -42,11 +45,7 @@ _KINDS = (
     (re.compile(r"^subprocess\."), "subprocess"),
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
-_LIBRARIES = tuple(
-    {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib")}
-    | {str(Path(__file__).parent) + os.sep}
-)
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
@@ -67,7 +66,8 @@ class Watcher:
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._pauses: deque[tuple[int, float]] = deque(maxlen=100)
         self._codes: dict[CodeType, tuple[bool, str]] = {}
-        self._written, self._changed = 0.0, False
+        self._folders: tuple[str, ...] = ()
+        self._changed = False
         self._next_sample = self._next_second = 0.0
         self._sleep: Callable[[float], None] = native("time", "sleep")
         gc.callbacks.append(self._collected)
@@ -88,7 +88,7 @@ class Watcher:
     def _watch_hub(self) -> None:
         for library in ("gevent", "eventlet"):
             module = sys.modules.get(library)
-            if module is not None and library + ".hubs" in sys.modules or (module is not None and library == "gevent"):
+            if module is not None:
                 self.loop_is_watched = True
                 self._start_ticking()
                 spawn = getattr(module, "spawn")  # noqa: B009
@@ -141,7 +141,7 @@ class Watcher:
         self._ticked = now
 
     def _look_at_pools(self) -> None:
-        executor = getattr(self._loop, "_default_executor", None)
+        executor: Any = getattr(self._loop, "_default_executor", None)
         waiting = getattr(executor, "_work_queue", None)
         if waiting is not None and waiting.qsize():
             self._full("executor", executor._max_workers)
@@ -153,9 +153,8 @@ class Watcher:
                 self._limiter = threads.current_default_thread_limiter()
 
             self._task = self._loop.create_task(look())
-        elif self._limiter and self._limiter.borrowed_tokens >= self._limiter.total_tokens:
-            if self._limiter.statistics().tasks_waiting:
-                self._full("pool", int(self._limiter.total_tokens))
+        elif self._limiter and self._limiter.statistics().tasks_waiting:
+            self._full("pool", int(self._limiter.total_tokens))
 
     def _full(self, what: str, threads: int) -> None:
         names = {"executor": "asyncio's default pool", "pool": "AnyIO's pool"}
@@ -173,15 +172,14 @@ class Watcher:
             d, base = self.worker.d, self.worker.base
             self.worker.q[base + COLLECTIONS] += 1
             d[base + COLLECTED_S] += seconds
-            if seconds > d[base + COLLECTED_MAX_S]:
-                d[base + COLLECTED_MAX_S] = seconds
+            d[base + COLLECTED_MAX_S] = max(d[base + COLLECTED_MAX_S], seconds)
             if seconds > PAUSE_S:
                 self._pauses.append((about.get("generation", 2), seconds))
 
     # The watching thread.
 
     def _run(self) -> None:
-        from stampede_probe.serve import Endpoint  # noqa: PLC0415  # it reads all workers
+        from stampede_probe.serve import Endpoint  # it reads all workers
 
         endpoint = Endpoint(self.worker.memory)
         last = monotonic()
@@ -206,7 +204,7 @@ class Watcher:
                             notes = {kind: dict(of) for kind, of in self.worker.notes.items()}
                         self.worker.memory.write_notes(self.worker.base, notes)
                     endpoint.take()
-            except Exception:  # noqa: BLE001  # a fault of the probe is no fault of the server
+            except Exception:  # a fault of the probe is no fault of the server
                 fault()
                 return
 
@@ -277,7 +275,8 @@ class Watcher:
         return [] if waits_for_loop else list(_awaited(holder))
 
     def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
-        application, names = "", []
+        application, called = "", ""
+        names: list[str] = []
         for frame in stack:
             is_application, name = self._about(frame.f_code)
             if is_application:
@@ -286,12 +285,12 @@ class Watcher:
                 break
             if name:
                 names.append(name)
-        else:
-            called = ""
         kind, library = _kind(names or [called])
         if not kind:
             kind = self._lock_kind(stack, thread)
-        text = f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
+        text = (
+            f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
+        )
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
 
     def _about(self, code: CodeType) -> tuple[bool, str]:
@@ -301,14 +300,26 @@ class Watcher:
             if len(self._codes) > 5000:
                 self._codes.clear()
             path, name = code.co_filename, getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
-            packaged = "site-packages" in path or "dist-packages" in path
-            library = packaged or path.startswith("<") or path.startswith(_LIBRARIES)
-            if path.startswith(_LIBRARIES[0]) and "stampede_probe" in path or "stampede_probe" + os.sep in path:
+            library = path.startswith("<") or path.startswith(self._libraries())
+            if path.startswith(_OWN):
                 name = ""
             elif library:
                 name = f"{_module(path)}.{name}"
             known = self._codes[code] = (not library and bool(name), name)
         return known
+
+    def _libraries(self) -> tuple[str, ...]:
+        """Return the folders of the standard library and of installed packages."""
+        if not self._folders:
+            names = ("stdlib", "platstdlib", "purelib", "platlib")
+            found = {sysconfig.get_path(name) for name in names} | {os.path.dirname(os.__file__)}
+            for folder in sys.path:
+                if os.path.isdir(folder) and any(one.endswith(".dist-info") for one in os.listdir(folder)):
+                    found.add(folder)
+            self._folders = tuple(
+                {path.rstrip(os.sep) + os.sep for one in found for path in (one, os.path.realpath(one))}
+            )
+        return self._folders
 
     def _lock_kind(self, stack: list[FrameType], thread: int) -> str:
         """Return whether a thread computes, waits for the interpreter's lock, or waits for something else."""
@@ -339,14 +350,15 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _awaited(task: Any) -> Iterator[FrameType]:
     """Yield the frames of what a task waits in, the innermost first."""
-    one, frames = getattr(task, "get_coro", lambda: None)(), []
+    one: Any = getattr(task, "get_coro", lambda: None)()
+    frames: list[FrameType] = []
     while one is not None and len(frames) < 100:
         frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None) or getattr(one, "ag_frame", None)
         if frame is None:
             break
         frames.append(frame)
         one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
-    return reversed(frames)
+    return iter(frames[::-1])
 
 
 def _runs(request: Request, codes: set[CodeType], stack: list[FrameType]) -> bool:
@@ -385,9 +397,9 @@ def _called(frame: FrameType) -> str:
     if key not in _texts:
         if len(_texts) > 1000:
             _texts.clear()
-        import linecache  # noqa: PLC0415  # only when something is held
+        import linecache  # only when something is held
 
-        line, last, start, _ = next(_nth(positions(), frame.f_lasti // 2), (None, None, None, None))
+        line, _last, start, _ = next(_nth(positions(), frame.f_lasti // 2), (None, None, None, None))
         source = linecache.getline(frame.f_code.co_filename, line).encode() if line and start is not None else b""
         match = re.match(rb"([A-Za-z_][\w.]*)(\(?)", source[start:] if start else source)
         is_lock = match is not None and not match.group(2) and source.lstrip().startswith((b"with ", b"async with "))
@@ -407,39 +419,34 @@ def _nth(items: Iterator[Any], number: int) -> Iterator[Any]:
 
 
 def _module(path: str) -> str:
-    parts = Path(path).with_suffix("").parts
-    for folder in ("site-packages", "dist-packages"):
-        if folder in parts:
-            return ".".join(parts[parts.index(folder) + 1 :]).replace(".__init__", "")
     if path.startswith("<frozen "):
         return path[8:-1]
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    rest = parts[parts.index(version) + 1 :] if version in parts else parts[-1:]
-    return ".".join(rest).replace(".__init__", "")
+    return os.path.splitext(_short(path))[0].replace(os.sep, ".").replace(".__init__", "")
 
 
 def _short(path: str) -> str:
-    for root in sorted({os.getcwd(), *(one for one in sys.path if one)}, key=len, reverse=True):
-        if path.startswith(root.rstrip("/") + "/"):
-            return path[len(root.rstrip("/")) + 1 :]
+    """Return a path from the entry of sys.path, or from the working directory, that it stands in."""
+    for root in sorted({os.getcwd(), *filter(None, sys.path)}, key=len, reverse=True):
+        if path.startswith(root.rstrip(os.sep) + os.sep):
+            return path[len(root.rstrip(os.sep)) + 1 :]
     return path
 
 
 def _natives() -> dict[int, int]:
-    import threading  # noqa: PLC0415
+    import threading
 
     return {int(ident): int(one.native_id) for ident, one in list(threading._active.items()) if one.native_id}  # type: ignore[attr-defined]
 
 
 def _native_id() -> int:
-    import threading  # noqa: PLC0415
+    import threading
 
     return threading.get_native_id()
 
 
 def _scheduled(thread: int, field: int) -> float:
     try:
-        with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:  # noqa: PTH123  # quick
+        with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:  # quick
             return int(file.read().split()[field]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
@@ -447,7 +454,7 @@ def _scheduled(thread: int, field: int) -> float:
 
 def _state(thread: int) -> str:
     try:
-        with open(f"/proc/self/task/{thread}/stat", "rb") as file:  # noqa: PTH123  # quick
+        with open(f"/proc/self/task/{thread}/stat", "rb") as file:  # quick
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
         return ""
@@ -460,4 +467,3 @@ def _ran_s(thread: int) -> float:
 def _waited_s(thread: int) -> float:
     """Return for how long a thread was ready to run and had no processor; 0 if the kernel does not tell."""
     return _scheduled(thread, 1)
-

@@ -22,9 +22,35 @@ from typing import Any, Callable
 
 from stampede_probe import shared as layout
 from stampede_probe.shared import (
-    AHEAD, AHEAD_S, AVOIDABLES, BUCKETS_S, BUSY, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
-    IDLE_SINCE, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT,
-    ROUTE_AT, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, Shared,
+    AHEAD,
+    AHEAD_S,
+    AVOIDABLES,
+    BUCKETS_S,
+    BUSY,
+    DELAYS,
+    FAULTS,
+    HEAD,
+    HELD_S,
+    HELD_SINCE,
+    IDLE_SINCE,
+    MINUTE,
+    MISTOLD,
+    NO_HEADER,
+    NO_RING,
+    OTHER,
+    PLACE_AT,
+    PLACE_WORDS,
+    PLACES,
+    REQUESTS,
+    RING,
+    RING_AT,
+    ROUTE_AT,
+    ROUTE_WORDS,
+    SECOND_WORDS,
+    SECONDS,
+    UNMATCHED,
+    UNTIL,
+    Shared,
 )  # fmt: skip
 
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
@@ -47,7 +73,7 @@ def native(module: str, name: str) -> Any:
             try:
                 got = getattr(patching, getter)
                 return got(module, name) if library == "gevent.monkey" else getattr(got(module), name)
-            except Exception:  # noqa: S112, BLE001  # not patched
+            except Exception:  # noqa: S112  # not patched
                 continue
     return getattr(import_module(module), name)
 
@@ -90,7 +116,7 @@ class Counts:
 
 
 class Worker:
-    """The notes of this process. ``capacity`` is how many requests it works on at once; 0: an event loop has no limit."""
+    """The notes of this process. ``capacity`` is how many requests it works on at once; 0: it has no limit."""
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
         """Take a slot, and watch this process."""
@@ -119,7 +145,7 @@ class Worker:
         self.notes: dict[str, dict[str, float]] = {}
         self.notes_lock = native("_thread", "allocate_lock")()
         self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
-        from stampede_probe.watch import Watcher  # noqa: PLC0415  # it knows the worker
+        from stampede_probe.watch import Watcher  # it knows the worker
 
         self.watcher = Watcher(self)
 
@@ -375,10 +401,10 @@ class _State:
     memory: Shared | None = None
     capacity: tuple[int, str, bool] | None = None
     off = False
-    said: set[str] = set()
 
 
 state = _State()
+_said: set[str] = set()
 _making = threading.Lock()
 
 
@@ -396,7 +422,9 @@ def memory() -> Shared:
             _say(f"{error}; this process counts for itself alone")
             state.memory = Shared(-1, "")
         if state.memory.descriptor < 0 or state.memory.path.startswith("/proc/"):
-            _say("no folder for shared memory has room, so only workers that are forked from one process see each other")
+            _say(
+                "no folder for shared memory has room, so only workers that are forked from one process see each other"
+            )
     return state.memory
 
 
@@ -448,14 +476,14 @@ def fault() -> None:
     if state.worker is not None:
         try:
             state.worker.q[state.worker.base + FAULTS] += 1
-        except Exception:  # noqa: S110, BLE001  # nothing more can be done
+        except Exception:  # noqa: S110  # nothing more can be done
             pass
     _say(f"turned off in process {os.getpid()}, because it failed: {error!r}")
 
 
 def _say(text: str) -> None:
-    if text not in state.said:
-        state.said.add(text)
+    if text not in _said:
+        _said.add(text)
         try:
             os.write(2, f"stampede-probe: {text}.\n".encode())
         except OSError:
@@ -464,7 +492,7 @@ def _say(text: str) -> None:
 
 def _forked() -> None:
     """A child is another process: it takes a slot of its own if it ever serves."""
-    global _making  # noqa: PLW0603  # another thread may have held it
+    global _making  # another thread may have held it
     state.worker, _making = None, threading.Lock()
 
 
@@ -476,6 +504,6 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     if not state.off:
         try:
             return function(*arguments)
-        except Exception:  # noqa: BLE001  # whatever it is, it must not reach a request
+        except Exception:  # whatever it is, it must not reach a request
             fault()
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Any, Awaitable, Callable, Iterable, Iterator
+from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator
 
 from stampede_probe.worker import Request, Worker, current, fault, guarded, native, state, worker
 
@@ -13,8 +13,10 @@ _ID = os.environ.get("STAMPEDE_PROBE_ID", "")
 _WSGI_ID = "HTTP_" + _ID.upper().replace("-", "_") if _ID else ""
 _ASGI_ID = _ID.lower().encode()
 _ident: dict[int, Callable[[], int]] = {}
-Scope, Message = Any, Any
-Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]
+Scope = Dict[str, Any]
+Message = Dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 
 class Wrapped:
@@ -35,12 +37,12 @@ class Wsgi(Wrapped):
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Pass a request to the application."""
         if state.off or current.get() is not None:
-            return self.application(environ, start_response)
+            return self.application(environ, start_response)  # type: ignore[no-any-return]
         try:
             request = _begin_wsgi(environ)
-        except Exception:  # noqa: BLE001  # whatever fails here must not reach the request
+        except Exception:  # whatever fails here must not reach the request
             fault()
-            return self.application(environ, start_response)
+            return self.application(environ, start_response)  # type: ignore[no-any-return]
         sent_files: list[Any] = []
         files = environ.get("wsgi.file_wrapper")
         if files is not None and not isinstance(files, type):  # uWSGI knows a file by its identity
@@ -138,7 +140,7 @@ class Asgi(Wrapped):
             return
         try:
             request = _begin_asgi(scope)
-        except Exception:  # noqa: BLE001  # whatever fails here must not reach the request
+        except Exception:  # whatever fails here must not reach the request
             fault()
             await self.application(scope, receive, send)
             return
@@ -184,7 +186,7 @@ def _end(request: Request) -> None:
     if mine is not None and not request.ended and not state.off:
         try:
             mine.end(request)
-        except Exception:  # noqa: BLE001  # whatever fails here must not reach the request
+        except Exception:  # whatever fails here must not reach the request
             fault()
 
 
@@ -199,8 +201,8 @@ def asgi(application: Callable[..., Any]) -> Asgi:
 
 
 def _ready(application: Callable[..., Any]) -> Callable[..., Any]:
-    from stampede_probe import hooks  # noqa: PLC0415  # it imports the wrappers
-    from stampede_probe.worker import memory  # noqa: PLC0415
+    from stampede_probe import hooks  # it imports the wrappers
+    from stampede_probe.worker import memory
 
     guarded(hooks.install)
     guarded(memory)  # workers that are forked later share it

@@ -44,7 +44,7 @@ def off() -> Iterator[None]:
 
 
 def turn(shared: Shared, base: int, *times_s: float) -> None:
-    """Note when a worker became full, no longer full, full …"""
+    """Note when a worker became full, no longer full, full, and so on."""
     for when in times_s:
         head = shared.q[base + HEAD]
         shared.d[base + RING_AT + head % RING] = when
@@ -52,6 +52,7 @@ def turn(shared: Shared, base: int, *times_s: float) -> None:
 
 
 def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
+    """Claim slots, and return their first words."""
     bases = [shared.claim(1, "sync", loop=False) for _ in range(count)]
     for base in bases:
         assert base is not None
@@ -103,13 +104,15 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
         rows.append((sent, began, free[worker][place], worker))
     waited: list[float | None] = [0.0] * len(rows)
     at_work = [0] * count
-    events = [(row[2], 0, number) for number, row in enumerate(rows)] + [(row[1], 1, number) for number, row in enumerate(rows)]
+    events = [(row[2], 0, number) for number, row in enumerate(rows)] + [
+        (row[1], 1, number) for number, row in enumerate(rows)
+    ]
     for when, begins, number in sorted(events):
         worker = rows[number][3]
         if begins:
             waited[number] = shared.avoidable(bases[worker], rows[number][0], when)
         at_work[worker] += 1 if begins else -1
-        if at_work[worker] == threads and begins or at_work[worker] == threads - 1 and not begins:
+        if (at_work[worker] == threads and begins) or (at_work[worker] == threads - 1 and not begins):
             turn(shared, bases[worker], when)
     sent_s, began_s, ended_s, of = (np.array(column) for column in zip(*rows, strict=True))
     names = [str(one) for one in range(count)]
@@ -120,7 +123,8 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
     assert sum(expected) > 0
 
 
-def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_again(shared: Shared, off: None) -> None:
+@pytest.mark.usefixtures("off")
+def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_again(shared: Shared) -> None:
     child = os.fork()
     if not child:
         mine = Worker(shared, 1, "sync", loop=False)
@@ -201,8 +205,8 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
 @pytest.mark.parametrize(
     ("names", "kind", "telling"),
     [
-        (["threading.Condition.wait", "sqlalchemy.util.queue.Queue.get", "sqlalchemy.pool.impl.QueuePool._do_get"], "pool", "sqlalchemy.pool.impl.QueuePool._do_get"),
-        (["socket.create_connection", "psycopg.connect", "sqlalchemy.pool.base.Pool.connect"], "network", "psycopg.connect"),
+        (["threading.Condition.wait", "queue.Queue.get", "lib.pool.Pool._do_get"], "pool", "lib.pool.Pool._do_get"),
+        (["socket.create_connection", "psycopg.connect", "lib.pool.Pool.connect"], "network", "psycopg.connect"),
         (["socket.getaddrinfo", "http.client.HTTPConnection.connect"], "dns", "socket.getaddrinfo"),
         (["logging.Handler.acquire", "logging.Handler.handle"], "lock", "logging.Handler.acquire"),
         (["threading.Condition.wait", "queue.Queue.get"], "queue", "queue.Queue.get"),
@@ -226,7 +230,14 @@ def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
 
 
 def test_spans_have_the_unit_that_suits_them() -> None:
-    assert [span(one) for one in (0.0004, 0.25, 1.25, 65, 700, 40000)] == ["0 ms", "250 ms", "1.2 s", "65 s", "12 min", "11 h"]
+    assert [span(one) for one in (0.0004, 0.25, 1.25, 65, 700, 40000)] == [
+        "0 ms",
+        "250 ms",
+        "1.2 s",
+        "65 s",
+        "12 min",
+        "11 h",
+    ]
 
 
 def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buckets(shared: Shared) -> None:
@@ -247,7 +258,8 @@ def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buc
     assert answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", shared).endswith(b"\r\n\r\n")
 
 
-def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared, off: None, capfd: Any) -> None:
+@pytest.mark.usefixtures("off")
+def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared, capfd: Any) -> None:
     state.memory = shared
     app = Wsgi(lambda _environ, _start: [b"ok"])
     environ = {"PATH_INFO": "/", "wsgi.multithread": False}
@@ -261,7 +273,8 @@ def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared
     assert snapshot(shared)["faults"] == 1
 
 
-def test_bodies_stay_what_they_are(shared: Shared, off: None) -> None:
+@pytest.mark.usefixtures("off")
+def test_bodies_stay_what_they_are(shared: Shared) -> None:
     """Lists and files are the application's own; other bodies are closed, keep their length, and end when forgotten."""
     state.memory = shared
     closed = []
@@ -297,7 +310,7 @@ def test_bodies_stay_what_they_are(shared: Shared, off: None) -> None:
 
 
 @pytest.mark.parametrize(("full", "expected"), [("/dev/shm", "/tmp"), ("/dev/shm /tmp", "/proc/")])
-def test_without_room_in_a_folder_the_next_one_is_used(full: str, expected: str, tmp_path: Path) -> None:
+def test_without_room_in_a_folder_the_next_one_is_used(full: str, expected: str) -> None:
     """A page that cannot be had would end the process, so the file is filled before it is mapped."""
     code = f"""
 import os
@@ -329,5 +342,3 @@ def test_the_package_says_what_it_is() -> None:
     assert (PROBE / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     for path in (PROBE / "stampede_probe").rglob("*.py"):
         assert "import stampede\n" not in path.read_text(encoding="utf-8")
-
-

@@ -9,6 +9,7 @@ _here = os.path.dirname(os.path.abspath(__file__))
 def _next() -> None:
     """Run the sitecustomize that would have run without the probe."""
     import importlib.machinery
+    import importlib.util
 
     others = [one for one in sys.path if os.path.abspath(one or ".") != _here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
@@ -29,8 +30,6 @@ def _install() -> None:
     except Exception as error:  # the server starts without the probe
         sys.stderr.write("stampede-probe: not installed, because %r.\n" % error)
 
-
-import importlib.util  # noqa: E402
 
 _install()
 _next()
