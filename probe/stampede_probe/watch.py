@@ -300,7 +300,7 @@ class Watcher:
             if len(self._codes) > 5000:
                 self._codes.clear()
             path, name = code.co_filename, getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
-            library = path.startswith("<") or path.startswith(self._libraries())
+            library = path.startswith(("<", *self._libraries()))
             if path.startswith(_OWN):
                 name = ""
             elif library:
