@@ -315,30 +315,45 @@ class Shared:
             if self.q[base + CLAIM] and self.q[folded + place_of(base) - 2] != self.q[base + CLAIM]
         ]  # fmt: skip
 
-    def full(self, base: int, from_s: float, to_s: float) -> list[tuple[float, float]] | None:
-        """Return when all threads of a worker were busy in a time, latest first; None if this is no longer known."""
+    def turns(self, base: int, from_s: float, to_s: float) -> tuple[bool, list[float]] | None:
+        """Return whether a worker was full at a time, and when this changed until another; None if no longer known."""
         head: int = self.q[base + HEAD]
-        ring, found, end, at = base + RING_AT, [], to_s, head
-        while at > 0:
-            if at <= head - RING:
-                return None
-            at -= 1
-            when = self.d[ring + at % RING]
-            if at % 2:
-                end = min(when, to_s)
-            elif when < to_s and end > from_s:
-                found.append((max(when, from_s), end))
-            if when <= from_s:
-                break
-        return None if self.q[base + HEAD] - RING > at else found
+        d: Any = self.d
+        ring, oldest = base + RING_AT, max(0, head - RING)
+        low, high, step = head, head, 1
+        while low > oldest and d[ring + (low - 1) % RING] > from_s:  # mostly only the last turns matter
+            low, high, step = max(oldest, low - step), low - 1, 2 * step
+        while low < high:
+            middle = (low + high) // 2
+            if d[ring + middle % RING] > from_s:
+                high = middle
+            else:
+                low = middle + 1
+        at, end = low % RING, head % RING
+        if low == head:
+            times = []
+        elif at < end:
+            times = d[ring + at : ring + end].tolist()
+        else:
+            times = d[ring + at : ring + RING].tolist() + d[ring : ring + end].tolist()
+        if (low == oldest and oldest) or self.q[base + HEAD] - RING >= low > 0:
+            return None
+        while times and times[-1] >= to_s:
+            times.pop()
+        return low % 2 == 1, times
 
-    def avoidable(self, own: int, from_s: float, to_s: float) -> float | None:
+    def avoidable(self, own: int, from_s: float, to_s: float) -> float | None:  # noqa: PLR0912  # one sweep
         """Return for how long in a time the own worker was full while another worker was not; None if unknown."""
-        left = self.full(own, from_s, to_s)
-        if not left:
-            return None if left is None else 0.0
-        whole = sum(end - start for start, end in left)
+        known = self.turns(own, from_s, to_s) if self.q[H_USED] > 1 else (False, [])
+        if known is None:
+            return None
+        full, times = known
+        if not full and not times:
+            return 0.0
+        whole = _full_s(full, times, from_s, to_s)
         q, d = self.q, self.d
+        level, events = int(full), _events(full, times)
+        others = 0
         for base in self.slots():
             if base == own or not q[base + CLAIM]:
                 continue
@@ -347,32 +362,46 @@ class Shared:
                 continue
             if not until and not self.is_live(base):
                 until = d[base + SEEN]
-            since, until = max(since, from_s), min(until or to_s, to_s)
-            busy = self.full(base, since, until)
-            if busy is None:
+            start, end = max(since, from_s), min(until or to_s, to_s)
+            if start >= end:
+                continue
+            known = self.turns(base, start, end)
+            if known is None:
                 return None
-            if since > from_s:
-                busy.append((from_s, since))
-            if until < to_s:
-                busy.insert(0, (until, to_s))
-            left = common(left, busy)
-            if not left:
+            full, times = known
+            if not full and not times and start == from_s and end == to_s:
                 return whole
-        return whole - sum(end - start for start, end in left)
+            others += 1
+            level += full or start > from_s  # who is not there has no free thread
+            if start > from_s and not full:
+                events.append((start, -1))
+            events += _events(full, times)
+            if end < to_s and full == bool(len(times) % 2):
+                events.append((end, 1))
+        if not others:
+            return 0.0
+        events.sort()
+        all_full, since = 0.0, from_s
+        for when, change in events:
+            if level > others:
+                all_full += when - since
+            level, since = level + change, when
+        if level > others:
+            all_full += to_s - since
+        return max(0.0, whole - all_full)
 
 
-def common(left: list[tuple[float, float]], right: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the time that lies in both of two lists, each with the latest part first."""
-    found, one, two = [], 0, 0
-    while one < len(left) and two < len(right):
-        start, end = max(left[one][0], right[two][0]), min(left[one][1], right[two][1])
-        if start < end:
-            found.append((start, end))
-        if left[one][0] > right[two][0]:
-            one += 1
-        else:
-            two += 1
-    return found
+def _events(full: bool, times: list[float]) -> list[tuple[float, int]]:
+    """Return when a worker becomes full (1), and when it no longer is (-1)."""
+    signs = (-1, 1) if full else (1, -1)
+    return list(zip(times, signs * (len(times) // 2 + 1)))
+
+
+def _full_s(full: bool, times: list[float], from_s: float, to_s: float) -> float:
+    """Return for how long a worker was full, which it was or was not at the beginning, and changed at times."""
+    bounds = [from_s, *times] if full else times
+    bounds = [*bounds, to_s] if len(bounds) % 2 else bounds
+    return sum(bounds[1::2]) - sum(bounds[::2])
 
 
 def merged(several: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:

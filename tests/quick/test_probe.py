@@ -74,6 +74,7 @@ def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(sha
 def test_a_wait_that_began_before_what_is_kept_is_unknown(shared: Shared) -> None:
     one, _ = workers(shared, 2)
     turn(shared, one, *range(RING + 100))
+    assert shared.turns(one, RING + 1.5, RING + 4) == (False, [RING + 2, RING + 3])
 
     assert shared.avoidable(one, 50, RING + 101) is None
     assert shared.avoidable(one, RING - 10, RING + 101) is not None
