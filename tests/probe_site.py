@@ -48,6 +48,13 @@ def factory() -> Callable[..., Any]:
     return app
 
 
+def by_hand_wrapped() -> Any:
+    """Return the WSGI application with the probe."""
+    from stampede_probe import wsgi  # noqa: PLC0415  # only where it is asked for
+
+    return wsgi(app)
+
+
 def in_flask() -> Any:
     """Return an application with Flask's routes."""
     from flask import Flask  # noqa: PLC0415  # one framework is enough
@@ -149,7 +156,7 @@ def in_fastapi() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    makers = {"flask": in_flask, "fast": in_fastapi, "django": in_django}
+    makers = {"by_hand": by_hand_wrapped, "flask": in_flask, "fast": in_fastapi, "django": in_django}
     if name not in makers:
         raise AttributeError(name)
     globals()[name] = makers[name]()

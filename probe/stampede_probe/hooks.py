@@ -29,18 +29,22 @@ def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
 
 def _gunicorn(module: Any) -> None:
     def loaded(_result: Any, self: Any, *_: Any) -> None:
-        of = {one.__name__ for one in type(self).__mro__}
-        if "SyncWorker" in of:
-            _serve(1, "sync")
-        elif "ThreadWorker" in of:
-            _serve(self.cfg.threads, "gthread")
-        elif "AsyncWorker" in of:
-            _serve(0, type(self).__name__, loop=True)
-        else:
-            return  # uvicorn's and others' workers hand the application on
-        self.wsgi = wsgi(self.wsgi)
+        if serve_gunicorn(self):
+            self.wsgi = wsgi(self.wsgi)
 
     after(module.Worker, "load_wsgi", loaded)
+
+
+def serve_gunicorn(gunicorn_worker: Any) -> bool:
+    """Take a slot for a WSGI worker of gunicorn; False: it is none, and hands the application on."""
+    of = {one.__name__ for one in type(gunicorn_worker).__mro__}
+    if "SyncWorker" in of:
+        _serve(1, "sync")
+    elif "ThreadWorker" in of:
+        _serve(gunicorn_worker.cfg.threads, "gthread")
+    elif "AsyncWorker" in of:
+        _serve(0, type(gunicorn_worker).__name__, loop=True)
+    return bool(of & {"SyncWorker", "ThreadWorker", "AsyncWorker"})
 
 
 def _gunicorn_asgi(module: Any) -> None:

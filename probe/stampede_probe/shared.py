@@ -105,7 +105,7 @@ class Shared:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
         try:
             os.ftruncate(descriptor, FILE_BYTES)
-            os.pwrite(descriptor, bytes(PAGE + 2 * SLOT_BYTES), 0)  # a page that has no room would end the process
+            _fill(descriptor, PAGE + 2 * SLOT_BYTES, 0)
             shared = cls(descriptor, path)
             shared._head()
         finally:
@@ -193,7 +193,7 @@ class Shared:
             elif self.q[H_USED] < WORKERS:
                 base = base_of(2 + self.q[H_USED])
                 if self.descriptor >= 0:
-                    os.pwrite(self.descriptor, bytes(SLOT_BYTES), base * WORDS)
+                    _fill(self.descriptor, SLOT_BYTES, base * WORDS)
                 self.q[H_USED] += 1
             else:
                 return None
@@ -402,6 +402,13 @@ def _full_s(full: bool, times: list[float], from_s: float, to_s: float) -> float
     bounds = [from_s, *times] if full else times
     bounds = [*bounds, to_s] if len(bounds) % 2 else bounds
     return sum(bounds[1::2]) - sum(bounds[::2])
+
+
+def _fill(descriptor: int, size: int, at: int) -> None:
+    """Make room in a file: a page of a mapping that has none would end the process."""
+    while size:
+        written = os.pwrite(descriptor, bytes(size), at)  # less than asked when the room ends
+        size, at = size - written, at + written
 
 
 def merged(several: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:

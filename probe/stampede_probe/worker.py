@@ -120,9 +120,13 @@ class Worker:
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
         """Take a slot, and watch this process."""
-        slot = memory.claim(capacity, server, loop=loop)
+        try:
+            slot = memory.claim(capacity, server, loop=loop)
+            reason = "all slots for workers are taken"
+        except OSError as error:
+            slot, reason = None, f"there is no room for another worker: {error.strerror}"
         if slot is None:
-            _say("all slots for workers are taken, so this worker counts for itself alone")
+            _say(f"{reason}; this worker counts for itself alone")
             memory = Shared(-1, "")
             slot = memory.claim(capacity, server, loop=loop)
         assert slot is not None
@@ -401,6 +405,8 @@ class _State:
     memory: Shared | None = None
     capacity: tuple[int, str, bool] | None = None
     off = False
+    by_hand = False
+    """Whether an application was wrapped in this process before its workers were forked."""
 
 
 state = _State()
@@ -493,7 +499,11 @@ def _say(text: str) -> None:
 def _forked() -> None:
     """A child is another process: it takes a slot of its own if it ever serves."""
     global _making  # another thread may have held it
+    is_worker = state.by_hand and state.worker is None
     state.worker, _making = None, threading.Lock()
+    options = getattr(sys.modules.get("uwsgi"), "opt", None)
+    if is_worker and options is not None:  # gunicorn's workers say when they are ready, those of uWSGI do not
+        guarded(worker, int(options.get("threads", 1)), "uwsgi")
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -206,4 +206,10 @@ def _ready(application: Callable[..., Any]) -> Callable[..., Any]:
 
     guarded(hooks.install)
     guarded(memory)  # workers that are forked later share it
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "load_wsgi":
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is not None:  # gunicorn loads the application in the worker
+        guarded(hooks.serve_gunicorn, frame.f_locals.get("self"))
+    state.by_hand = True
     return application

@@ -330,3 +330,29 @@ def test_each_request_gets_its_rows_on_request(tmp_path: Path) -> None:
     assert [row[1] for row in began] == [row[1] for row in ended]
     assert all(row[2].endswith(f":{file.name}") for row in began)
     assert float(ended[-1][5]) - float(began[-1][5]) >= 0.5
+
+
+@pytest.mark.parametrize("preload", [True, False])
+def test_workers_of_an_application_that_was_wrapped_by_hand_find_each_other(preload: bool, tmp_path: Path) -> None:
+    more = ("--preload",) if preload else ()
+    with served(
+        tmp_path, "gunicorn", "--workers", "3", "--threads", "2", *more, "tests.probe_site:by_hand", probe=False
+    ) as server:
+        deadline = time.monotonic() + PATIENCE_S
+        found: dict[str, Any] = {"workers": []}
+        while len(found["workers"]) < 3:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+            maps = "".join(Path(f"/proc/{child}/maps").read_text() for child in children(server.process.pid))
+            if files := {line.split()[-1] for line in maps.splitlines() if "stampede-probe-" in line}:
+                [file] = files
+                command = [sys.executable, "-m", "stampede_probe", "snapshot", file]
+                found = json.loads(subprocess.run(command, env=environment(), capture_output=True, check=True).stdout)
+    Path(file).unlink()
+
+    assert [(one["server"], one["threads"]) for one in found["workers"]] == [("gthread", 2)] * 3
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process started."""
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
