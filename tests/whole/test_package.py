@@ -129,6 +129,7 @@ def test_the_wheel_has_what_the_lab_starts_from(core: Path, here: Path) -> None:
         "nginx/Dockerfile",
         "tools/venv.sh",
         "idle-thread/gunicorn_idle_thread.py",
+        "probe/stampede_probe/shared.py",
     ):
         assert (files / name).read_bytes() == (ROOT / name).read_bytes()
     assert os.access(files / "tools" / "install-engine.sh", os.R_OK)

@@ -17,8 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.paths import ROOT
 
 PROBE = ROOT / "probe"
@@ -212,6 +214,36 @@ def test_who_waits_and_who_filled_the_worker_is_told(tmp_path: Path) -> None:
                 list(pool.map(server.ask, ["/slow/1", "/ping", "/ping", "/ping"]))
                 found = server.snapshot()
         server.until(lambda one: "/slow/<int:number>" in one["notes"].get("filled by", {}))
+
+
+def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_from_the_rows(tmp_path: Path) -> None:
+    """Slow and quick requests on gthread; the share is within one point, the seconds within a few per cent."""
+    command = ("gunicorn", "--workers", "3", "--threads", "2", "tests.probe_site:app")
+    with served(tmp_path, *command, options=("--rows", "rows")) as server:
+        stop = time.monotonic() + 8
+
+        def ask(path: str) -> None:
+            while time.monotonic() < stop:
+                server.ask(path)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, ["/slow"] * 3 + ["/ping"] * 5))
+        told = server.snapshot()["routes"]["(unmatched)"]
+    rows = [line.split(",") for file in (tmp_path / "rows").iterdir() for line in file.read_text().splitlines()]
+    began = {row[1]: (row[2], float(row[5])) for row in rows if row[0] == "began"}
+    done = sorted(
+        (began[row[1]][1] - float(row[3]), *began[row[1]], float(row[5])) for row in rows if row[0] == "ended"
+    )
+    sent, workers, begun, ended = zip(*done, strict=True)
+    names = sorted(set(workers))
+    sent_s, began_s, ended_s = (np.array(times) - sent[0] for times in (sent, begun, ended))
+    worker = np.array([names.index(one) for one in workers])
+    answered = Answered(names, ["all"], 0, 100, 100, worker, np.zeros_like(worker), sent_s, began_s, ended_s)
+    beside_s = avoidable_waits(answered, 3, 2).beside_s
+
+    assert told["known"] == len(done)
+    assert told["avoidable"] / len(done) == pytest.approx((beside_s > FROM_S).mean(), abs=0.01)
+    assert told["avoidable_s"] == pytest.approx(beside_s.sum(), rel=0.1, abs=0.1)
 
 
 def test_a_job_in_the_background_that_holds_the_loop_is_named_and_no_request_is_blamed(tmp_path: Path) -> None:
