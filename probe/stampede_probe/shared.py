@@ -14,7 +14,6 @@ import mmap
 import os
 import stat
 import struct
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,11 +78,9 @@ class Shared:
     def create(cls, name: str = "") -> Shared:
         """Make the file where there is room: /dev/shm, the temporary folder, nowhere (a memfd), else private memory."""
         name = f"{PREFIX}{name or os.urandom(6).hex()}"
-        for folder in ("/dev/shm", tempfile.gettempdir() if _has_temporary() else ""):  # noqa: S108  # where memory is shared
+        for folder in filter(None, _folders()):
             path = str(Path(folder, name))
             try:
-                if not folder:
-                    continue
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             except FileExistsError:
                 return cls.open(path)
@@ -454,17 +451,15 @@ def started(process: int) -> int:
         return -1
 
 
-def _has_temporary() -> bool:
-    try:
-        return bool(tempfile.gettempdir())
-    except OSError:  # there is no folder that can be written
-        return False
+def _folders() -> list[str]:
+    """Return where the file may be; the module tempfile would cost every worker more memory than the probe."""
+    return list(dict.fromkeys(["/dev/shm", os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]))  # noqa: S108
 
 
 def find() -> list[str]:
     """Return the files of servers that run here, and remove files whose server has gone."""
     found = []
-    for folder in {"/dev/shm", tempfile.gettempdir() if _has_temporary() else "/dev/shm"}:  # noqa: S108
+    for folder in filter(None, _folders()):
         for path in sorted(Path(folder).glob(PREFIX + "*")):
             try:
                 shared = Shared.open(str(path), patience_s=0)

@@ -6,7 +6,6 @@ import gc
 import os
 import re
 import sys
-import sysconfig
 import time
 from collections import deque
 from time import monotonic
@@ -19,9 +18,9 @@ from stampede_probe.worker import Request, fault, native, route_of, state
 if TYPE_CHECKING:
     from stampede_probe.worker import Worker
 
-TICK_S, HELD_S = 0.025, 0.05
-"""How often a loop shows that it goes on, and the delay from which on it counts as held."""
-LOOK_S, SAMPLE_S, LONG_S = 0.05, 0.2, 0.1
+TICK_S, IDLE_TICK_S, HELD_S = 0.025, 0.05, 0.05
+"""How often a loop shows that it goes on, with requests and without, and the delay from which on it counts as held."""
+LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
 PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
@@ -59,6 +58,7 @@ class Watcher:
         self._ticked = 0.0
         self._loop_thread = 0
         self._loop_native = 0
+        self._paused_s = TICK_S
         self._limiter: Any = None
         self._loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
@@ -103,19 +103,23 @@ class Watcher:
         if state.worker is self.worker and not state.off:
             self.goes_on(monotonic())
             self._look_at_pools()
-            self._loop.call_later(TICK_S, self._tick_of_loop)
+            self._loop.call_later(self._pause(), self._tick_of_loop)
 
     def _tick_of_hub(self, sleep: Callable[[float], None]) -> None:
         while state.worker is self.worker and not state.off:
             self.goes_on(monotonic())
-            sleep(TICK_S)
+            sleep(self._pause())
+
+    def _pause(self) -> float:
+        self._paused_s = TICK_S if self.worker.busy else IDLE_TICK_S
+        return self._paused_s
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
         if not self._ticked:
             return
         passed_s = now - self._ticked
-        held_s = passed_s - TICK_S
+        held_s = passed_s - self._paused_s
         if held_s > HELD_S:
             waited_s = _waited_s(self._loop_native) - self._loop_waited
             if waited_s < held_s / 2:  # otherwise it only lacked a processor
@@ -124,7 +128,7 @@ class Watcher:
                 kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
                 if self.worker.d[self.worker.base + COLLECTED_S] - self._collected_before > held_s / 2:
                     kind = "collected"
-                self.worker.hold(self._ticked + TICK_S)
+                self.worker.hold(self._ticked + self._paused_s)
                 self.worker.count("loop", kind, held_s)
                 self._changed = True
                 if self.worker.rows:
@@ -158,10 +162,10 @@ class Watcher:
 
     def _full(self, what: str, threads: int) -> None:
         names = {"executor": "asyncio's default pool", "pool": "AnyIO's pool"}
-        self.worker.count("pool full", f"{names[what]} of {threads} threads", TICK_S)
+        self.worker.count("pool full", f"{names[what]} of {threads} threads", self._paused_s)
         self._changed = True
         if self.worker.rows:
-            self.worker.rows.span(what, threads, TICK_S)
+            self.worker.rows.span(what, threads, self._paused_s)
 
     def _collected(self, phase: str, about: dict[str, Any]) -> None:
         """Add up the pauses of the garbage collector. This may run anywhere, so it takes no lock."""
@@ -185,7 +189,7 @@ class Watcher:
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
-                wait_s = LOOK_S if self.loop_is_watched else 2 * LOOK_S
+                wait_s = LOOK_S
                 self._sleep(wait_s)
                 now = monotonic()
                 late_s = now - last - wait_s
@@ -209,9 +213,9 @@ class Watcher:
                 return
 
     def _look(self, now: float) -> None:
-        held = self._ticked and now - self._ticked > TICK_S + HELD_S
+        held = self._ticked and now - self._ticked > self._paused_s + HELD_S
         if held and _waited_s(self._loop_native) - self._loop_waited < (now - self._ticked) / 2:
-            self.worker.hold(self._ticked + TICK_S)
+            self.worker.hold(self._ticked + self._paused_s)
         while self._pauses:
             generation, seconds = self._pauses.popleft()
             self.worker.count("stacks", f"gc|(all requests)|garbage collector, generation {generation}", seconds)
@@ -311,8 +315,7 @@ class Watcher:
     def _libraries(self) -> tuple[str, ...]:
         """Return the folders of the standard library and of installed packages."""
         if not self._folders:
-            names = ("stdlib", "platstdlib", "purelib", "platlib")
-            found = {sysconfig.get_path(name) for name in names} | {os.path.dirname(os.__file__)}
+            found = {os.path.dirname(os.__file__)}
             for folder in sys.path:
                 if os.path.isdir(folder) and any(one.endswith(".dist-info") for one in os.listdir(folder)):
                     found.add(folder)

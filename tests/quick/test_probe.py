@@ -316,7 +316,7 @@ def test_bodies_stay_what_they_are(shared: Shared) -> None:
     assert state.worker.busy == 0
 
 
-@pytest.mark.parametrize(("full", "expected"), [("/dev/shm", "/tmp"), ("/dev/shm /tmp", "/proc/")])
+@pytest.mark.parametrize(("full", "expected"), [("/dev/shm", "/tmp"), ("/dev/shm /tmp /var/tmp", "/proc/")])
 def test_without_room_in_a_folder_the_next_one_is_used(full: str, expected: str) -> None:
     """A page that cannot be had would end the process, so the file is filled before it is mapped."""
     code = f"""

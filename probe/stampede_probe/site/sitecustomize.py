@@ -25,6 +25,8 @@ def _install() -> None:
         from stampede_probe import hooks, worker
 
         if os.environ.get("STAMPEDE_PROBE_SERVER") == str(os.getpid()):
+            from stampede_probe import serve, watch  # noqa: F401  # its workers then share them
+
             worker.keep_file()  # before the server forks its workers and gives up its rights
         hooks.install()
     except Exception as error:  # the server starts without the probe
