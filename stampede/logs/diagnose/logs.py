@@ -24,6 +24,7 @@ from stampede.foreign import Lines
 from stampede.logs.access_log import PART, OpenedLog, Part, opened_log, parts_of, route_of
 from stampede.logs.bulk import LoggedRequest
 from stampede.logs.diagnose.alike import Alike, Shape, hash_of, read_alike, shape_of
+from stampede.logs.diagnose.error_log import WorkerEnd, is_error_log, worker_ends
 from stampede.logs.formats import Clock, Formats, worker_of
 
 Floats = npt.NDArray[np.float64]
@@ -94,12 +95,13 @@ class Log:
 
 @dataclass(frozen=True)
 class Logs:
-    """All logs of a service, and the names that they share."""
+    """All logs of a service, the names that they share, and the ends of workers that error logs tell."""
 
     balancers: Sequence[Log]
     servers: Sequence[Log]
     routes: Names
     workers: Names
+    ends: Sequence[WorkerEnd] = ()
 
 
 def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock], unit: str = "") -> Logs:
@@ -109,6 +111,11 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     cannot be read, has no durations, or if nothing says whether it is a balancer's.
     """
     routes, workers = Names(), Names()
+    errors = [path for path in paths if is_error_log(path)]
+    paths = [path for path in paths if path not in errors]
+    if errors and not paths:
+        raise WrongUse(f"{errors[0].name} is an error log, which has no requests.",
+                       hint=f"stampede diagnose nginx.log gunicorn.log {errors[0]}")  # fmt: skip
     streams: dict[str, list[Path]] = {}
     for path in paths:
         streams.setdefault(_ROTATED.sub(lambda found: found["end"] or "", str(path)), []).append(path)
@@ -126,7 +133,9 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
         parts = [part for file in files for part in found[file]]
         logs.append(_near(_log(name, files, clock or other, parts, (routes, workers)), middle_s))
     balancers, servers = ([log for log in logs if log.clock == clock] for clock in ("balancer", "server"))
-    return Logs(balancers, servers, routes, workers)
+    mixed = [path for path, parts in found.items() if path.is_file() and any(part.unreadable for part in parts)]
+    ends = sorted(end for path in (*errors, *mixed) for end in worker_ends(path))
+    return Logs(balancers, servers, routes, workers, ends)
 
 
 def _overlap(files: Sequence[Sequence["LogPart"]]) -> bool:

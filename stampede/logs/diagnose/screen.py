@@ -13,6 +13,7 @@ from rich.text import Text
 from stampede.evaluate.metrics.waiting import FROM_S
 from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
+from stampede.logs.diagnose.error_log import WorkerEnd
 from stampede.logs.diagnose.findings import NOTICED, ClassFindings, Findings
 from stampede.logs.diagnose.logs import Floats, Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
@@ -159,9 +160,25 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"{plural(failed, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
+    yield from _ends(found.logs.ends)
     if findings.ranges:
         yield missing_lines(findings.ranges)
     yield from _load(found)
+
+
+_ENDS = {
+    "timeout": "gunicorn killed {} at its time limit",
+    "killed": "{} got SIGKILL, perhaps because memory ran out",
+    "replaced": "{} ended after max_requests",
+}
+
+
+def _ends(ends: Sequence[WorkerEnd]) -> Iterator[str]:
+    """Yield what the error log says of workers that ended."""
+    for kind, says in _ENDS.items():
+        if at := [datetime.fromtimestamp(end.at, UTC) for end in ends if end.kind == kind]:
+            when = f"at {at[0]:%H:%M:%S}" if len(at) == 1 else f"from {at[0]:%H:%M:%S} to {at[-1]:%H:%M:%S}"
+            yield f"The error log: {says.format(plural(len(at), 'worker'))}, {when}."
 
 
 def _is_overtaken(findings: Findings) -> bool:
@@ -376,6 +393,7 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
                                        for name, value in findings.ranges._asdict().items()},
         **{name: [each._asdict() | {"route": found.logs.routes.names[each.route]} for each in noted]
            for name, noted in (("refused", requests.refused), ("killed", requests.killed))},
+        "worker_ends": [end._asdict() for end in found.logs.ends],
         "in_front": findings.in_front, "busy_load": findings.busy_load,
         "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
     }  # fmt: skip

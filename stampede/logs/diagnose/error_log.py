@@ -1,0 +1,62 @@
+"""gunicorn's error log: which workers it killed or replaced, and when; its lines may stand in an access log, too."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from stampede.foreign import open_text
+
+Kind = Literal["timeout", "killed", "replaced"]
+_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4})\] \[(\d+)\] \[[A-Z]+\] (.*)")
+_EVENTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("timeout", re.compile(r"WORKER TIMEOUT \(pid:(\d+)\)")),
+    ("killed", re.compile(r"Worker \(pid:(\d+)\) was sent SIGKILL")),
+    ("replaced", re.compile(r"Autorestarting worker after current request")),
+)
+_SAMPLE = 20
+
+
+class WorkerEnd(NamedTuple):
+    """Why a worker ended, at which time (epoch seconds).
+
+    ``timeout``: gunicorn killed it at its time limit; ``killed``: it got SIGKILL from somebody else; ``replaced``: it
+    had served max_requests.
+    """
+
+    at: float
+    pid: int
+    kind: Kind
+
+
+def is_error_log(path: Path) -> bool:
+    """Return whether a file begins as gunicorn's error log does. A pipe is taken for an access log."""
+    if not path.is_file():
+        return False
+    with open_text(path) as lines:
+        first = [line for line in lines.take(_SAMPLE) if line.strip()]
+    return bool(first) and bool(_LINE.match(first[0])) and not any("HTTP/1" in line and '" ' in line for line in first)
+
+
+def worker_ends(path: Path) -> Sequence[WorkerEnd]:
+    """Return which workers ended, as the lines of an error log say, in their order."""
+    with open_text(path) as lines:
+        return [*_ends(line for line in lines if line.startswith("["))]
+
+
+def _ends(lines: Iterable[str]) -> Iterator[WorkerEnd]:
+    late: set[int] = set()
+    for line in lines:
+        if not (found := _LINE.match(line)):
+            continue
+        for kind, pattern in _EVENTS:
+            if event := pattern.search(found[3]):
+                pid = int(event[1] if event.groups() else found[2])
+                if kind == "killed" and pid in late:  # the end of a worker that was too late
+                    late.discard(pid)
+                    break
+                if kind == "timeout":
+                    late.add(pid)
+                yield WorkerEnd(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S %z").timestamp(), pid, kind)
+                break

@@ -1,0 +1,70 @@
+"""gunicorn's error log beside access logs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import WrongUse
+from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
+from stampede.logs.diagnose.error_log import is_error_log, worker_ends
+from stampede.logs.diagnose.screen import findings_in_words
+from tests.conftest import Lab
+from tests.quick.test_diagnose import serve
+from tools.production_logs import Writing, write_logs
+
+ERRORS = """\
+[2026-11-18 11:06:50 +0000] [1] [INFO] Starting gunicorn 27.0.1
+[2026-11-18 11:07:00 +0000] [1] [CRITICAL] WORKER TIMEOUT (pid:51)
+[2026-11-18 11:07:01 +0000] [1] [ERROR] Worker (pid:51) was sent SIGKILL! Perhaps out of memory?
+[2026-11-18 11:07:01 +0000] [60] [INFO] Booting worker with pid: 60
+[2026-11-18 11:07:09 +0000] [1] [CRITICAL] WORKER TIMEOUT (pid:52)
+[2026-11-18 11:07:10 +0000] [1] [ERROR] Worker (pid:52) was sent SIGKILL! Perhaps out of memory?
+[2026-11-18 11:07:20 +0000] [1] [ERROR] Worker (pid:53) was sent SIGKILL! Perhaps out of memory?
+[2026-11-18 11:07:30 +0000] [60] [INFO] Autorestarting worker after current request.
+"""
+
+
+def test_an_error_log_says_which_workers_ended_and_why(tmp_path: Path) -> None:
+    """SIGKILL after a WORKER TIMEOUT is no sign of memory, whatever gunicorn suggests."""
+    log = tmp_path / "error.log"
+    log.write_text(ERRORS)
+
+    assert [(end.pid, end.kind) for end in worker_ends(log)] == [
+        (51, "timeout"), (52, "timeout"), (53, "killed"), (60, "replaced"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_answer_names_the_ends_of_workers(tmp_path: Path, *, mixed: bool) -> None:
+    """In a file of its own, or between the lines of the access log, as a container prints both."""
+    nginx, gunicorn = write_logs(serve(), tmp_path, Writing())
+    error = gunicorn if mixed else tmp_path / "error.log"
+    error.write_text((gunicorn.read_text() if mixed else "") + ERRORS)
+
+    found = diagnose_logs(Asked([*{nginx, gunicorn, error}], {nginx: "balancer", gunicorn: "server"}))
+
+    said = " ".join(findings_in_words(found))
+    assert "The error log: gunicorn killed 2 workers at its time limit, from 11:07:00 to 11:07:09." in said
+    assert "The error log: 1 worker got SIGKILL, perhaps because memory ran out, at 11:07:20." in said
+    assert "The error log: 1 worker ended after max_requests, at 11:07:30." in said
+    assert len(found.requests) == len(serve())
+
+
+def test_json_has_the_ends_of_workers(lab: Lab, tmp_path: Path) -> None:
+    logs = write_logs(serve(), tmp_path, Writing())
+    (tmp_path / "error.log").write_text(ERRORS)
+
+    values = json.loads(lab.call("diagnose", *map(str, logs), str(tmp_path / "error.log"), "--json").stdout)
+
+    assert [end["kind"] for end in values["worker_ends"]] == ["timeout", "timeout", "killed", "replaced"]
+
+
+def test_an_error_log_alone_has_no_requests(tmp_path: Path) -> None:
+    log = tmp_path / "error.log"
+    log.write_text(ERRORS)
+
+    assert is_error_log(log)
+    with pytest.raises(WrongUse, match=r"error\.log is an error log") as raised:
+        diagnose_logs(Asked([log], {}))
+    assert f"stampede diagnose nginx.log gunicorn.log {log}" in str(raised.value.hint)
