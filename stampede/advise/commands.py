@@ -76,9 +76,11 @@ def advise(
     from stampede.experiment.file import load_experiment  # noqa: PLC0415
     from stampede.experiment.variations import computing, served_by  # noqa: PLC0415
 
+    if not classes and Path(run).suffix in (".yaml", ".yml"):  # no folder of a run is named so
+        run, classes = "", Path(run)
     if classes and (run or load):
         raise WrongUse("--classes describes a service that no run knows, so it has no run and no --load.",
-                       hint="stampede advise --classes mine.yaml, or stampede advise results/heavy-mix/latest --try 3",
+                       hint="stampede advise mine.yaml, or stampede advise results/heavy-mix/latest --try 3",
         )  # fmt: skip
     say_how_theory_runs()
     measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)

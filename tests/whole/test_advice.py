@@ -346,7 +346,7 @@ def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path
 
 def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert EXAMPLE
-    said = lab.call("advise", "--classes", str(described(tmp_path, EXAMPLE[1])))
+    said = lab.call("advise", str(described(tmp_path, EXAMPLE[1])))  # as --classes FILE
 
     assert (said.returncode, said.stderr) == (0, "")
     assert max(map(len, said.stdout.splitlines())) <= 80
