@@ -48,7 +48,7 @@ class Told(NamedTuple):
 
 def measure(name: str, results: Path) -> tuple[Path, Summary]:
     """Measure one trial of each variant of an experiment that the probe can sit in."""
-    experiment = load_experiment(name)
+    experiment = MeasureOptions().experiment(name)
     fitting = [key for key, variant in experiment.variants.items()
                if variant.service in ("gunicorn", "asgi") and variant.balancer == "nginx"]  # fmt: skip
     if not fitting:
