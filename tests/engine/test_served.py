@@ -6,16 +6,17 @@ from stampede.records.folder import trial_folder
 from stampede.servers import KINDS
 from tests.conftest import Lab
 from tests.measuring import Result, add_experiment, measure
+from tools.probe_truth import counts
 
 UWSGI: dict[str, object] = {"server": "uwsgi", "threads": 2, "balancer": "nginx"}
 COUNTED: dict[str, object] = {"server": "gunicorn-gthread", "threads": 2, "worker_class": "acceptors.CountedThreads"}
 EVERY_SERVER: dict[str, dict[str, object]] = {
-    "uvicorn": {"app": "fastapi-async"},
-    "granian": {"app": "fastapi-sync", "threads": 4},
+    "uvicorn": {"app": "fastapi-async", "probe": True},
+    "granian": {"app": "fastapi-sync", "threads": 4, "probe": True},
     "hypercorn": {"app": "fastapi-typed", "threads": 4, "loop": "uvloop"},
     "gunicorn-asgi": {"app": "fastapi-async"},
     "gunicorn-uvicorn": {"app": "fastapi-sync", "threads": 4},
-    "gunicorn-sync": {"app": "flask"},
+    "gunicorn-sync": {"app": "flask", "probe": True},
     "gunicorn-23": COUNTED | {"release": "23.0.0"},
     "gunicorn-24": COUNTED | {"release": "24.1.1", "worker_class": "acceptors.CountedRandomAccept"},
     "gunicorn-26": COUNTED | {"release": "26.2.0", "reuse_port": True, "balancer": "haproxy"},
@@ -60,6 +61,8 @@ def assert_each_serves(result: Result, load: str, names: set[str], sent: int) ->
             assert sum(one["accepted"] for one in counted) == sent, name
             assert all(one["accept_attempts"] == one["accepted"] + one["accept_failures"] for one in counted), name
         folder = trial_folder(result.folder, name, load, 1)
+        if settings.get("probe"):
+            assert (counts(folder, "after") - counts(folder, "before")).requests == sent, name
         front = {"none": set(), "nginx": {"nginx-1.before.txt"}, "haproxy": {"haproxy-1.before.txt"}}
         [server] = {path.name for path in folder.glob("*.before.txt")} - front[str(settings.get("balancer", "none"))]
         assert server.partition("-")[0] == KINDS[str(settings.get("server", name))].service
