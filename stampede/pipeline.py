@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
+from stampede.evaluate.metrics.asked import check_names, claims_of, published_in
 from stampede.evaluate.metrics.simulated import NOTHING, Predictions
-from stampede.evaluate.metrics.unknown import known_claim, known_entries, unknown
 from stampede.evaluate.read.trial_data import read_trials
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.statistics.results import completion_times, measure_cells, results_of, seconds_of_round, too_few
@@ -87,12 +87,13 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
     ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
     """
     run = read_run(run_folder)
+    check_names(run)
+    claims, entries = claims_of(run), [*published_in(run)]
     with read_trials(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
-        doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
-        claims, entries = [known_claim(run, claim) for claim in run.claims], known_entries(run)
+        doubts = [*unapplied(trials), *several_clocks(trials)]
         waves = list(bursts.wave_rows(rows, run, trusted))
         rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
         cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)

@@ -30,7 +30,6 @@ import numpy as np
 from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import rows_needed
 from stampede.evaluate.metrics.simulated import SimulatedTrial
-from stampede.evaluate.metrics.unknown import known_claim
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import RawTrial, read_raw_trial, read_trial_data
 from stampede.evaluate.statistics.intervals import Draw
@@ -152,7 +151,7 @@ def table(path: Path) -> Iterator[str]:
 
 def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
     """Return whether the claim holds in each trial of the study."""
-    figures = figures_of(cells, known_claim(run, claim).claim.quantities, {})
+    figures = figures_of(cells, claim.with_load(run.loads[0].name).quantities, {})
     values, *others = [{trial: draw.value for trial, draw in figure.draws.items()} for figure in figures.values()]
     divisors = others[0] if others else dict.fromkeys(values, 1.0)
     return [claim.holds(values[trial] / divisors[trial]) for trial in values.keys() & divisors.keys()]
@@ -160,8 +159,8 @@ def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
 
 def row_of(claim: Claim, run: Run, cells: Cells) -> ClaimRow:
     """Return the verdict on a claim from the statistics of trials, all of which are trusted."""
-    known = known_claim(run, claim)
-    return claim_row(known, Results(run, figures_of(cells, known.claim.quantities, {})), [])
+    claim = claim.with_load(run.loads[0].name)
+    return claim_row(claim, Results(run, figures_of(cells, claim.quantities, {})), [])
 
 
 def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, runs: int = RUNS) -> tuple[int, int]:

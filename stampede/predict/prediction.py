@@ -11,9 +11,9 @@ from zlib import crc32
 import numpy as np
 
 from stampede.evaluate.metrics import FAMILIES, bursts
+from stampede.evaluate.metrics.asked import published_in
 from stampede.evaluate.metrics.metric import Family, percentile
 from stampede.evaluate.metrics.simulated import Prediction, Predictions, SimulatedTrial
-from stampede.evaluate.metrics.unknown import known_entries
 from stampede.evaluate.statistics.results import results_of
 from stampede.evaluate.statistics.rows import completion_times_rows, figure_rows
 from stampede.predict.system import NotModelled, system_of
@@ -61,7 +61,7 @@ def predict_run(run: Run) -> Predictions:
 def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     predictions = predict_run(run)
-    results = results_of(run, {}, [], known_entries(run), predictions, {})
+    results = results_of(run, {}, [], [*published_in(run)], predictions, {})
     found = {
         "rows": list(figure_rows(results, predictions)),
         "completion_times": list(completion_times_rows(results, predictions)),

@@ -47,7 +47,6 @@ class PredictedRun(Record):
     cores, and nothing else.
     """
 
-    schema_: int = SCHEMA
     theory: int = THEORY
     settings: str
     cells: list[PredictedCell]
@@ -60,8 +59,9 @@ def predictions_of(run_folder: Path) -> Predictions:
     """
     run, path = read_run(run_folder), run_folder / PREDICTED
     try:
-        values = read_values(path)
-        stored = validated(path, PredictedRun, {"schema_": values.pop("schema"), **values})
+        values = read_values(path, SCHEMA)
+        del values["schema"]
+        stored = validated(path, PredictedRun, values)
     except BadRun:
         stored = None
     if stored and (stored.theory, stored.settings) == (THEORY, _hash(run)):
@@ -73,8 +73,7 @@ def write_predictions(run_folder: Path, run: Run) -> Predictions:
     """Simulate a run, and write predicted.json into its folder."""
     predictions = predict_run(run)
     stored = PredictedRun(settings=_hash(run), cells=_cells(predictions))
-    values = stored.model_dump(mode="json")
-    text = json.dumps({"schema": values.pop("schema_"), **values}, indent=1, ensure_ascii=False)
+    text = json.dumps({"schema": SCHEMA, **stored.model_dump(mode="json")}, indent=1, ensure_ascii=False)
     write_whole(run_folder / PREDICTED, text + "\n")
     return predictions
 

@@ -10,8 +10,8 @@ import numpy as np
 from stampede.records.classes import Between, Mean
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN, Queueing
-from stampede.records.run import KINDS, LoadRecord, VariantRecord
-from stampede.records.traffic import Range, TrafficClass, Work, traffic_of_older_records
+from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.traffic import Range, TrafficClass, Work, traffic_of_settings
 from stampede.theory.model import (
     Arrivals,
     Balance,
@@ -69,8 +69,6 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     if share_cores and not one_core:
         raise NotModelled("workers that compute and share cores")
     sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
-    if load.kind not in KINDS:
-        raise NotModelled(f"loads of the kind {load.kind}")
     if load.kind == "burst" and _overflows(variant, load):
         raise NotModelled("a listen queue that is full")
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
@@ -117,7 +115,7 @@ def classes_of(load: LoadRecord) -> list[Class]:
     try:
         if api.get("stall_s"):
             stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
-        traffic = load.traffic or traffic_of_older_records(load.script, load.settings)
+        traffic = load.traffic or traffic_of_settings(load.script, load.settings)
         if not traffic or traffic.missing:
             raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
         lasts_s = in_seconds(load.duration)
@@ -177,7 +175,7 @@ def servers_of(variant: VariantRecord) -> Servers:
     if variant.is_replaced:
         raise NotModelled("workers that are replaced")
     if variant.accept is None and workers > 1:
-        raise NotModelled("whether the workers share a socket, which older records do not say")
+        raise NotModelled("whether the workers share a socket")
     if by_kernel and (replicas > 1 or settings.get("max_conns")):
         raise NotModelled("a balancer before sockets among which the kernel chooses")
     race = RACE_ON_ONE_CORE if settings.get("cpuset", "").isdecimal() else RACE

@@ -111,8 +111,6 @@ def claim_value(claim: ClaimRow) -> str:
 
 def bound_phrase(claim: Claim) -> str:
     """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
-    if not claim.has_one_bound:
-        return "this version does not know the bound"
     value, side = claim.value, "at least" if claim.at_least is not None else "at most"
     q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
     if other := claim.relative_to:

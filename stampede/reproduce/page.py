@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from stampede.evaluate.statistics.stopping import has_interval
 from stampede.report.figures.drawing import inline_data, jitter, style_chart, svg
-from stampede.report.figures.published import drawn_verdict, verdict_looks
+from stampede.report.figures.published import LOOKS, verdict_looks
 from stampede.report.page import render
 from stampede.report.wording import metric_phrase, number, plain_name
 from stampede.reproduce.reproduction import Figure, Reproduced, Reproduction
@@ -37,7 +37,7 @@ def reproduction_page(own: Reproduction, reference: Reproduction | None) -> str:
 
 def _can_be_drawn(figure: Figure) -> bool:
     """Whether a figure was measured, and has a verdict that this version knows."""
-    return figure.ratio is not None and drawn_verdict(figure.verdict) is not None
+    return figure.ratio is not None and figure.verdict in LOOKS
 
 
 def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
@@ -54,7 +54,7 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
             dots.append({
                 "experiment": experiment.experiment,
                 "ratio": min(max(figure.ratio, _LEAST), _MOST),
-                "verdict": drawn_verdict(figure.verdict),
+                "verdict": figure.verdict,
                 "offset": jitter(place),
                 "link": experiment.report,
             })  # fmt: skip

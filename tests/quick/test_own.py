@@ -2348,7 +2348,7 @@ def test_theory_advises_a_way_from_an_earlier_run(
     run_of(tmp_path, requests)
     write_requests(trial_folder(earlier, TODAY, "mix", 1), TODAY, "mix", 1)
     summary = summary_of(row(TODAY, None, "processor", "per_request", 5.0))
-    values = {"schema": 1, **summary.model_dump(mode="json")}
+    values = {"schema": 2, **summary.model_dump(mode="json")}
     (earlier / "summary.json").write_text(json.dumps(values))
 
     way = advise_way(found, LAYER, earlier)

@@ -12,7 +12,7 @@ from stampede.evaluate.metrics import MetricName, Statistic
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Curve, Measure, Published
 from stampede.records.folder import read_run
-from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Row, Summary
 from stampede.report.figures.bursts import staircase, wave_cells
 from stampede.report.figures.curves import load_curve, setting_curve
@@ -77,8 +77,9 @@ def drawn_of(run: Path, picture: str) -> dict[str, Any]:
 
 def of_burst(size: int | None, **settings: str) -> list[LoadRecord]:
     """Return a load that sends so many requests at once; None: requests before and after one that kills its worker."""
-    at_once, script = ({"BURST": str(size)}, "burst.js") if size else ({}, "crash.js")
-    return [LoadRecord(name="mix", script=script, duration="60s", settings=at_once | settings)]
+    at_once = {"BURST": str(size)} if size else {}
+    kind: LoadKind = "burst" if size else "crash"
+    return [LoadRecord(name="mix", script=f"{kind}.js", kind=kind, duration="60s", settings=at_once | settings)]
 
 
 def stair(drawn: dict[str, Any], place: int) -> list[tuple[int, str, float, float]]:
@@ -259,7 +260,8 @@ CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "200", "STEP_S": "2"}
 def of_visits(**settings: str) -> list[LoadRecord]:
     """Return a load that makes visits and may ask for too much."""
     return [
-        LoadRecord(name="mix", script="visits.js", loop="open", duration="4s", settings=settings, overloads=True)
+        LoadRecord(name="mix", script="visits.js", kind="visits", loop="open", duration="4s", settings=settings,
+                   overloads=True)
     ]  # fmt: skip
 
 

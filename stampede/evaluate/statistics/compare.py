@@ -83,7 +83,7 @@ def obstacles(a: Side, b: Side) -> Iterator[str]:
         of_a, of_b = a.run.load(name), b.run.load(name)
         if of_a.loop != of_b.loop:
             yield f"{name} is {_loop(of_a)} in {a.name} and {_loop(of_b)} in {b.name}"
-        elif of_a.script_today != of_b.script_today:
+        elif of_a.script != of_b.script:
             yield f"{name} is sent by {of_a.script} in {a.name} and by {of_b.script} in {b.name}"
         if of_a.settings.get("CPU") != of_b.settings.get("CPU"):
             ways = [f"CPU={load.settings.get('CPU', 'no')}" for load in (of_a, of_b)]

@@ -5,7 +5,6 @@ from math import ceil, isclose
 from typing import Literal, NamedTuple
 
 from stampede.evaluate.metrics import bursts, unit
-from stampede.evaluate.metrics.unknown import KnownClaim, KnownFigures
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.results import CompletionTimes, MeasuredFigure, Results
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
@@ -42,9 +41,9 @@ class _Decision(NamedTuple):
     doubt: str | None = None
 
 
-def claim_row(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
+def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
     """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
-    claim, found = known.claim, _decide(known, results, judged)
+    found = _decide(claim, results, judged)
     low, high = found.interval or (None, None)
     return ClaimRow(
         says=claim.says,
@@ -62,10 +61,8 @@ def claim_row(known: KnownClaim, results: Results, judged: list[TrialValidity]) 
     )
 
 
-def _decide(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> _Decision:
-    if known.unknown:
-        return _Decision("undecided", [f"not judged by this version: the claim asks for {known.unknown}"])
-    claim, figures = known.claim, [results.figures[quantity] for quantity in known.claim.quantities]
+def _decide(claim: Claim, results: Results, judged: list[TrialValidity]) -> _Decision:
+    figures = [results.figures[quantity] for quantity in claim.quantities]
     for quantity, figure in zip(claim.quantities, figures, strict=True):
         if not figure.draws:
             no_verdict, reason = _no_verdict(quantity, figure, judged)
@@ -143,10 +140,14 @@ def published_rows(results: Results, judged: list[TrialValidity], apart: Circums
 
     ``apart`` is what sets the run apart from the article.
     """
-    for known in results.entries:
-        within = WITHIN if known.entry.within is None else known.entry.within
-        if figures := _figures(known, within, results, judged, apart):
-            yield _published_row(known.entry, within, figures, results, judged)
+    for published in results.entries:
+        entry = published.entry
+        within = WITHIN if entry.within is None else entry.within
+        compared = _published_times(entry, within, results, judged) if entry.completion_times else [
+            _published_figure(*figure, within, results, judged, apart) for figure in published.figures.items()
+        ]  # fmt: skip
+        if compared:
+            yield _published_row(entry, within, compared, results, judged)
 
 
 class Compared(NamedTuple):
@@ -159,20 +160,6 @@ class Compared(NamedTuple):
     figure: PublishedFigure
     reason: str | None = None
     edges: Interval = (0.0, 0.0)
-
-
-def _figures(
-    known: KnownFigures, within: float, results: Results, judged: list[TrialValidity], apart: Circumstances
-) -> list[Compared]:
-    """Return the figures of a published entry; those that this version does not know are undecided."""
-    entry = known.entry
-    if entry.completion_times and not known.reason:
-        return _published_times(entry, within, results, judged)
-    compared = [_published_figure(*figure, within, results, judged, apart) for figure in known.figures.items()]
-    for stat, what in known.unknown.items():
-        figure = _figure(stat, unit(entry.metric, stat), entry.stats[stat], "undecided")
-        compared.append(Compared(figure, f"not judged by this version: {what} was published"))
-    return compared
 
 
 def _published_row(

@@ -36,12 +36,6 @@ _LEAST, _MOST = 0.1, 10.0
 """The ends of the axis of ratios. A ratio beyond is drawn at the end."""
 
 
-def drawn_verdict(verdict: str) -> str | None:
-    """Return the verdict in LOOKS as which a verdict is drawn, also one of an older version; None: it is not drawn."""
-    verdict = "contradicted" if verdict == "not reproduced" else verdict
-    return verdict if verdict in LOOKS else None
-
-
 def verdict_looks() -> dict[str, Any]:
     """Return the channels of the field ``verdict``, with a legend above the picture."""
     legend = alt.Legend(orient="top", title=None, columnPadding=24)
@@ -88,7 +82,7 @@ def _marks(row: PublishedRow) -> Marks:
     return [
         _mark(row, figure, figure.measured)
         for figure in row.figures
-        if figure.measured is not None and figure.published and drawn_verdict(figure.verdict)
+        if figure.measured is not None and figure.published and figure.verdict in LOOKS
     ]
 
 
@@ -107,7 +101,7 @@ def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[s
     return {
         "variant": row.variant,
         "name": name,
-        "verdict": drawn_verdict(figure.verdict),
+        "verdict": figure.verdict,
         "is_time": is_time,
         **values,
         **ratios,
