@@ -27,14 +27,14 @@ from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, is
 from stampede.records.folder import read_run, read_summary, trial_folders, write_whole
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
-from stampede.report.extensions import write_extensions
+from stampede.report.extensions import write_section
 
 CODE = tuple(Path(__file__).parent / room for room in ("evaluate", "predict", "records", "report", "service", "theory"))
 """The rooms whose code results follow from."""
 
 
 def derive(run_folder: Path) -> Summary:
-    """Write requests.parquet of every trial, summary.json, the files of apps and report.html; return the summary.
+    """Write requests.parquet of every trial, summary.json, diagnosis.json and report.html; return the summary.
 
     Also write predicted.json, unless it is there and belongs to the run.
 
@@ -42,11 +42,11 @@ def derive(run_folder: Path) -> Summary:
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
     summary = derive_summary(run_folder, predictions_of(run_folder))
-    sections = write_extensions(run_folder, summary)
+    section = write_section(run_folder, summary)
     if _draws_pages():
         from stampede.report.html import write_report  # noqa: PLC0415
 
-        write_report(run_folder, summary, sections)
+        write_report(run_folder, summary, section)
     if known := _derived_from(run_folder):  # last: it says that all of them are there
         write_whole(run_folder / DERIVED_FROM, known)
     return summary
@@ -82,7 +82,7 @@ def _draws_pages() -> bool:
 
 
 def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:
-    """Do the same as ``derive``, but without predicted.json, report.html and the files of apps.
+    """Do the same as ``derive``, but without predicted.json, diagnosis.json and report.html.
 
     ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
     """
