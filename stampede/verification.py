@@ -59,8 +59,14 @@ def verify_run(run_folder: Path) -> Verification:
     found = Verification(sha256(run_folder / MANIFEST), recorded, None, changed_files(run_folder))
     if any(PurePosixPath(difference.path).name in _RECORDS for difference in found.differences):
         return found
-    derived, more = _compare_derived(run_folder)
-    return replace(found, derived=derived, differences=[*found.differences, *more])
+    with derived_elsewhere(run_folder, derive, keep=()) as (again, _):
+        new, old, differences = _derived(again), _derived(run_folder), []
+        for name in sorted(new | old):
+            if name not in old:
+                differences.append(FileDifference(name, "missing, although it follows from the raw points"))
+            elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
+                differences.append(FileDifference(name, "does not follow from the raw points"))
+    return replace(found, derived=sorted(new), differences=[*found.differences, *differences])
 
 
 def compare_results(results: Path, older: Path) -> list[str]:
@@ -88,19 +94,6 @@ def _different_values(old: Any, new: Any, place: str) -> Iterator[str]:  # noqa:
             yield f"{place}: {old} became {new}"
     elif type(old) is not type(new) or old != new:
         yield f"{place}: {old!r} became {new!r}"
-
-
-def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]:
-    """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
-    with derived_elsewhere(run_folder, derive, keep=()) as (again, _):
-        new, old = _derived(again), _derived(run_folder)
-        differences = []
-        for name in sorted(new | old):
-            if name not in old:
-                differences.append(FileDifference(name, "missing, although it follows from the raw points"))
-            elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
-                differences.append(FileDifference(name, "does not follow from the raw points"))
-    return sorted(new), differences
 
 
 def compute_summary(run_folder: Path) -> Summary:

@@ -41,7 +41,8 @@ def predict_run(run: Run) -> Predictions:
             except NotModelled as reason:
                 found.missing[cell] = str(reason)
                 continue
-            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, _requests(system, load))))
+            requests = sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)  # if none waits
+            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, requests)))
             if simulated < LEAST_SIMULATED:
                 most = SIMULATED_REQUESTS // LEAST_SIMULATED
                 found.missing[cell] = f"time for a load of more than {most:,} requests"
@@ -73,11 +74,6 @@ def predict_summary(run: Run) -> Summary:
 def not_predicted(predictions: Predictions) -> list[NotPredicted]:
     """Return which variants theory cannot predict under which loads, and why."""
     return [NotPredicted(variant=of, load=under, missing=what) for (of, under), what in predictions.missing.items()]
-
-
-def _requests(system: QueueingSystem, load: LoadRecord) -> float:
-    """Return about how many requests a trial has, if none waits."""
-    return sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)
 
 
 def _trials(

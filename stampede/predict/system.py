@@ -226,14 +226,10 @@ def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
     if asked.burst:
         return Bursts(asked.burst, asked.every_s, BURST_APART_S)
     if asked.rates_rps:
-        return Recorded(_climbing_s(asked.rates_rps, lasts_s / len(asked.rates_rps)))
+        step_s = lasts_s / len(asked.rates_rps)
+        steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(asked.rates_rps)]
+        return Recorded(np.concatenate(steps))
     return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
-
-
-def _climbing_s(rates_rps: Sequence[int], step_s: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return when the requests of a rate that climbs in steps come, in seconds."""
-    steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(rates_rps)]
-    return np.concatenate(steps)
 
 
 def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:

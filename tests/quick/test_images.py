@@ -13,7 +13,6 @@ from stampede.docker.inputs import files_of, inputs_digest, stages_of
 from stampede.experiment.file import load_experiment, names
 from stampede.paths import ROOT
 from stampede.plan import lay_out
-from stampede.records.run import Image
 from stampede.run import machine_lock
 from stampede.servers import SERVERS
 from stampede.servers.services import services
@@ -173,16 +172,6 @@ def test_a_record_says_the_versions_of_what_an_image_is_for(monkeypatch: pytest.
 
     assert image.programs == {"python3": "3.13.5", "uvicorn": "0.54.0"}
     assert "python/flask" in image.packages
-
-
-def test_an_older_record_has_the_programs_that_were_chosen_then() -> None:
-    packages = {"python3": "3.13.5", "python/gunicorn": "27.0.1", "python/uvicorn": "0.54.0"}
-
-    old = Image.model_validate({"name": "one", "id": "1", "packages": packages})
-    new = Image.model_validate({"name": "one", "id": "1", "packages": packages, "programs": {"uvicorn": "0.54.0"}})
-
-    assert old.programs == {"python3": "3.13.5", "gunicorn": "27.0.1"}
-    assert new.programs == {"uvicorn": "0.54.0"}
 
 
 def test_every_base_image_is_recorded_with_what_it_is_for() -> None:

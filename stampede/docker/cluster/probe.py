@@ -144,7 +144,9 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
                 raise LabError(
                     f"Nothing can be measured on {machine.name}: {last}", "stampede machines check"
                 ) from None
-            _remove_if_ended(machine)
+            state = output([*machine.docker, "inspect", "--format", "{{.State.Status}}", NAME])
+            if state in ("exited", "dead"):
+                output([*machine.docker, "rm", NAME])
             if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
                 told_s = time.monotonic()
                 say(f"Another run is measuring on {machine.name} ({_holder(machine)}). "
@@ -171,10 +173,3 @@ def _end(process: "subprocess.Popen[bytes]") -> str:
 def _holder(machine: Machine) -> str:
     label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
     return output([*machine.docker, "inspect", "--format", label, NAME]) or "unknown"
-
-
-def _remove_if_ended(machine: Machine) -> None:
-    """Remove a probe that an engine forgot to remove, e.g. because the engine was killed."""
-    state = output([*machine.docker, "inspect", "--format", "{{.State.Status}}", NAME])
-    if state in ("exited", "dead"):
-        output([*machine.docker, "rm", NAME])

@@ -12,7 +12,6 @@ from statistics import fmean, median, variance
 from typing import Literal, NamedTuple
 
 from stampede.evaluate.metrics import METRICS
-from stampede.evaluate.metrics.metric import Metric
 from stampede.evaluate.statistics.intervals import Draw, by_all_clocks
 from stampede.evaluate.statistics.stopping import ENOUGH, LEAST, Interval
 from stampede.records.run import LoadRecord, Run
@@ -140,17 +139,12 @@ def changes(a: Side, b: Side) -> list[Change]:
 def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
-            for request_class in _classes(a.summary, of_a, load, metric):
+            classes = a.summary.request_classes(of_a, load)
+            for request_class in [*classes] if len(classes) == 1 and not metric.of_all else [*classes, None]:
                 mine = a.summary.row(of_a, load, request_class, metric.name, stat)
                 their = b.summary.row(of_b, load, request_class, metric.name, stat)
                 if mine and their and min(len(mine.values), len(their.values)) >= LEAST:
                     yield of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their
-
-
-def _classes(summary: Summary, variant: str, load: str, metric: Metric) -> list[str | None]:
-    """Return the classes of requests, and None for all together unless the only class says the same."""
-    classes = summary.request_classes(variant, load)
-    return [*classes] if len(classes) == 1 and not metric.of_all else [*classes, None]
 
 
 def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:

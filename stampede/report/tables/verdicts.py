@@ -78,7 +78,8 @@ def power_table(run: Run, summary: Summary) -> Table:
         if row.decided:
             needed = ("decided", "–")
         elif row.measured is not None and not few:
-            needed = _trials_and_time(row.trials_needed, summary.round_s)
+            more, trials = ("> ", MOST) if row.trials_needed is None else ("", row.trials_needed)
+            needed = f"{more}{trials}", f"{more}{ceil(trials * summary.round_s / 60)} min"
         says = row.says + (f" — {few}" if few else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, _measured(row), row.bound, *needed))
     return Table(
@@ -86,11 +87,6 @@ def power_table(run: Run, summary: Summary) -> Table:
         note="trials: about how many in all decide, if further trials differ as much as these; with one trial, as many "
              "as the lab resamples; > 100: the value is too near the bound",
     )  # fmt: skip
-
-
-def _trials_and_time(needed: int | None, round_s: float) -> tuple[str, str]:
-    more, trials = ("> ", MOST) if needed is None else ("", needed)
-    return f"{more}{trials}", f"{more}{ceil(trials * round_s / 60)} min"
 
 
 def published_table(run: Run, summary: Summary) -> Table:

@@ -147,14 +147,6 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
     yield "Compose", plain(host.compose)
     yield "lab", lab_commit(run)
     yield "lab's files", "changed" if run.git and run.git.dirty else "as committed"
-    yield from _images(run)
-
-
-_BASE_IMAGES = ("debian", "grafana/k6")
-
-
-def _images(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield where the base images came from, and the versions of the programs that images are for."""
     versions: dict[str, list[str]] = {}
     for image in run.images:
         repository = image.name.partition(":")[0]
@@ -166,6 +158,9 @@ def _images(run: Run) -> Iterator[tuple[str, str]]:
             versions.setdefault(f"{plain(program)} in {plain(repository)}", []).append(plain(version))
     for name, found in versions.items():
         yield name, ", ".join(dict.fromkeys(sorted(found)))
+
+
+_BASE_IMAGES = ("debian", "grafana/k6")
 
 
 def _doubts(summary: Summary) -> str:

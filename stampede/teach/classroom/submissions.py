@@ -17,7 +17,6 @@ from stampede.paths import EXPERIMENTS, LESSONS
 from stampede.records.checksums import (
     MANIFEST,
     FileDifference,
-    Hashes,
     changed_files,
     read_manifest,
     sha256,
@@ -131,7 +130,8 @@ def _add(found: Submission, path: Path, folder: Path, called: str, *, check: boo
             found.problems.append(problem)
             return
         manifest = sha256(folder / MANIFEST)
-        key = _key(read_manifest(folder), manifest)
+        points = sorted(digits for name, digits in read_manifest(folder).items() if Path(name).match(POINTS))
+        key = hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
         summary = _summary(folder)
         if check and _again(folder) != summary:
             found.problems.append(
@@ -168,12 +168,6 @@ def _again(folder: Path) -> Summary:
 def _some(wrong: Sequence[FileDifference]) -> str:
     more = len(wrong) - _NAMED
     return "; ".join(map(str, wrong[:_NAMED])) + (f"; and {more} more" if more > 0 else "")
-
-
-def _key(hashes: Hashes, manifest: str) -> str:
-    """Return a text that is the same for the same measurement, also if its records were cleaned for an export."""
-    points = sorted(digits for name, digits in hashes.items() if Path(name).match(POINTS))
-    return hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
 
 
 @cache
