@@ -14,7 +14,7 @@ from pathlib import Path
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
 from stampede.evaluate.metrics.asked import check_names, claims_of, published_in
 from stampede.evaluate.metrics.simulated import NOTHING, Predictions
-from stampede.evaluate.read.trial_data import read_trials
+from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.statistics.results import completion_times, measure_cells, results_of, seconds_of_round, too_few
 from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
@@ -89,7 +89,7 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
     run = read_run(run_folder)
     check_names(run)
     claims, entries = claims_of(run), [*published_in(run)]
-    with read_trials(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
+    with derive_rows(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)

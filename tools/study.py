@@ -31,7 +31,7 @@ from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import rows_needed
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read.rows import opened
-from stampede.evaluate.read.trial_data import RawTrial, read_raw_trial, read_trial_data
+from stampede.evaluate.read.trial_data import RawTrial, derive_raw_trial, read_trial_data
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.statistics.pooling import Pooled, pooled_percentile
 from stampede.evaluate.statistics.results import Cells, Results, TrialValues, figures_of, measure_cells
@@ -86,7 +86,7 @@ def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
     """Write what the first seconds of each trial say to a file; ``windows`` are in seconds."""
     run = read_run(run_folder)
     hashes = sealed(run_folder)
-    evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: derive_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     wanted = {*KEPT} | {(one.metric, one.stat) for claim in run.claims for one in claim.quantities}
     kept = {
         "run": run.model_copy(update={"order": [], "published": []}).model_dump(mode="json", by_alias=True),
@@ -187,7 +187,7 @@ def default(run_folder: Path) -> str:
     """Return a line of a table: what runs of the default number of trials decide, if trials are like those of a run."""
     run = read_run(run_folder)
     hashes = sealed(run_folder)
-    evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: derive_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     with opened(list(evidence)) as rows:
         cells = measure_cells(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
     experiment = load_experiment(run.experiment)

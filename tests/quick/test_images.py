@@ -15,7 +15,7 @@ from stampede.paths import ROOT
 from stampede.plan import lay_out
 from stampede.run import machine_lock
 from stampede.servers import SERVERS
-from stampede.servers.services import services
+from stampede.servers.services import filled, services
 from tests.conftest import Lab, copy_lab
 
 BUILT = {name: service["build"] for name, service in services().items() if "build" in service}
@@ -176,3 +176,9 @@ def test_a_record_says_the_versions_of_what_an_image_is_for(monkeypatch: pytest.
 
 def test_every_base_image_is_recorded_with_what_it_is_for() -> None:
     assert of_lab.BASE_IMAGES == {"debian:trixie-slim": (), "grafana/k6:2.1.0": ("k6",)}
+
+
+def test_an_empty_factor_has_the_default_only_if_the_variable_says_so() -> None:
+    text = "${A:-a} ${B-b} ${C:-c} ${D-d} ${E}"
+
+    assert filled(text, {"A": "", "B": "", "E": "e"}) == "a  c d e"

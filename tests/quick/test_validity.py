@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.read.observation import Reading
-from stampede.evaluate.read.trial_data import ClassTotals, read_raw_trial
+from stampede.evaluate.read.trial_data import ClassTotals, derive_raw_trial
 from stampede.evaluate.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
@@ -548,11 +548,11 @@ def test_what_is_in_the_files_of_a_trial_is_judged(tmp_path: Path) -> None:
     for name, waited in (("k6-processor", 3), ("k6-processor-2", 0.5)):
         lines = [f"{BEGAN.timestamp() + at:.0f} {waited * at * 1e8:.0f}\n" for at in (0, 10)]
         (folder / f"{name}.txt").write_text("".join(lines))
-    found = read_raw_trial(tmp_path, folder, {})
+    found = derive_raw_trial(tmp_path, folder, {})
     assert (found.dropped, found.generators) == (50, (readings((0, 0), (10, 0.5)), readings((0, 0), (10, 3))))
 
     (folder / "server-1.after.txt").write_text("==> /etc/hostname <==\n")
-    unreadable = read_raw_trial(tmp_path, folder, {}).problem
+    unreadable = derive_raw_trial(tmp_path, folder, {}).problem
     assert (unreadable or "").startswith("one/mix/1/server-1.after.txt is not an observation: ")
 
 

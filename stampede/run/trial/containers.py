@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 from python_on_whales.exceptions import DockerException
@@ -40,7 +41,7 @@ from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog,
 from stampede.run.record import now
 from stampede.run.trial import calibration, reasons, starting
 from stampede.run.trial.alone import Front, alone_ms
-from stampede.run.trial.compose import Composed, compose, env_file
+from stampede.run.trial.compose import Composed, compose, env_text
 from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
 from stampede.run.trial.login import Session, without_sessions
 from stampede.run.trial.logs import LogStart, log_record, log_starts, note_cuts
@@ -87,6 +88,7 @@ class TrialContainers:
         self.began = now()
         self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
         self.reason: str | None = None
+        self._deciding = Lock()
         self.failed_by_itself = False
         self.composed: list[Composed] = []
         self.containers: list[ContainerInfo] = []
@@ -121,13 +123,15 @@ class TrialContainers:
         if error and self.outcome == "measured":
             reason = f"{reason}: {last_line(error)}"
             wait_for_signal(self.stop_signals, SIGNAL_NOTED_WITHIN_S)
-        if self.outcome == "measured":
-            self.outcome, self.reason = "failed", reason
-            self.failed_by_itself = not self.stop_signals
+        with self._deciding:  # timers, the engine's events and the steps fail it side by side
+            if self.outcome == "measured":
+                self.outcome, self.reason = "failed", reason
+                self.failed_by_itself = not self.stop_signals
 
     def interrupt(self) -> None:
         """Note that this trial was interrupted."""
-        self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
+        with self._deciding:
+            self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
 
     def react_to(self, event: Literal["oom", "die"], machine: Machine, container: str, labels: dict[str, str]) -> None:
         """React to an event of an engine, given the machine, the container's id and the labels of the event."""
@@ -251,7 +255,7 @@ class TrialContainers:
         try:
             self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self.front))
             variables = calibration.calibrated_request(self.planned.load, self.calibration)
-            self._hand_over("calibration.env", env_file(variables))
+            self._hand_over("calibration.env", env_text(variables))
         except DockerException as error:
             self.fail("a single request before the load was not answered", error)
         except (ValueError, KeyError) as error:
