@@ -9,7 +9,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.paths import RESULTS
 from stampede.run.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
 from stampede.run.options import Results, RunFolder
-from stampede.terminal import count, out, print_json, report_path, say, talk, write, write_json
+from stampede.terminal import out, print_json, report_path, say, talk, write, write_json
 
 if TYPE_CHECKING:
     from stampede.evaluate.statistics.compare import Side
@@ -159,7 +159,6 @@ def export(
 ) -> None:
     """Verify a run, or the runs of the lesson, and pack it into one file, e.g. stampede export results/lesson."""
     from stampede.export import archive_path, pack  # noqa: PLC0415
-    from stampede.records.checksums import MANIFEST  # noqa: PLC0415
     from stampede.teach.lesson import handing_in  # noqa: PLC0415
 
     folder = run or latest(results)
@@ -170,11 +169,7 @@ def export(
         target = archive_path(folder, to)
         for line in verified(folder, talk):
             say(line)
-        [archive] = pack([folder], target)
-    if archive.cleaned:
-        records = count(archive.cleaned, "record")
-        say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
-        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
+        pack([folder], target)
     out.print(str(target), markup=False, soft_wrap=True)
 
 

@@ -59,19 +59,6 @@ def local_words(results: Path) -> Words:
     return _of_paths(paths) | _of_host(platform.node()) | _of_user()
 
 
-def recorded_words(factors: Mapping[str, str], composed: Composed) -> Words:
-    """Return the words for the private values in the records of a trial: its factors and its resolved Compose file.
-
-    Only records of older runs contain private values.
-    """
-    paths = {factors.get("LAB_CA_BUNDLE", ""): "$CA_BUNDLE"}
-    if checkout := _checkout(composed):
-        paths[str(checkout).replace("$$", "$")] = "$CHECKOUT"
-    if "LAB_RESULTS" in factors:  # <results>/<experiment>/<run>/<variant>/<load>/.1.part
-        paths["/".join(factors["LAB_RESULTS"].split("/")[:-5])] = "$RESULTS"
-    return _of_paths(paths) | _of_host(factors.get("LAB_OWNER", "").rpartition("-")[0])
-
-
 def redact(text: str, words: Words) -> str:
     """Return a text whose private values are replaced by words, the longest pattern first."""
     for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda entry: len(entry[0]), reverse=True):
@@ -98,11 +85,6 @@ def redact_composed(composed: Composed, factors: Mapping[str, str]) -> Composed:
     variables = {factors[name].replace("$", "$$"): asked for name, asked in LOCAL.items() if name in factors}
     checkout = _checkout(composed)
     return {key: _redact_value(value, key, variables, checkout) for key, value in composed.items()}
-
-
-def read_factors(text: str) -> dict[str, str]:
-    """Return the factors of an env file that the lab wrote."""
-    return dict(re.findall(r"^(\w+)='(.*)'$", text, flags=re.MULTILINE))
 
 
 def _redact_value(value: object, key: str, variables: Mapping[str, str], checkout: Path | None) -> object:
