@@ -56,7 +56,16 @@ def local_words(results: Path) -> Words:
         os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises if there is no home folder
         ca_bundle(): "$CA_BUNDLE",
     }
-    return _of_paths(paths) | _of_host(platform.node()) | _of_user()
+    name = platform.node()
+    words = {}
+    for host in {name, name.partition(".")[0]} - {"", "localhost"}:
+        plain = re.escape(host)
+        words[rf"(?<![\w.-]){plain}-\d+(?!\w)"] = "$OWNER"
+        words[  # a name that may be an ordinary word (server) counts only in an address
+            rf"(?:(?<=//)|(?<=@)){plain}(?!\w)|(?<![\w.-]){plain}(?=:\d)"
+            if host.isalpha() else rf"(?<![\w.-]){plain}(?!\w)"
+        ] = "$HOST"  # fmt: skip
+    return _of_paths(paths) | words | _of_user()
 
 
 def redact(text: str, words: Words) -> str:
@@ -83,7 +92,10 @@ def redact_composed(composed: Composed, factors: Mapping[str, str]) -> Composed:
     project's folder, Compose resolves the returned file to the given file.
     """
     variables = {factors[name].replace("$", "$$"): asked for name, asked in LOCAL.items() if name in factors}
-    checkout = _checkout(composed)
+    # the checkout is where k6's scripts are mounted from
+    mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
+    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6" and "source" in mount]
+    checkout = sources[0].parent if sources and sources[0].is_absolute() else None
     return {key: _redact_value(value, key, variables, checkout) for key, value in composed.items()}
 
 
@@ -102,32 +114,12 @@ def _redact_value(value: object, key: str, variables: Mapping[str, str], checkou
     return value
 
 
-def _checkout(composed: Composed) -> Path | None:
-    """Return the checkout from which a resolved Compose file mounts k6's scripts; None if the path is not absolute."""
-    mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
-    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6" and "source" in mount]
-    return sources[0].parent if sources and sources[0].is_absolute() else None
-
-
 def _of_paths(paths: Mapping[str, str]) -> Words:
     return {
         rf"(?<![\w.-]){re.escape(path)}(?![\w-])": word
         for path, word in paths.items()
         if path.startswith("/") and path not in _NOBODYS and not path.startswith("/etc/")
     }
-
-
-def _of_host(name: str) -> Words:
-    """Return the words for a host's name. A name that may be an ordinary word (server) counts only in an address."""
-    words = {}
-    for host in {name, name.partition(".")[0]} - {"", "localhost"}:
-        plain = re.escape(host)
-        words[rf"(?<![\w.-]){plain}-\d+(?!\w)"] = "$OWNER"
-        words[
-            rf"(?:(?<=//)|(?<=@)){plain}(?!\w)|(?<![\w.-]){plain}(?=:\d)"
-            if host.isalpha() else rf"(?<![\w.-]){plain}(?!\w)"
-        ] = "$HOST"  # fmt: skip
-    return words
 
 
 def _of_user() -> Words:

@@ -255,19 +255,16 @@ class TrialContainers:
         try:
             self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self.front))
             variables = calibration.calibrated_request(self.planned.load, self.calibration)
-            self._hand_over("calibration.env", env_text(variables))
+            text = env_text(variables)
+            write_whole(self.part / "calibration.env", text)
+            for generator in self.generators:
+                if not generator.machine.shares_files:
+                    bring(generator, RESULTS_THERE, {"calibration.env": text})
         except DockerException as error:
             self.fail("a single request before the load was not answered", error)
         except (ValueError, KeyError) as error:
             self.fail(f"a single request before the load got an answer that the lab cannot read: {error}")
         self.took_s["calibrate"] = time.monotonic() - began
-
-    def _hand_over(self, name: str, text: str) -> None:
-        """Write a file that k6/run reads, and bring it to the load generators that do not share the lab's files."""
-        write_whole(self.part / name, text)
-        for generator in self.generators:
-            if not generator.machine.shares_files:
-                bring(generator, RESULTS_THERE, {name: text})
 
     @property
     def measures_unloaded_latency(self) -> bool:
