@@ -169,7 +169,7 @@ class LoadRecord(Record):
     database: dict[str, int] | None = None
     overloads: bool = False
     relative: RelativeRate | None = None
-    loop: str = "closed"
+    loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]
     traffic: Traffic | None = None
@@ -257,7 +257,7 @@ class Run(Record):
     images: list[Image]
     began: str
     ended: str | None = None
-    outcome: str = "running"
+    outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
     reason: str | None = None
 
     def load(self, name: str) -> LoadRecord:
@@ -391,7 +391,7 @@ class TrialRecord(TrialPart):
     ``outcome`` is ``measured``, ``interrupted`` or ``failed``.
     """
 
-    outcome: str
+    outcome: Literal["measured", "interrupted", "failed"]
     reason: str | None = None
     k6_exit_code: int | None = None
     began: str

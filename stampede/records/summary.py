@@ -24,7 +24,7 @@ class TrialValidity(TrialPart):
     request whose figures are invalid although the trial is not, each with the reason.
     """
 
-    verdict: str
+    verdict: Verdict
     reasons: list[str]
     notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
@@ -60,7 +60,7 @@ class Validity(Record):
     trials, and no doubt about the run.
     """
 
-    verdict: str
+    verdict: Verdict
     reasons: list[str]
     of_run: list[str] = Field([], exclude_if=lambda value: not value)
     notes: list[str] = Field([], exclude_if=lambda value: not value)
@@ -137,7 +137,7 @@ class ClaimRow(Record):
 
     says: str
     stat: str
-    verdict: str
+    verdict: ClaimVerdict
     measured: float | None
     low: float | None
     high: float | None
@@ -169,7 +169,7 @@ class PublishedFigure(Record):
     high: float | None
     ratio: float | None
     trials: int = 0
-    verdict: str
+    verdict: FigureVerdict
     pooled: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @property
@@ -192,7 +192,7 @@ class PublishedRow(Record):
     completion_times: bool = False
     divided_by: float = 1
     within: float
-    verdict: str
+    verdict: FigureVerdict
     reason: str | None
     suspect: bool = False
     doubt: str | None = Field(None, exclude_if=lambda value: value is None)
@@ -213,7 +213,7 @@ class Reversal(Record):
 class ArticleOrder(Record):
     """In how many of the pairs of variants that can be told apart the order is as published."""
 
-    verdict: str
+    verdict: ArticleVerdict
     pairs: int
     agree: int
     reversals: list[Reversal]
@@ -222,7 +222,7 @@ class ArticleOrder(Record):
 class ArticleConclusion(Record):
     """How many of the claims about variants with published figures hold, fail, and are undecided or invalid."""
 
-    verdict: str
+    verdict: ArticleVerdict
     claims: int
     hold: int
     fail: int

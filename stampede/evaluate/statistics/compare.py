@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from stampede.evaluate.metrics import METRICS
 from stampede.evaluate.statistics.intervals import Draw, by_all_clocks
 from stampede.evaluate.statistics.stopping import ENOUGH, LEAST, Interval
-from stampede.records.run import LoadRecord, Run
+from stampede.records.run import Run
 from stampede.records.summary import Row, Summary, TrialValidity, suspect_trials
 
 ERROR = 0.05
@@ -67,6 +67,9 @@ class Change(NamedTuple):
         return min(len(self.of_a), len(self.of_b)) >= ENOUGH
 
 
+_LOOPS = {"closed": "a closed loop", "open": "an open loop"}
+
+
 def obstacles(a: Side, b: Side) -> Iterator[str]:
     """Yield why two sides cannot be compared; nothing: they can."""
     cells = [*_cells(a, b)]
@@ -81,7 +84,7 @@ def obstacles(a: Side, b: Side) -> Iterator[str]:
     for name in dict.fromkeys(load for *_, load in cells):
         of_a, of_b = a.run.load(name), b.run.load(name)
         if of_a.loop != of_b.loop:
-            yield f"{name} is {_loop(of_a)} in {a.name} and {_loop(of_b)} in {b.name}"
+            yield f"{name} is {_LOOPS[of_a.loop]} in {a.name} and {_LOOPS[of_b.loop]} in {b.name}"
         elif of_a.script != of_b.script:
             yield f"{name} is sent by {of_a.script} in {a.name} and by {of_b.script} in {b.name}"
         if of_a.settings.get("CPU") != of_b.settings.get("CPU"):
@@ -110,10 +113,6 @@ def _compared_trials(a: Side, b: Side) -> Iterator[tuple[Side, list[TrialValidit
     cells = [*_cells(a, b)]
     for place, side in enumerate((a, b)):
         yield side, side.trials_of((cell[place], cell[2]) for cell in cells)
-
-
-def _loop(load: LoadRecord) -> str:
-    return {"closed": "a closed loop", "open": "an open loop"}.get(load.loop, f"of the loop {load.loop}")
 
 
 def _cells(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
