@@ -64,12 +64,18 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
     theory lacks.
     """
-    share_cores = load.settings.get("CPU") == "burn" and _share_cores(variant, cores)
-    one_core = share_cores and variant.settings.get("cpus") == 1 and variant.settings.get("replicas", 1) == 1
+    replicas = int(variant.settings.get("replicas", 1))
+    each = variant.workers / replicas
+    few_cores = each > (float(variant.settings.get("cpus", 0)) or each) or bool(cores and variant.workers > cores)
+    share_cores = load.settings.get("CPU") == "burn" and few_cores
+    one_core = share_cores and variant.settings.get("cpus") == 1 and replicas == 1
     if share_cores and not one_core:
         raise NotModelled("workers that compute and share cores")
     sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
-    if load.kind == "burst" and _overflows(variant, load):
+    places = int(variant.settings.get("somaxconn", 0)) * replicas
+    at_work = variant.workers * (variant.threads or 1)
+    waits = variant.queueing and not variant.queueing.has_inner_queue and places and load.kind == "burst"
+    if waits and load.burst and load.burst > places + at_work:
         raise NotModelled("a listen queue that is full")
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
@@ -89,21 +95,6 @@ def _on_one_core(class_: Class) -> Class:
     """Return a class of requests that compute on the only core: a device that gives each request a slice in turn."""
     steps = [replace(step, does="call") if step.does == "compute" else step for step in class_.steps]
     return replace(class_, steps=steps)
-
-
-def _overflows(variant: VariantRecord, load: LoadRecord) -> bool:
-    """Whether a burst has more requests than the workers accept at once and their listen queues hold."""
-    places = int(variant.settings.get("somaxconn", 0)) * int(variant.settings.get("replicas", 1))
-    waits = variant.queueing and not variant.queueing.has_inner_queue
-    at_work = variant.workers * (variant.threads or 1)
-    return bool(waits and places and load.burst and load.burst > places + at_work)
-
-
-def _share_cores(variant: VariantRecord, cores: int) -> bool:
-    """Whether a variant has more workers than cores, those of the machine or those that its containers may use."""
-    each = variant.workers / int(variant.settings.get("replicas", 1))
-    allowed = float(variant.settings.get("cpus", 0)) or each
-    return each > allowed or bool(cores and variant.workers > cores)
 
 
 def classes_of(load: LoadRecord) -> list[Class]:

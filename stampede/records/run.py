@@ -97,7 +97,11 @@ class VariantRecord(Record):
     @property
     def settings_in_words(self) -> dict[str, str]:
         """The settings as texts; that of a build that is not released says what it is made from, and its hash."""
-        return {name: _in_words(value) for name, value in self.settings.items()}
+        return {
+            name: ", ".join(f"{key} {part}" for key, part in value.items() if part)
+            if isinstance(value, dict) else str(value)
+            for name, value in self.settings.items()
+        }  # fmt: skip
 
     @property
     def is_replaced(self) -> bool:
@@ -115,12 +119,6 @@ class VariantRecord(Record):
         """How many threads each worker has; None: that is unknown."""
         threads = self.settings.get("threads")
         return threads if type(threads) is int else None
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items() if part)
-    return str(value)
 
 
 class ClientRecord(Record):

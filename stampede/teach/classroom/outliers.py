@@ -8,7 +8,6 @@ from statistics import median
 from typing import NamedTuple
 
 from stampede.records.run import Run
-from stampede.records.summary import Summary
 from stampede.teach.classroom.strips import Dot, Laptop, Strip, SubmittedRun
 
 FEW = 5
@@ -135,7 +134,9 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
     yield "trials", str(run.trials)
     yield "duration", ", ".join(dict.fromkeys(plain(load.duration) for load in run.loads))
     yield "full durations", "yes" if run.full else "no"
-    yield "doubtful trials", _doubts(summary)
+    judged = Counter(trial.verdict for trial in summary.trials)
+    doubtful = [f"{count} {verdict}" for verdict, count in sorted(judged.items(), reverse=True) if verdict != "valid"]
+    yield "doubtful trials", f"{' and '.join(doubtful)} of {len(summary.trials)}" if doubtful else "none"
     yield "method", str(run.method)
     yield "side by side", str(run.jobs)
     yield "outcome", run.outcome
@@ -161,12 +162,6 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
 
 
 _BASE_IMAGES = ("debian", "grafana/k6")
-
-
-def _doubts(summary: Summary) -> str:
-    found = Counter(trial.verdict for trial in summary.trials)
-    told = [f"{found[verdict]} {verdict}" for verdict in ("suspect", "invalid") if found[verdict]]
-    return f"{' and '.join(told)} of {len(summary.trials)}" if told else "none"
 
 
 def kernel_name(told: str) -> str:

@@ -107,18 +107,13 @@ class Strip:
     def verdicts(self) -> dict[str, int]:
         """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
         found = Counter(dot.verdict for dot in self.dots)
-        ordered = sorted(found, key=lambda verdict: (-found[verdict], _place(verdict)))
+        ordered = sorted(found, key=lambda verdict: (-found[verdict], _VERDICTS.index(verdict)))
         return {verdict: found[verdict] for verdict in ordered}
 
     @property
     def most(self) -> str:
         """The verdict of most laptops."""
         return next(iter(self.verdicts))
-
-
-def _place(verdict: str) -> int:
-    """Return the place of a verdict among all verdicts; words that this version does not know come last."""
-    return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
 
 
 def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
