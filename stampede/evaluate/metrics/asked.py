@@ -10,7 +10,7 @@ from stampede.records.folder import BadRun
 from stampede.records.run import Run
 
 
-class PublishedEntry(NamedTuple):
+class PublishedFigures(NamedTuple):
     """A published entry that names its load, and those of its figures that this lab should measure."""
 
     entry: Published
@@ -22,7 +22,7 @@ def claims_of(run: Run) -> list[Claim]:
     return [claim.with_load(run.loads[0].name) for claim in run.claims]
 
 
-def published_in(run: Run) -> Iterator[PublishedEntry]:
+def published_in(run: Run) -> Iterator[PublishedFigures]:
     """Yield each published entry for the variants that are part of the run."""
     variants = {variant.name for variant in run.variants}
     for published in run.published:
@@ -30,7 +30,7 @@ def published_in(run: Run) -> Iterator[PublishedEntry]:
             entry = published.model_copy(update={"load": published.load or run.loads[0].name})
             about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
             figures = comparable_figures(published).items()
-            yield PublishedEntry(entry, {Quantity(**about, stat=stat): value for stat, value in figures})
+            yield PublishedFigures(entry, {Quantity(**about, stat=stat): value for stat, value in figures})
 
 
 def comparable_figures(published: Published) -> dict[str, float]:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.evaluate.metrics import FAMILIES, METRICS, bursts, statistics_of, unit
-from stampede.evaluate.metrics.asked import PublishedEntry
+from stampede.evaluate.metrics.asked import PublishedFigures
 from stampede.evaluate.metrics.failures import FAILURES
 from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
 from stampede.evaluate.metrics.simulated import Cell, Predictions
@@ -160,7 +160,7 @@ class Results(NamedTuple):
 
     run: Run
     figures: Mapping[Quantity, MeasuredFigure]
-    entries: Sequence[PublishedEntry] = ()
+    entries: Sequence[PublishedFigures] = ()
     published: Mapping[Quantity, float] = {}
     completion_times: Mapping[tuple[str, str], CompletionTimes] = {}
     round_s: float = 0.0
@@ -204,7 +204,7 @@ def results_of(
     run: Run,
     cells: Cells,
     claims: Iterable[Claim],
-    entries: Sequence[PublishedEntry],
+    entries: Sequence[PublishedFigures],
     predictions: Predictions,
     pools: Pools,
     completion_times: Mapping[tuple[str, str], CompletionTimes] = {},

@@ -1,6 +1,6 @@
 """Verdicts on claims and published figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import ceil, isclose
 from typing import Literal, NamedTuple
 
@@ -30,59 +30,44 @@ _NoVerdict = Literal["undecided", "invalid"]
 """The verdict on what has no value."""
 
 
-class _Decision(NamedTuple):
-    """A verdict on a claim. ``doubt`` is why it is suspect; ``needed`` is about how many trials decide."""
-
-    verdict: ClaimVerdict
-    reasons: Sequence[str]
-    measured: float | None = None
-    interval: Interval | None = None
-    needed: int | None = None
-    doubt: str | None = None
-
-
 def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
     """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
-    found = _decide(claim, results, judged)
-    low, high = found.interval or (None, None)
+    figures = [results.figures[quantity] for quantity in claim.quantities]
+    without = next((pair for pair in zip(claim.quantities, figures, strict=True) if not pair[1].draws), None)
+    verdict: ClaimVerdict = "undecided"
+    measured, interval, needed, doubt = None, None, None, None
+    if without:
+        verdict, *reasons = _no_verdict(*without, judged)
+    elif claim.relative_to and not all(draw.value for draw in figures[1].draws.values()):
+        reasons = [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
+    else:
+        measured, interval = _measured(*figures)
+        doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
+        if few := missing_cores(claim, results.run):
+            reasons = [few]
+        else:
+            trials = min(len(figure.draws) for figure in figures)
+            verdict, undecided = _verdict(claim, interval, trials)
+            sides = _sides(claim, *figures)
+            if not undecided and results.run.until_decided and sequential_verdict(sides) != (verdict == "reproduced"):
+                verdict, undecided = "undecided", "looking after every round needs more certainty"
+            needed = trials_needed(trials, measured, interval, [claim.limit])
+            reasons = [undecided, _advice(results, trials, needed)] if undecided else []
+    low, high = interval or (None, None)
     return ClaimRow(
         says=claim.says,
         stat=claim.value.stat,
-        verdict=found.verdict,
-        measured=found.measured,
+        verdict=verdict,
+        measured=measured,
         low=low,
         high=high,
         bound=claim.bound,
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
-        reason="; ".join(found.reasons) or None,
-        suspect=found.doubt is not None,
-        doubt=found.doubt,
-        trials_needed=found.needed,
+        reason="; ".join(reasons) or None,
+        suspect=doubt is not None,
+        doubt=doubt,
+        trials_needed=needed,
     )
-
-
-def _decide(claim: Claim, results: Results, judged: list[TrialValidity]) -> _Decision:
-    figures = [results.figures[quantity] for quantity in claim.quantities]
-    for quantity, figure in zip(claim.quantities, figures, strict=True):
-        if not figure.draws:
-            no_verdict, reason = _no_verdict(quantity, figure, judged)
-            return _Decision(no_verdict, [reason])
-    if claim.relative_to and not all(draw.value for draw in figures[1].draws.values()):
-        return _Decision(
-            "undecided", [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
-        )
-    measured, interval = _measured(*figures)
-    doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
-    if few := missing_cores(claim, results.run):
-        return _Decision("undecided", [few], measured, interval, None, doubt)
-    trials = min(len(figure.draws) for figure in figures)
-    sides = _sides(claim, *figures)
-    verdict, undecided = _verdict(claim, interval, trials)
-    if not undecided and results.run.until_decided and sequential_verdict(sides) != (verdict == "reproduced"):
-        verdict, undecided = "undecided", "looking after every round needs more certainty"
-    needed = trials_needed(trials, measured, interval, [claim.limit])
-    reasons = [undecided, _advice(results, trials, needed)] if undecided else []
-    return _Decision(verdict, reasons, measured, interval, needed, doubt)
 
 
 def _measured(value: MeasuredFigure, divisor: MeasuredFigure | None = None) -> tuple[float, Interval | None]:
