@@ -69,9 +69,7 @@ def values_in_words(run: Run, values: Values, first: Iterable[str] = ()) -> Iter
     for variant in dict.fromkeys([*first, *telling, *(variant.name for variant in run.variants)]):
         measured = [value for value in values.get(variant, ()) if value is not None]
         if measured and len(measured) == len(values[variant]):
-            yield f"{variant} {_figure(leading(run), median(measured))}"
-
-
-def _figure(quantity: Quantity, value: float) -> str:
-    of_unit = unit(quantity.metric, quantity.stat)
-    return "none" if of_unit == "share" and not value else short_figure(of_unit, value)
+            value, of = median(measured), leading(run)
+            of_unit = unit(of.metric, of.stat)
+            shown = "none" if of_unit == "share" and not value else short_figure(of_unit, value)
+            yield f"{variant} {shown}"

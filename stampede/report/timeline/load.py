@@ -1,6 +1,6 @@
 """The timeline of each load: a trial of every variant, and the requests of one variant as other ways serve them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,17 +137,13 @@ def load_timelines(
                 trial_timeline(trial, window(trial.rows, most, around_s), NEVER, computed=True)
                 for trial in _served_otherwise(database, first, capacity)
             ]
-            pair = (0, _of_as_many_workers(shown)) if capacity else pair
+            computed = [place for place, trial in enumerate(shown) if trial.computed]
+            if capacity:  # with a single worker, it would be trivial that no other is free
+                pair = 0, next((place for place in computed if len(shown[place].workers) > 1), computed[0])
         title = _title([shown[place] for place in pair]) + (f" ({load.name})" if load_suffix(run, load.name) else "")
         ranges = _service_times_s(trials)
         classes = longest_first({name: high for name, (_, high) in ranges.items()})
         yield LoadTimeline(load.name, title, shown, pair, classes, _in_words(ranges), most)
-
-
-def _of_as_many_workers(shown: Sequence[TrialTimeline]) -> int:
-    """Return the place of the first computed trial in which no single worker makes it trivial that none is free."""
-    computed = [place for place, trial in enumerate(shown) if trial.computed]
-    return next((place for place in computed if len(shown[place].workers) > 1), computed[0])
 
 
 def longest_first(service_times: Mapping[str, float]) -> list[str]:
