@@ -152,7 +152,15 @@ class Lines:
             text += self._stream.readline(LONGEST_LINE + 1)
             if not text.endswith("\n"):
                 text += self._end_of_line()
-        return _without_long_lines(text)
+        kept, first, at = [], 0, 0
+        while at < len(text):
+            end = text.rfind("\n", at, at + LONGEST_LINE + 1)
+            if end < 0 and len(text) - at > LONGEST_LINE:
+                kept += [text[first:at], TOO_LONG]
+                end = text.find("\n", at)
+                first = at = len(text) if end < 0 else end
+            at = len(text) if end < 0 else end + 1
+        return "".join([*kept, text[first:]]) if kept else text
 
     def take(self, count: int) -> list[str]:
         """Read so many lines, each with its end; fewer if there are no more."""
@@ -173,18 +181,6 @@ class Lines:
             if piece.endswith("\n"):
                 return "\n"
         return ""
-
-
-def _without_long_lines(text: str) -> str:
-    kept, first, at = [], 0, 0
-    while at < len(text):
-        end = text.rfind("\n", at, at + LONGEST_LINE + 1)
-        if end < 0 and len(text) - at > LONGEST_LINE:
-            kept += [text[first:at], TOO_LONG]
-            end = text.find("\n", at)
-            first = at = len(text) if end < 0 else end
-        at = len(text) if end < 0 else end + 1
-    return "".join([*kept, text[first:]]) if kept else text
 
 
 _BLOCK = 1 << 17

@@ -61,18 +61,20 @@ def interrupt(number: int, _: FrameType | None) -> None:
 def uninterrupted() -> Iterator[list[int]]:
     """Finish the block even if a signal asks to stop, and raise KeyboardInterrupt afterwards.
 
-    Yield the list of signals that came so far, so that the block can stop early. Start threads and wait for threads
-    only inside such a block: an interrupt between taking a lock and releasing the lock would leave the lock taken, and
-    the next thread that needs the lock would wait for ever. An interrupt in a callback of the garbage collector would
-    be lost.
+    Yield the list of signals that came so far, so that the block can stop early. A block inside another block raises
+    nothing: its signals are added to the list of the outer block. Start threads and wait for threads only inside such a
+    block: an interrupt between taking a lock and releasing the lock would leave the lock taken, and the next thread
+    that needs the lock would wait for ever. An interrupt in a callback of the garbage collector would be lost.
     """
     asked: list[int] = []
     _held_back.append(asked)
     try:
         yield asked
     finally:
-        _held_back.pop()
-    if asked:
+        _held_back[:] = [others for others in _held_back if others is not asked]
+        if _held_back:
+            _held_back[-1].extend(asked)
+    if asked and not _held_back:
         raise KeyboardInterrupt
 
 

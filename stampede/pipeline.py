@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
+from stampede.evaluate.metrics.asked import check_names, claims_of, published_in
 from stampede.evaluate.metrics.simulated import NOTHING, Predictions
-from stampede.evaluate.metrics.unknown import known_claim, known_entries, unknown
-from stampede.evaluate.read.trial_data import read_trials
+from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.statistics.results import completion_times, measure_cells, results_of, seconds_of_round, too_few
 from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
@@ -27,14 +27,14 @@ from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, is
 from stampede.records.folder import read_run, read_summary, trial_folders, write_whole
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
-from stampede.report.extensions import write_extensions
+from stampede.report.extensions import write_section
 
 CODE = tuple(Path(__file__).parent / room for room in ("evaluate", "predict", "records", "report", "service", "theory"))
 """The rooms whose code results follow from."""
 
 
 def derive(run_folder: Path) -> Summary:
-    """Write requests.parquet of every trial, summary.json, the files of apps and report.html; return the summary.
+    """Write requests.parquet of every trial, summary.json, diagnosis.json and report.html; return the summary.
 
     Also write predicted.json, unless it is there and belongs to the run.
 
@@ -42,11 +42,11 @@ def derive(run_folder: Path) -> Summary:
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
     summary = derive_summary(run_folder, predictions_of(run_folder))
-    sections = write_extensions(run_folder, summary)
+    section = write_section(run_folder, summary)
     if _draws_pages():
         from stampede.report.html import write_report  # noqa: PLC0415
 
-        write_report(run_folder, summary, sections)
+        write_report(run_folder, summary, section)
     if known := _derived_from(run_folder):  # last: it says that all of them are there
         write_whole(run_folder / DERIVED_FROM, known)
     return summary
@@ -82,17 +82,18 @@ def _draws_pages() -> bool:
 
 
 def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:
-    """Do the same as ``derive``, but without predicted.json, report.html and the files of apps.
+    """Do the same as ``derive``, but without predicted.json, diagnosis.json and report.html.
 
     ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
     """
     run = read_run(run_folder)
-    with read_trials(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
+    check_names(run)
+    claims, entries = claims_of(run), [*published_in(run)]
+    with derive_rows(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
-        doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
-        claims, entries = [known_claim(run, claim) for claim in run.claims], known_entries(run)
+        doubts = [*unapplied(trials), *several_clocks(trials)]
         waves = list(bursts.wave_rows(rows, run, trusted))
         rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
         cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)

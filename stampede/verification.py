@@ -4,13 +4,11 @@ import filecmp
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isclose
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from stampede.evaluate.metrics import METRICS
-from stampede.evaluate.metrics.unknown import unknown
 from stampede.pipeline import derive, derive_summary
 from stampede.predict.stored import PREDICTED, predictions_of
 from stampede.records.checksums import (
@@ -23,9 +21,8 @@ from stampede.records.checksums import (
     read_manifest,
     sha256,
 )
-from stampede.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
-from stampede.records.run import SCHEMA
-from stampede.records.summary import Row, Summary
+from stampede.records.folder import BadRun, read_summary
+from stampede.records.summary import Summary
 
 _RECORDS = {"run.json", "trial.json"}
 
@@ -36,17 +33,12 @@ class Verification:
 
     ``manifest`` is the hash of the manifest, ``recorded`` the number of files that the manifest lists. ``derived``
     names the derived files that were checked; None: none was checked, because run.json or a trial.json was changed.
-    ``unknown`` says what this version does not know of the run and could not judge. If the results have another schema,
-    ``figures`` has how many of their measured figures follow from the raw points, and of how many that this version
-    knows; None: the derived files were compared byte by byte.
     """
 
     manifest: str
     recorded: int
     derived: list[str] | None
     differences: list[FileDifference]
-    unknown: list[str] = field(default_factory=list)
-    figures: tuple[int, int] | None = None
 
     @property
     def is_as_measured(self) -> bool:
@@ -67,17 +59,20 @@ def verify_run(run_folder: Path) -> Verification:
     found = Verification(sha256(run_folder / MANIFEST), recorded, None, changed_files(run_folder))
     if any(PurePosixPath(difference.path).name in _RECORDS for difference in found.differences):
         return found
-    found = replace(found, unknown=[*unknown(read_run(run_folder), map(read_trial, trial_folders(run_folder)))])
-    if _schema_of_results(run_folder) not in (0, SCHEMA):
-        return _compare_figures(run_folder, found)
-    derived, more = _compare_derived(run_folder)
-    return replace(found, derived=derived, differences=[*found.differences, *more])
+    with derived_elsewhere(run_folder, derive, keep=()) as (again, _):
+        new, old, differences = _derived(again), _derived(run_folder), []
+        for name in sorted(new | old):
+            if name not in old:
+                differences.append(FileDifference(name, "missing, although it follows from the raw points"))
+            elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
+                differences.append(FileDifference(name, "does not follow from the raw points"))
+    return replace(found, derived=sorted(new), differences=[*found.differences, *differences])
 
 
 def compare_results(results: Path, older: Path) -> list[str]:
     """Return each value of older results that is missing or different in ``results``, with its path.
 
-    Each is a run's folder or a file summary.json, of any schema. Keys may be added, and numbers may differ in the
+    Each is a run's folder or a file summary.json. Keys may be added, and numbers may differ in the
     twelfth digit. Raise BadRun if one of them cannot be read.
     """
     old, new = (read_summary(path).model_dump(mode="json", exclude_unset=True) for path in (older, results))
@@ -99,77 +94,6 @@ def _different_values(old: Any, new: Any, place: str) -> Iterator[str]:  # noqa:
             yield f"{place}: {old} became {new}"
     elif type(old) is not type(new) or old != new:
         yield f"{place}: {old!r} became {new!r}"
-
-
-def _schema_of_results(run_folder: Path) -> int:
-    """Return the number of the schema of summary.json; 0: the summary is missing or broken."""
-    try:
-        return int(read_values(run_folder / "summary.json")["schema"])
-    except BadRun:
-        return 0
-
-
-def _compare_figures(run_folder: Path, found: Verification) -> Verification:
-    """Compare the measured figures of a summary of another schema with what follows from the raw points.
-
-    Its keys and metrics are others, and its files differ byte by byte.
-    """
-    try:
-        old = read_summary(run_folder)
-    except BadRun as error:
-        problem = str(error).removeprefix(f"{run_folder / 'summary.json'}: ")
-        return replace(
-            found, differences=[*found.differences, FileDifference("summary.json", f"cannot be read: {problem}")]
-        )
-    with derived_elsewhere(run_folder) as (_, summary):
-        pairs = [(row, new) for row in old.rows if (new := summary.row(*_key(row)))]
-    # a version that does not pool measures nothing where this version pools
-    known = [(row, new) for row, new in pairs if not (row.pooled or new.pooled)]
-    wrong = sorted((_key(row) for row, new in known if not _is_same(row, new)), key=str)
-    names = [" ".join(word or "all" for word in key) for key in wrong[:_NAMED]]
-    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    what = f"does not follow from the raw points: {', '.join(names)}{more}"
-    differences = [*found.differences, FileDifference("summary.json", what)] if wrong else found.differences
-    left = [metric for metric in dict.fromkeys(row.metric for row in old.rows) if metric not in METRICS]
-    not_judged = [f"not verified by this version: the figures of {', '.join(left)} in summary.json"] if left else []
-    return replace(
-        found,
-        derived=["summary.json"],
-        differences=differences,
-        unknown=[*found.unknown, *not_judged],
-        figures=(len(known) - len(wrong), len(known)),
-    )
-
-
-_NAMED = 3
-"""How many wrong figures a message names."""
-
-
-def _key(row: Row) -> tuple[str, str, str | None, str, str]:
-    """Return what a figure is of."""
-    return row.variant, row.load, row.request_class, row.metric, row.stat
-
-
-def _is_same(row: Row, new: Row) -> bool:
-    """Whether two measured figures and the sizes of their samples are the same."""
-    return _is_close(row.measured, new.measured) and _is_close(row.n, new.n)
-
-
-def _is_close(value: float | None, other: float | None) -> bool:
-    return value == other if value is None or other is None else isclose(value, other, rel_tol=1e-9, abs_tol=1e-9)
-
-
-def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]:
-    """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
-    with derived_elsewhere(run_folder, derive, keep=()) as (again, _):
-        new, old = _derived(again), _derived(run_folder)
-        differences = []
-        for name in sorted(new | old):
-            if name not in old:
-                differences.append(FileDifference(name, "missing, although it follows from the raw points"))
-            elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
-                differences.append(FileDifference(name, "does not follow from the raw points"))
-    return sorted(new), differences
 
 
 def compute_summary(run_folder: Path) -> Summary:

@@ -12,11 +12,11 @@ from unittest.mock import patch
 import duckdb
 from rich.console import Console
 
+from stampede.evaluate.metrics.asked import claims_of, published_in
 from stampede.evaluate.metrics.metric import Family
 from stampede.evaluate.metrics.simulated import NOTHING, Cell
-from stampede.evaluate.metrics.unknown import known_claim, known_entries
 from stampede.evaluate.read.observation import Container, Observation, parse
-from stampede.evaluate.read.trial_data import TrialData, read_trials
+from stampede.evaluate.read.trial_data import TrialData, derive_rows
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.statistics.results import CompletionTimes, TrialValues, measure_cells, results_of, too_few
 from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
@@ -53,7 +53,7 @@ def opened_trial(
         run = make_run(Path(folder), {"one": [*requests]}, loads=[load])
         if client:
             write_points(trial_folder(run, "one", "mix", 1) / "points-client.json.gz", client)
-        with read_trials(run, read_run(run), trial_folders(run), {}) as (rows, [trial]):
+        with derive_rows(run, read_run(run), trial_folders(run), {}) as (rows, [trial]):
             yield rows, trial
 
 
@@ -154,8 +154,8 @@ def conclude(
 
     ``doubtful`` are the verdicts on the trials that are not valid.
     """
-    claims = [known_claim(run, claim) for claim in run.claims]
-    results = results_of(run, cells, claims, known_entries(run), NOTHING, {}, times, 60 / run.trials)
+    claims = claims_of(run)
+    results = results_of(run, cells, claims, [*published_in(run)], NOTHING, {}, times, 60 / run.trials)
     trusted = [
         TrialValidity(variant=variant, load=load, trial=trial.trial, verdict="valid", reasons=[])
         for (variant, load, _), trials in cells.items()

@@ -30,9 +30,8 @@ import numpy as np
 from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import rows_needed
 from stampede.evaluate.metrics.simulated import SimulatedTrial
-from stampede.evaluate.metrics.unknown import known_claim
 from stampede.evaluate.read.rows import opened
-from stampede.evaluate.read.trial_data import RawTrial, read_raw_trial, read_trial_data
+from stampede.evaluate.read.trial_data import RawTrial, derive_raw_trial, read_trial_data
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.statistics.pooling import Pooled, pooled_percentile
 from stampede.evaluate.statistics.results import Cells, Results, TrialValues, figures_of, measure_cells
@@ -87,7 +86,7 @@ def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
     """Write what the first seconds of each trial say to a file; ``windows`` are in seconds."""
     run = read_run(run_folder)
     hashes = sealed(run_folder)
-    evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: derive_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     wanted = {*KEPT} | {(one.metric, one.stat) for claim in run.claims for one in claim.quantities}
     kept = {
         "run": run.model_copy(update={"order": [], "published": []}).model_dump(mode="json", by_alias=True),
@@ -152,7 +151,7 @@ def table(path: Path) -> Iterator[str]:
 
 def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
     """Return whether the claim holds in each trial of the study."""
-    figures = figures_of(cells, known_claim(run, claim).claim.quantities, {})
+    figures = figures_of(cells, claim.with_load(run.loads[0].name).quantities, {})
     values, *others = [{trial: draw.value for trial, draw in figure.draws.items()} for figure in figures.values()]
     divisors = others[0] if others else dict.fromkeys(values, 1.0)
     return [claim.holds(values[trial] / divisors[trial]) for trial in values.keys() & divisors.keys()]
@@ -160,8 +159,8 @@ def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
 
 def row_of(claim: Claim, run: Run, cells: Cells) -> ClaimRow:
     """Return the verdict on a claim from the statistics of trials, all of which are trusted."""
-    known = known_claim(run, claim)
-    return claim_row(known, Results(run, figures_of(cells, known.claim.quantities, {})), [])
+    claim = claim.with_load(run.loads[0].name)
+    return claim_row(claim, Results(run, figures_of(cells, claim.quantities, {})), [])
 
 
 def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, runs: int = RUNS) -> tuple[int, int]:
@@ -188,7 +187,7 @@ def default(run_folder: Path) -> str:
     """Return a line of a table: what runs of the default number of trials decide, if trials are like those of a run."""
     run = read_run(run_folder)
     hashes = sealed(run_folder)
-    evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: derive_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     with opened(list(evidence)) as rows:
         cells = measure_cells(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
     experiment = load_experiment(run.experiment)

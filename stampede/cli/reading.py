@@ -9,7 +9,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.paths import RESULTS
 from stampede.run.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
 from stampede.run.options import Results, RunFolder
-from stampede.terminal import count, out, print_json, report_path, say, talk, write, write_json
+from stampede.terminal import out, print_json, report_path, say, talk, write, write_json
 
 if TYPE_CHECKING:
     from stampede.evaluate.statistics.compare import Side
@@ -34,7 +34,7 @@ def report(
 ) -> None:
     """Print the answer of a run, or its tables, e.g. stampede report results/heavy-mix/latest --tables."""
     from stampede.records.folder import read_run  # noqa: PLC0415
-    from stampede.report.extensions import read_sections  # noqa: PLC0415
+    from stampede.report.extensions import read_section  # noqa: PLC0415
     from stampede.report.markdown import markdown  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
     from stampede.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415
@@ -42,7 +42,7 @@ def report(
     folder = run or latest(results)
     summary = reported(folder, results, recompute=recompute)
     record = read_run(folder)
-    sections = read_sections(folder, summary)
+    section = read_section(folder, summary)
     if on_page:
         from stampede.reproduce.all import keep_for_page  # noqa: PLC0415
 
@@ -53,14 +53,14 @@ def report(
         write_json(summary.model_dump_json(indent=2))
     elif table:
         try:
-            print_chosen_tables(out, record, summary, table, sections)
+            print_chosen_tables(out, record, summary, table, section)
         except UnknownTable as error:
             titles = "\n".join(error.titles)
             raise WrongUse(f"No table has {error.word!r} in its title.", hint=f"The tables:\n{titles}") from None
     elif tables:
-        print_tables(out, record, summary, sections)
+        print_tables(out, record, summary, section)
     else:
-        print_screen(out, record, summary, report_path(folder), tables_command(folder), sections)
+        print_screen(out, record, summary, report_path(folder), tables_command(folder), section)
         if not (folder / "report.html").exists():
             say("There is no report.html: to draw it, pip install 'stampede-lab[lab]'")
         return
@@ -159,7 +159,6 @@ def export(
 ) -> None:
     """Verify a run, or the runs of the lesson, and pack it into one file, e.g. stampede export results/lesson."""
     from stampede.export import archive_path, pack  # noqa: PLC0415
-    from stampede.records.checksums import MANIFEST  # noqa: PLC0415
     from stampede.teach.lesson import handing_in  # noqa: PLC0415
 
     folder = run or latest(results)
@@ -170,11 +169,7 @@ def export(
         target = archive_path(folder, to)
         for line in verified(folder, talk):
             say(line)
-        [archive] = pack([folder], target)
-    if archive.cleaned:
-        records = count(archive.cleaned, "record")
-        say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
-        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
+        pack([folder], target)
     out.print(str(target), markup=False, soft_wrap=True)
 
 

@@ -56,16 +56,14 @@ def failure(said: str) -> str:
     Exceptions that only follow from another one do not count.
     """
     lines = said.splitlines()
-    thrown = [line for start, line in enumerate(lines) if _TRACEBACK.search(line) for line in _exception(lines, start)]
+    thrown = []
+    for start, line in enumerate(lines):
+        if _TRACEBACK.search(line):  # a traceback without an end has no exception
+            thrown += [line for line in lines[start + 1 :] if line and not line[0].isspace()][:1]
     told = [line for line in thrown if not _CONSEQUENCE.search(line)] or thrown[-1:]
     errors = [line for line in lines if _ERROR.search(line)]
     found = told[-1:] or errors[:1]
     return found[0].strip()[:_LONGEST] if found else ""
-
-
-def _exception(lines: list[str], start: int) -> list[str]:
-    """Return the line with the exception of a traceback; empty if the traceback has no end."""
-    return [line for line in lines[start + 1 :] if line and not line[0].isspace()][:1]
 
 
 def unreached(said: str) -> str | None:

@@ -204,8 +204,9 @@ def _start_engine(say: Say) -> None:
         say("The engine was once killed while it created a network, and its list of networks is damaged.\n"
             f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …")  # fmt: skip
         said = _run_engine(program)
-    if said:
-        raise LabError("The container engine ended instead of starting.", hint=f"{_reason(said)}\nLog: {ENGINE_LOG}")
+    if lines := said.splitlines():
+        why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
+        raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
 
 
 def _run_engine(program: str) -> str:
@@ -243,12 +244,6 @@ def _data_root() -> Path:
     except (OSError, ValueError):
         settings = {}
     return Path(settings.get("data-root", "/var/lib/docker"))
-
-
-def _reason(said: str) -> str:
-    """Return the line of an engine's log that says why the engine ended: by default, the last line."""
-    lines = said.splitlines()
-    return next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
 
 
 def plugin_version(plugin: str) -> str:

@@ -77,12 +77,14 @@ def _ask() -> EngineFacts | None:
     if not told.get("ServerVersion"):
         return None
     components = output(["docker", "version", "--format", "{{range .Server.Components}}{{.Name}},{{end}}"])
+    of_machine = str(told.get("Architecture", ""))
+    asked = os.environ.get(PLATFORM, "").removeprefix("linux/")
     return EngineFacts(
         name="Podman" if "Podman" in components else "Docker",
         version=str(told["ServerVersion"]),
         machine=str(told.get("Name", "")),
         system=str(told.get("OperatingSystem", "")),
-        architecture=_architecture(str(told.get("Architecture", ""))),
+        architecture=asked + _EMULATED if asked and _SAME.get(asked, asked) != of_machine else of_machine,
         cores=int(told.get("NCPU", 0)),
         memory_mib=int(told.get("MemTotal", 0)) // 2**20,
         cgroups=str(told.get("CgroupVersion", "1")),
@@ -90,12 +92,6 @@ def _ask() -> EngineFacts | None:
         containerd="io.containerd.snapshotter" in json.dumps(told.get("DriverStatus")),
         unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
     )
-
-
-def _architecture(of_machine: str) -> str:
-    """Return the processor of the containers: the machine's, or an emulated processor that the user asks for."""
-    asked = os.environ.get(PLATFORM, "").removeprefix("linux/")
-    return asked + _EMULATED if asked and _SAME.get(asked, asked) != of_machine else of_machine
 
 
 def user_kind(*, rootless: bool) -> str:

@@ -104,7 +104,9 @@ def build_images(images: Iterable[LabImage], say: Say) -> None:
         digest = inputs_digest(image.service, image.factors, base)
         if label(image.name, INPUTS) == digest:
             continue
-        say(f"Building {image.name} …{_takes(image)}")
+        minutes = f"about {image.build_minutes} minutes on two cores"
+        takes = f" This takes {minutes}, once: it compiles Python." if image.build_minutes else ""
+        say(f"Building {image.name} …{takes}")
         began = time.monotonic()
         environment = os.environ | image.factors | {"LAB_INPUTS": digest, "LAB_CA_BUNDLE": ca_bundle()}
         command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", image.service]
@@ -130,11 +132,6 @@ def _build_unreleased(image: LabImage, build: Unreleased, say: Say) -> None:
                    folder]  # fmt: skip
         problem = f"{build.name} could not be installed over {released}."
         run_command(command, f"building {image.name}", problem, say)
-
-
-def _takes(image: LabImage) -> str:
-    minutes = f"about {image.build_minutes} minutes on two cores"
-    return f" This takes {minutes}, once: it compiles Python." if image.build_minutes else ""
 
 
 def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:

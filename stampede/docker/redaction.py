@@ -56,20 +56,16 @@ def local_words(results: Path) -> Words:
         os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises if there is no home folder
         ca_bundle(): "$CA_BUNDLE",
     }
-    return _of_paths(paths) | _of_host(platform.node()) | _of_user()
-
-
-def recorded_words(factors: Mapping[str, str], composed: Composed) -> Words:
-    """Return the words for the private values in the records of a trial: its factors and its resolved Compose file.
-
-    Only records of older runs contain private values.
-    """
-    paths = {factors.get("LAB_CA_BUNDLE", ""): "$CA_BUNDLE"}
-    if checkout := _checkout(composed):
-        paths[str(checkout).replace("$$", "$")] = "$CHECKOUT"
-    if "LAB_RESULTS" in factors:  # <results>/<experiment>/<run>/<variant>/<load>/.1.part
-        paths["/".join(factors["LAB_RESULTS"].split("/")[:-5])] = "$RESULTS"
-    return _of_paths(paths) | _of_host(factors.get("LAB_OWNER", "").rpartition("-")[0])
+    name = platform.node()
+    words = {}
+    for host in {name, name.partition(".")[0]} - {"", "localhost"}:
+        plain = re.escape(host)
+        words[rf"(?<![\w.-]){plain}-\d+(?!\w)"] = "$OWNER"
+        words[  # a name that may be an ordinary word (server) counts only in an address
+            rf"(?:(?<=//)|(?<=@)){plain}(?!\w)|(?<![\w.-]){plain}(?=:\d)"
+            if host.isalpha() else rf"(?<![\w.-]){plain}(?!\w)"
+        ] = "$HOST"  # fmt: skip
+    return _of_paths(paths) | words | _of_user()
 
 
 def redact(text: str, words: Words) -> str:
@@ -96,13 +92,11 @@ def redact_composed(composed: Composed, factors: Mapping[str, str]) -> Composed:
     project's folder, Compose resolves the returned file to the given file.
     """
     variables = {factors[name].replace("$", "$$"): asked for name, asked in LOCAL.items() if name in factors}
-    checkout = _checkout(composed)
+    # the checkout is where k6's scripts are mounted from
+    mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
+    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6" and "source" in mount]
+    checkout = sources[0].parent if sources and sources[0].is_absolute() else None
     return {key: _redact_value(value, key, variables, checkout) for key, value in composed.items()}
-
-
-def read_factors(text: str) -> dict[str, str]:
-    """Return the factors of an env file that the lab wrote."""
-    return dict(re.findall(r"^(\w+)='(.*)'$", text, flags=re.MULTILINE))
 
 
 def _redact_value(value: object, key: str, variables: Mapping[str, str], checkout: Path | None) -> object:
@@ -120,32 +114,12 @@ def _redact_value(value: object, key: str, variables: Mapping[str, str], checkou
     return value
 
 
-def _checkout(composed: Composed) -> Path | None:
-    """Return the checkout from which a resolved Compose file mounts k6's scripts; None if the path is not absolute."""
-    mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
-    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6" and "source" in mount]
-    return sources[0].parent if sources and sources[0].is_absolute() else None
-
-
 def _of_paths(paths: Mapping[str, str]) -> Words:
     return {
         rf"(?<![\w.-]){re.escape(path)}(?![\w-])": word
         for path, word in paths.items()
         if path.startswith("/") and path not in _NOBODYS and not path.startswith("/etc/")
     }
-
-
-def _of_host(name: str) -> Words:
-    """Return the words for a host's name. A name that may be an ordinary word (server) counts only in an address."""
-    words = {}
-    for host in {name, name.partition(".")[0]} - {"", "localhost"}:
-        plain = re.escape(host)
-        words[rf"(?<![\w.-]){plain}-\d+(?!\w)"] = "$OWNER"
-        words[
-            rf"(?:(?<=//)|(?<=@)){plain}(?!\w)|(?<![\w.-]){plain}(?=:\d)"
-            if host.isalpha() else rf"(?<![\w.-]){plain}(?!\w)"
-        ] = "$HOST"  # fmt: skip
-    return words
 
 
 def _of_user() -> Words:

@@ -1,9 +1,9 @@
 """What an experiment file says of measured numbers: claims, published figures and curves, with every name checked."""
 
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Self
 
-from pydantic import ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from stampede.evaluate.metrics import OF_ALL_REQUESTS, STATISTICS, MetricName, Statistic, unit
 from stampede.evaluate.metrics.spread import REQUESTS_BY_WORKER
@@ -11,13 +11,9 @@ from stampede.evaluate.metrics.times import RESPONSE_TIME
 from stampede.records.claims import Claim, Curve, Measure, Published, Quantity
 from stampede.records.model import Name
 
-STRICT = ConfigDict(extra="forbid")
-
 
 class MeasureEntry(Measure):
     """A statistic of one metric, for one class of request or for all classes together (None)."""
-
-    model_config = STRICT
 
     metric: MetricName = Field(description="A metric; docs/reference/metrics.md explains each.")
     stat: Statistic = Field(description="A statistic of the metric.")
@@ -39,8 +35,6 @@ def _check_statistic(request_class: str | None, metric: str, stat: str) -> None:
 class QuantityEntry(MeasureEntry, Quantity):
     """One number of an experiment. ``load`` may be left out if the experiment has only one load."""
 
-    model_config = STRICT
-
     variant: Name = Field(description="The variant.")
     load: Name | None = Field(None, description="The load, if there are several.")
 
@@ -48,15 +42,11 @@ class QuantityEntry(MeasureEntry, Quantity):
 class CurveEntry(Curve):
     """A picture of how a setting changes statistics: one panel for each statistic, with the setting along the axis."""
 
-    model_config = STRICT
-
     values: list[MeasureEntry] = Field(min_length=1)  # type: ignore[assignment]  # a list that is only read
 
 
 class PublishedEntry(Published):
     """What a source published for one variant: statistics of one metric, requests by worker, or steps of a burst."""
-
-    model_config = STRICT
 
     variant: Name = Field(description="The variant.")
     load: Name | None = Field(None, description="The load, if there are several.")
@@ -99,16 +89,5 @@ class PublishedEntry(Published):
 class ClaimEntry(Claim):
     """A sentence with a test: a measured value, or the ratio of two measured values, is compared with a bound."""
 
-    model_config = STRICT
-
     value: QuantityEntry
     relative_to: QuantityEntry | None = Field(None, description="Divide the value by this value before comparing it.")
-    role: Literal["answer", "cure"] | None = Field(
-        None, description="The report opens with the claims that answer the experiment's question, or name a cure."
-    )
-
-    @model_validator(mode="after")
-    def _has_a_bound(self) -> Self:
-        if not self.has_one_bound:
-            raise ValueError("a claim needs exactly one of at_least and at_most")
-        return self

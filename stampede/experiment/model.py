@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
 from stampede.errors import Misplaced, WrongUse
 from stampede.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
@@ -16,7 +16,6 @@ from stampede.paths import CLIENTS, K6
 from stampede.records.duration import in_seconds
 from stampede.records.model import ADDRESS_PATTERN, Model, Name
 from stampede.records.nearest import nearest_first
-from stampede.records.run import SCRIPTS_OF_OLDER_RECORDS
 from stampede.servers import Server, limits
 from stampede.typed import option
 
@@ -97,11 +96,6 @@ class Script(Model):
 
     programs: ClassVar[tuple[Path, Mapping[str, LoadScript]]]
     """The folder of the programs, and the declaration of each program."""
-
-    @field_validator("script", mode="after")
-    @classmethod
-    def _name_today(cls, script: str) -> str:
-        return SCRIPTS_OF_OLDER_RECORDS.get(script, script)
 
     @model_validator(mode="after")
     def _script_can(self) -> Self:

@@ -11,9 +11,9 @@ from zlib import crc32
 import numpy as np
 
 from stampede.evaluate.metrics import FAMILIES, bursts
+from stampede.evaluate.metrics.asked import published_in
 from stampede.evaluate.metrics.metric import Family, percentile
 from stampede.evaluate.metrics.simulated import Prediction, Predictions, SimulatedTrial
-from stampede.evaluate.metrics.unknown import known_entries
 from stampede.evaluate.statistics.results import results_of
 from stampede.evaluate.statistics.rows import completion_times_rows, figure_rows
 from stampede.predict.system import NotModelled, system_of
@@ -41,7 +41,8 @@ def predict_run(run: Run) -> Predictions:
             except NotModelled as reason:
                 found.missing[cell] = str(reason)
                 continue
-            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, _requests(system, load))))
+            requests = sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)  # if none waits
+            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, requests)))
             if simulated < LEAST_SIMULATED:
                 most = SIMULATED_REQUESTS // LEAST_SIMULATED
                 found.missing[cell] = f"time for a load of more than {most:,} requests"
@@ -61,7 +62,7 @@ def predict_run(run: Run) -> Predictions:
 def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     predictions = predict_run(run)
-    results = results_of(run, {}, [], known_entries(run), predictions, {})
+    results = results_of(run, {}, [], [*published_in(run)], predictions, {})
     found = {
         "rows": list(figure_rows(results, predictions)),
         "completion_times": list(completion_times_rows(results, predictions)),
@@ -73,11 +74,6 @@ def predict_summary(run: Run) -> Summary:
 def not_predicted(predictions: Predictions) -> list[NotPredicted]:
     """Return which variants theory cannot predict under which loads, and why."""
     return [NotPredicted(variant=of, load=under, missing=what) for (of, under), what in predictions.missing.items()]
-
-
-def _requests(system: QueueingSystem, load: LoadRecord) -> float:
-    """Return about how many requests a trial has, if none waits."""
-    return sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)
 
 
 def _trials(

@@ -47,7 +47,6 @@ class PredictedRun(Record):
     cores, and nothing else.
     """
 
-    schema_: int = SCHEMA
     theory: int = THEORY
     settings: str
     cells: list[PredictedCell]
@@ -60,21 +59,41 @@ def predictions_of(run_folder: Path) -> Predictions:
     """
     run, path = read_run(run_folder), run_folder / PREDICTED
     try:
-        values = read_values(path)
-        stored = validated(path, PredictedRun, {"schema_": values.pop("schema"), **values})
+        values = read_values(path, SCHEMA)
+        del values["schema"]
+        stored = validated(path, PredictedRun, values)
     except BadRun:
         stored = None
     if stored and (stored.theory, stored.settings) == (THEORY, _hash(run)):
-        return _predictions(stored)
+        found = Predictions({}, {}, {})
+        for cell in stored.cells:
+            key = cell.variant, cell.load
+            if cell.missing is not None:
+                found.missing[key] = cell.missing
+            if cell.completion_times:
+                found.completion_times[key] = [Prediction(*step) for step in cell.completion_times]
+            for figure in cell.figures:
+                prediction = Prediction(figure.median, figure.low, figure.high)
+                found.values[(*key, figure.request_class), figure.metric, figure.stat] = prediction
+        return found
     return write_predictions(run_folder, run)
 
 
 def write_predictions(run_folder: Path, run: Run) -> Predictions:
     """Simulate a run, and write predicted.json into its folder."""
     predictions = predict_run(run)
-    stored = PredictedRun(settings=_hash(run), cells=_cells(predictions))
-    values = stored.model_dump(mode="json")
-    text = json.dumps({"schema": values.pop("schema_"), **values}, indent=1, ensure_ascii=False)
+    cells = {
+        cell: PredictedCell(variant=cell[0], load=cell[1], missing=predictions.missing.get(cell),
+                            completion_times=[(*step,) for step in predictions.completion_times.get(cell, ())])
+        for cell in [*predictions.missing, *{(variant, load): None for (variant, load, _), _, _ in predictions.values}]
+    }  # fmt: skip
+    for ((variant, load, request_class), metric, stat), (median, low, high) in predictions.values.items():
+        figure = PredictedFigure(
+            request_class=request_class, metric=metric, stat=stat, median=median, low=low, high=high
+        )
+        cells[variant, load].figures.append(figure)
+    stored = PredictedRun(settings=_hash(run), cells=list(cells.values()))
+    text = json.dumps({"schema": SCHEMA, **stored.model_dump(mode="json")}, indent=1, ensure_ascii=False)
     write_whole(run_folder / PREDICTED, text + "\n")
     return predictions
 
@@ -87,31 +106,3 @@ def _hash(run: Run) -> str:
         "numbers": [run.trials, run.jobs, run.cores],
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def _cells(predictions: Predictions) -> list[PredictedCell]:
-    cells = {
-        cell: PredictedCell(variant=cell[0], load=cell[1], missing=predictions.missing.get(cell),
-                            completion_times=[(*step,) for step in predictions.completion_times.get(cell, ())])
-        for cell in [*predictions.missing, *{(variant, load): None for (variant, load, _), _, _ in predictions.values}]
-    }  # fmt: skip
-    for ((variant, load, request_class), metric, stat), (median, low, high) in predictions.values.items():
-        figure = PredictedFigure(
-            request_class=request_class, metric=metric, stat=stat, median=median, low=low, high=high
-        )
-        cells[variant, load].figures.append(figure)
-    return list(cells.values())
-
-
-def _predictions(stored: PredictedRun) -> Predictions:
-    found = Predictions({}, {}, {})
-    for cell in stored.cells:
-        key = cell.variant, cell.load
-        if cell.missing is not None:
-            found.missing[key] = cell.missing
-        if cell.completion_times:
-            found.completion_times[key] = [Prediction(*step) for step in cell.completion_times]
-        for figure in cell.figures:
-            prediction = Prediction(figure.median, figure.low, figure.high)
-            found.values[(*key, figure.request_class), figure.metric, figure.stat] = prediction
-    return found

@@ -10,8 +10,8 @@ import numpy as np
 from stampede.records.classes import Between, Mean
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN, Queueing
-from stampede.records.run import KINDS, LoadRecord, VariantRecord
-from stampede.records.traffic import Range, TrafficClass, Work, traffic_of_older_records
+from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.traffic import Range, TrafficClass, Work, traffic_of_settings
 from stampede.theory.model import (
     Arrivals,
     Balance,
@@ -64,14 +64,18 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
     theory lacks.
     """
-    share_cores = load.settings.get("CPU") == "burn" and _share_cores(variant, cores)
-    one_core = share_cores and variant.settings.get("cpus") == 1 and variant.settings.get("replicas", 1) == 1
+    replicas = int(variant.settings.get("replicas", 1))
+    each = variant.workers / replicas
+    few_cores = each > (float(variant.settings.get("cpus", 0)) or each) or bool(cores and variant.workers > cores)
+    share_cores = load.settings.get("CPU") == "burn" and few_cores
+    one_core = share_cores and variant.settings.get("cpus") == 1 and replicas == 1
     if share_cores and not one_core:
         raise NotModelled("workers that compute and share cores")
     sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
-    if load.kind not in KINDS:
-        raise NotModelled(f"loads of the kind {load.kind}")
-    if load.kind == "burst" and _overflows(variant, load):
+    places = int(variant.settings.get("somaxconn", 0)) * replicas
+    at_work = variant.workers * (variant.threads or 1)
+    waits = variant.queueing and not variant.queueing.has_inner_queue and places and load.kind == "burst"
+    if waits and load.burst and load.burst > places + at_work:
         raise NotModelled("a listen queue that is full")
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
@@ -93,21 +97,6 @@ def _on_one_core(class_: Class) -> Class:
     return replace(class_, steps=steps)
 
 
-def _overflows(variant: VariantRecord, load: LoadRecord) -> bool:
-    """Whether a burst has more requests than the workers accept at once and their listen queues hold."""
-    places = int(variant.settings.get("somaxconn", 0)) * int(variant.settings.get("replicas", 1))
-    waits = variant.queueing and not variant.queueing.has_inner_queue
-    at_work = variant.workers * (variant.threads or 1)
-    return bool(waits and places and load.burst and load.burst > places + at_work)
-
-
-def _share_cores(variant: VariantRecord, cores: int) -> bool:
-    """Whether a variant has more workers than cores, those of the machine or those that its containers may use."""
-    each = variant.workers / int(variant.settings.get("replicas", 1))
-    allowed = float(variant.settings.get("cpus", 0)) or each
-    return each > allowed or bool(cores and variant.workers > cores)
-
-
 def classes_of(load: LoadRecord) -> list[Class]:
     """Return what a load asks for, without the work of the server itself. Raise NotModelled for an unknown load."""
     if load.client:
@@ -117,7 +106,7 @@ def classes_of(load: LoadRecord) -> list[Class]:
     try:
         if api.get("stall_s"):
             stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
-        traffic = load.traffic or traffic_of_older_records(load.script, load.settings)
+        traffic = load.traffic or traffic_of_settings(load.script, load.settings)
         if not traffic or traffic.missing:
             raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
         lasts_s = in_seconds(load.duration)
@@ -177,7 +166,7 @@ def servers_of(variant: VariantRecord) -> Servers:
     if variant.is_replaced:
         raise NotModelled("workers that are replaced")
     if variant.accept is None and workers > 1:
-        raise NotModelled("whether the workers share a socket, which older records do not say")
+        raise NotModelled("whether the workers share a socket")
     if by_kernel and (replicas > 1 or settings.get("max_conns")):
         raise NotModelled("a balancer before sockets among which the kernel chooses")
     race = RACE_ON_ONE_CORE if settings.get("cpuset", "").isdecimal() else RACE
@@ -228,14 +217,10 @@ def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
     if asked.burst:
         return Bursts(asked.burst, asked.every_s, BURST_APART_S)
     if asked.rates_rps:
-        return Recorded(_climbing_s(asked.rates_rps, lasts_s / len(asked.rates_rps)))
+        step_s = lasts_s / len(asked.rates_rps)
+        steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(asked.rates_rps)]
+        return Recorded(np.concatenate(steps))
     return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
-
-
-def _climbing_s(rates_rps: Sequence[int], step_s: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return when the requests of a rate that climbs in steps come, in seconds."""
-    steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(rates_rps)]
-    return np.concatenate(steps)
 
 
 def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:

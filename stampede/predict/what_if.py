@@ -91,24 +91,19 @@ def serve_otherwise(
         variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
         servers = servers_of(variant)
         servers = replace(servers, switch=max(servers.switch, least_switch_s))
-        rows = simulate(
-            QueueingSystem(servers, list(_classes(answered, works_s, computing=computing))),
-            float(answered.sent_s[-1]) + 1,
-            seed,
-        )
+        step = WorkStep(Constant(0.0), "compute" if computing else "wait")
+        of_classes = [answered.request_class == number for number in range(len(answered.classes))]
+        classes = [
+            Class(name, Recorded(answered.sent_s[mine]), [step], works_s[mine])
+            for name, mine in zip(answered.classes, of_classes, strict=True)
+        ]
+        rows = simulate(QueueingSystem(servers, classes), float(answered.sent_s[-1]) + 1, seed)
         order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
-        for place in range(len(answered.classes)):
-            mine = np.flatnonzero(rows.of_class == place)
-            order[np.flatnonzero(answered.request_class == place)[rows.user[mine]]] = mine
+        for number, mine in enumerate(of_classes):
+            simulated = np.flatnonzero(rows.of_class == number)
+            order[np.flatnonzero(mine)[rows.user[simulated]]] = simulated
         waits_s = (rows.ended - rows.sent)[order] - works_s if computing else (rows.began - rows.sent)[order]
         yield WhatIf(kind, *of, waits_s, rows.worker[order], rows.thread[order])
-
-
-def _classes(answered: Answered, works_s: Waits, *, computing: bool) -> Iterator[Class]:
-    step = WorkStep(Constant(0.0), "compute" if computing else "wait")
-    for place, name in enumerate(answered.classes):
-        mine = answered.request_class == place
-        yield Class(name, Recorded(answered.sent_s[mine]), [step], works_s[mine])
 
 
 def insert_requests(database: "duckdb.DuckDBPyConnection", variant: VariantRecord, served: WhatIf) -> None:

@@ -1,12 +1,12 @@
 """How records name a measured number: its variant, load, class of request, metric and statistic.
 
-Names of metrics and statistics are text here, because a newer version may have written the record. They are checked
-where an experiment is read (``stampede.experiment.entries``), and ``metrics.unknown`` says which of them are unknown.
+Names of metrics and statistics are text here: ``stampede.experiment.entries`` checks those of an experiment's file, and
+``stampede.evaluate.metrics.asked`` those of a run.
 """
 
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field, FiniteFloat, model_validator
 
 from stampede.records.model import Record
 
@@ -72,9 +72,15 @@ class Claim(Record):
     cores: int | None = Field(
         None, ge=2, description="With fewer cores for the servers on any machine, the claim is undecided."
     )
-    role: str | None = Field(
+    role: Literal["answer", "cure"] | None = Field(
         None, description="The report opens with the claims that answer the experiment's question, or name a cure."
     )
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError("a claim needs exactly one of at_least and at_most")
+        return self
 
     @property
     def variants(self) -> set[str]:
@@ -103,15 +109,8 @@ class Claim(Record):
         )
 
     @property
-    def has_one_bound(self) -> bool:
-        """Whether the claim has the bound that every claim of an experiment has; newer versions may have others."""
-        return (self.at_least is None) != (self.at_most is None)
-
-    @property
     def bound(self) -> str:
-        """The bound in words, e.g. ``>= 1000``; a dash if there is no bound that this version knows."""
-        if not self.has_one_bound:
-            return "–"
+        """The bound in words, e.g. ``>= 1000``."""
         return f"{'>=' if self.at_least is not None else '<='} {self.limit:g}"
 
     @property

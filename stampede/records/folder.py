@@ -55,8 +55,8 @@ def read_trial(folder: Path) -> TrialRecord:
 
 def write_record(path: Path, record: Record) -> None:
     """Write a record as JSON, whole or not at all."""
-    values = record.model_dump(mode="json", exclude_unset=False)
-    write_whole(path, json.dumps({"schema": values.pop("schema_"), **values}, indent=2, ensure_ascii=False) + "\n")
+    values = {"schema": SCHEMA, **record.model_dump(mode="json")}
+    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -85,8 +85,8 @@ def read_bounded(path: Path) -> bytes:
     return content
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """Read the JSON object of a record or a summary. Raise BadRun if it is broken or has no number of a schema."""
+def read_values(path: Path, schema: int | None = None) -> dict[str, Any]:
+    """Read the JSON object of a record or a summary. Raise BadRun if it is broken, or not of ``schema``."""
     try:
         text = read_bounded(path).decode()
         values = json.loads(text)
@@ -94,9 +94,9 @@ def read_values(path: Path) -> dict[str, Any]:
         raise BadRun(f"{path.parent} has no {path.name}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise BadRun(f"{path} cannot be read: {unread(error)}") from None
-    schema = values.get("schema") if isinstance(values, dict) else None
-    if type(schema) is not int or schema < 1:
-        raise BadRun(f"{path} has schema {schema}; this version reads the schemas 1 to {SCHEMA}")
+    found = values.get("schema") if isinstance(values, dict) else None
+    if type(found) is not int or (schema is not None and found != schema):
+        raise BadRun(f"{path} has schema {found}; this version reads schema {schema or SCHEMA}")
     if "\\u" in text or _OBEYED.search(text):
         values = _shown(values)
     return cast("dict[str, Any]", values)
@@ -124,16 +124,11 @@ def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:
 
 
 def _read(path: Path, kind: type[R]) -> R:
-    values = read_values(path)
-    return validated(path, kind, {"schema_": max(SCHEMA, values.pop("schema")), **values})
+    values = read_values(path, SCHEMA)
+    del values["schema"]
+    return validated(path, kind, values)
 
 
 def read_summary(results: Path) -> Summary:
-    """Read summary.json in a run's folder, or a file of results, whichever version wrote it.
-
-    Raise BadRun if it is missing or broken.
-    """
-    path = results / "summary.json" if results.is_dir() else results
-    values = read_values(path)
-    del values["schema"]
-    return validated(path, Summary, values)
+    """Read summary.json in a run's folder, or a file of results. Raise BadRun if it is missing or broken."""
+    return _read(results / "summary.json" if results.is_dir() else results, Summary)

@@ -1,17 +1,17 @@
 """What a run records of itself: the models of run.json and of each trial's trial.json."""
 
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from stampede.records.claims import Claim, Curve, Published
 from stampede.records.model import ADDRESS_PATTERN, Record, TrialPart
-from stampede.records.queueing import Queueing, queueing_of_schema_1
+from stampede.records.queueing import Queueing
 from stampede.records.traffic import Traffic
 
 SCHEMA = 2
-"""The schema of the records that this version writes. It reads every schema from 1 on (``records.model``)."""
+"""The schema of the records that this version writes and reads."""
 METHOD = 2
 """How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
 THEORY = 1
@@ -42,19 +42,6 @@ class Image(Record):
     digests: list[str] = Field([])
     packages: dict[str, str] = Field({})
     programs: dict[str, str] = Field({})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _programs_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
-        """Choose the programs from the packages if the record has no programs."""
-        if not isinstance(values, dict) or "programs" in values or not isinstance(values.get("packages"), dict):
-            return values
-        packages = values["packages"]
-        chosen = {name.removeprefix("python/"): packages[name] for name in _PROGRAMS if name in packages}
-        return values | {"programs": chosen}
-
-
-_PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn", "python/uwsgi")
 
 
 class Host(Record):
@@ -107,18 +94,14 @@ class VariantRecord(Record):
     queueing: Queueing | None = None
     settings: dict[str, Any]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _queueing_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
-        """Say how the server queues if the record does not say it."""
-        if not isinstance(values, dict) or "queueing" in values or not isinstance(values.get("settings"), dict):
-            return values
-        return values | {"queueing": queueing_of_schema_1(values["settings"])}
-
     @property
     def settings_in_words(self) -> dict[str, str]:
         """The settings as texts; that of a build that is not released says what it is made from, and its hash."""
-        return {name: _in_words(value) for name, value in self.settings.items()}
+        return {
+            name: ", ".join(f"{key} {part}" for key, part in value.items() if part)
+            if isinstance(value, dict) else str(value)
+            for name, value in self.settings.items()
+        }  # fmt: skip
 
     @property
     def is_replaced(self) -> bool:
@@ -136,12 +119,6 @@ class VariantRecord(Record):
         """How many threads each worker has; None: that is unknown."""
         threads = self.settings.get("threads")
         return threads if type(threads) is int else None
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items() if part)
-    return str(value)
 
 
 class ClientRecord(Record):
@@ -165,13 +142,6 @@ class RelativeRate(Record):
 
 LoadKind = Literal["steady", "burst", "crash", "visits"]
 """How requests come: continuously, in bursts, in bursts with a request that kills its worker, or in visits."""
-KINDS: tuple[str, ...] = get_args(LoadKind)
-_KINDS_OF_OLDER_RECORDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
-"""The kinds of the scripts of older records, which lack the kind. A script that is not here was steady."""
-
-
-SCRIPTS_OF_OLDER_RECORDS = {"own.js": "user-service.js"}
-"""Scripts that older records and experiments call otherwise, and their names today."""
 TODAY = "today"
 """The variant that serves somebody's own application as it is served today."""
 USER_SERVICE, REPLAY = "user-service.js", "replay.js"
@@ -184,32 +154,23 @@ class LoadRecord(Record):
     ``generators`` is how many k6 containers shared the load. ``api`` has the settings of the service that the servers
     call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
     database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
-    ``relative`` says how the load's rate follows from a capacity. ``kind`` is a LoadKind, or a word that only a newer
-    version knows; ``loop`` is ``closed`` or ``open``. ``traffic``: the requests as theory simulates them; None:
-    an older version recorded the load.
+    ``relative`` says how the load's rate follows from a capacity. ``loop`` is ``closed`` or ``open``. ``traffic``: the
+    requests as theory simulates them; None: they follow from the settings.
     """
 
     name: str
     script: str
-    kind: str = "steady"
+    kind: LoadKind = "steady"
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None
     database: dict[str, int] | None = None
     overloads: bool = False
     relative: RelativeRate | None = None
-    loop: str = "closed"
+    loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]
     traffic: Traffic | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
-        """Choose the kind by the script if the record has no kind."""
-        if not isinstance(values, dict) or "kind" in values:
-            return values
-        return values | {"kind": _KINDS_OF_OLDER_RECORDS.get(str(values.get("script")), "steady")}
 
     @property
     def burst(self) -> int | None:
@@ -244,12 +205,7 @@ class LoadRecord(Record):
     @property
     def is_of_user_service(self) -> bool:
         """Whether the requests are for somebody's own application."""
-        return self.script_today in (USER_SERVICE, REPLAY)
-
-    @property
-    def script_today(self) -> str:
-        """The name that the script has today."""
-        return SCRIPTS_OF_OLDER_RECORDS.get(self.script, self.script)
+        return self.script in (USER_SERVICE, REPLAY)
 
 
 class SourceRecord(Record):
@@ -272,7 +228,6 @@ class Run(Record):
     ``failed``.
     """
 
-    schema_: int = SCHEMA
     method: int = 1
     version: str = ""
     experiment: str
@@ -300,7 +255,7 @@ class Run(Record):
     images: list[Image]
     began: str
     ended: str | None = None
-    outcome: str = "running"
+    outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
     reason: str | None = None
 
     def load(self, name: str) -> LoadRecord:
@@ -434,8 +389,7 @@ class TrialRecord(TrialPart):
     ``outcome`` is ``measured``, ``interrupted`` or ``failed``.
     """
 
-    schema_: int = SCHEMA
-    outcome: str
+    outcome: Literal["measured", "interrupted", "failed"]
     reason: str | None = None
     k6_exit_code: int | None = None
     began: str

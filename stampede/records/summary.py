@@ -10,12 +10,9 @@ from stampede.records.model import Record, TrialPart
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
-"""The verdicts on claims. Summaries keep verdicts as text, because other versions may know other words."""
 FigureVerdict = Literal[
     "reproduced", "differs by the floor", "contradicted", "not measured in a short run", "undecided", "invalid"
 ]
-"""The verdicts on published figures. Older summaries say ``not reproduced`` of figures that are contradicted or differ
-by the floor, and ``undecided`` of figures for which the run was too short."""
 ArticleVerdict = Literal["same", "partly the same", "different", "undecided"]
 """The verdicts on the order of an article's variants, and on its conclusion."""
 
@@ -27,7 +24,7 @@ class TrialValidity(TrialPart):
     request whose figures are invalid although the trial is not, each with the reason.
     """
 
-    verdict: str
+    verdict: Verdict
     reasons: list[str]
     notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
@@ -60,10 +57,10 @@ class Validity(Record):
     """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run.
 
     ``of_run`` are those of the reasons that are about the run as a whole. ``notes`` are those that are findings in
-    trials, and no doubt about the run. Older summaries have neither.
+    trials, and no doubt about the run.
     """
 
-    verdict: str
+    verdict: Verdict
     reasons: list[str]
     of_run: list[str] = Field([], exclude_if=lambda value: not value)
     notes: list[str] = Field([], exclude_if=lambda value: not value)
@@ -134,14 +131,13 @@ class CounterRow(TrialPart):
 class ClaimRow(Record):
     """A claim with its measured value and verdict. ``reason`` says why it is undecided or invalid.
 
-    ``suspect``: the verdict rests on a suspect trial, and ``doubt`` is the main reason to doubt this trial. In older
-    summaries, the doubt is a part of ``reason``. ``trials_needed`` is about how many trials decide; None: nothing
-    was measured, or the value is too near the bound.
+    ``suspect``: the verdict rests on a suspect trial, and ``doubt`` is the main reason to doubt this trial.
+    ``trials_needed`` is about how many trials decide; None: nothing was measured, or the value is too near the bound.
     """
 
     says: str
     stat: str
-    verdict: str
+    verdict: ClaimVerdict
     measured: float | None
     low: float | None
     high: float | None
@@ -173,7 +169,7 @@ class PublishedFigure(Record):
     high: float | None
     ratio: float | None
     trials: int = 0
-    verdict: str
+    verdict: FigureVerdict
     pooled: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @property
@@ -196,7 +192,7 @@ class PublishedRow(Record):
     completion_times: bool = False
     divided_by: float = 1
     within: float
-    verdict: str
+    verdict: FigureVerdict
     reason: str | None
     suspect: bool = False
     doubt: str | None = Field(None, exclude_if=lambda value: value is None)
@@ -217,7 +213,7 @@ class Reversal(Record):
 class ArticleOrder(Record):
     """In how many of the pairs of variants that can be told apart the order is as published."""
 
-    verdict: str
+    verdict: ArticleVerdict
     pairs: int
     agree: int
     reversals: list[Reversal]
@@ -226,7 +222,7 @@ class ArticleOrder(Record):
 class ArticleConclusion(Record):
     """How many of the claims about variants with published figures hold, fail, and are undecided or invalid."""
 
-    verdict: str
+    verdict: ArticleVerdict
     claims: int
     hold: int
     fail: int
@@ -382,13 +378,13 @@ class TrialClocks(TrialPart):
 
 
 class Summary(Record):
-    """All results of one run. Keys with a default may be missing in older results.
+    """All results of one run.
 
     ``differences`` has rows only if a variant was measured against itself, ``completion_times`` and ``waves`` only if
     requests came in bursts, ``rate_steps`` only if visits came or a rate climbed. ``errors`` says why requests of
     trusted trials failed, the most frequent error first. ``round_s`` is about how many seconds it took to measure every
     variant once under every load. ``clocks`` has rows only for trials whose containers ran on several machines.
-    ``article`` is the verdict on the article; None: it published no figures, or an older version wrote the summary.
+    ``article`` is the verdict on the article; None: it published no figures.
     """
 
     experiment: str

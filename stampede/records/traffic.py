@@ -152,14 +152,12 @@ NOT_SIMULATED = {
     "idle.js": "connections that the server closes while a request comes",
     "queries.js": "a pool of connections that requests share",
     "visits.js": "visitors who give up, and the application's own work and database",
-    **dict.fromkeys(
-        ("own.js", "replay.js", "user-service.js"), "how long somebody's own application works on a request"
-    ),
+    **dict.fromkeys(("replay.js", "user-service.js"), "how long somebody's own application works on a request"),
 }
-"""What theory lacks to simulate the others; ``own.js`` is the name of ``user-service.js`` in older records."""
+"""What theory lacks to simulate the others."""
 
 
-def traffic_of_older_records(script: str, settings: Mapping[str, str]) -> Traffic | None:
+def traffic_of_settings(script: str, settings: Mapping[str, str]) -> Traffic | None:
     """Return the traffic of a load whose record does not say it; None: it is not known.
 
     ``settings`` are the script's variables. Raise KeyError with the name of a setting that the record lacks.

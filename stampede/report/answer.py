@@ -58,7 +58,7 @@ def lead(run: Run, pair: Pair) -> str:
     """Return the words before a claim. A claim that too few trials leave undecided says what these trials say."""
     claim, row = pair
     leads = _CURES if claim.role == "cure" else _ANSWERS
-    if row.verdict != "undecided" or run.trials >= ENOUGH or row.measured is None or not claim.has_one_bound:
+    if row.verdict != "undecided" or run.trials >= ENOUGH or row.measured is None:
         return leads.get(row.verdict, leads["invalid"])
     so_far = leads["reproduced" if claim.holds(row.measured) else "not reproduced"].removesuffix(":")
     return f"{so_far}, in {'a single trial' if run.trials == 1 else plural(run.trials, 'trial')}:"

@@ -21,8 +21,7 @@ _MOST_NAMED = 3
 def article_sentence(run: Run, summary: Summary) -> str | None:
     """Return the verdict on the article in a sentence; None: no figures were published.
 
-    The article's name is shortened so that the sentence fits into MOST_CHARACTERS; the counts are never left out. A
-    summary of an older version has no verdict on the article, and no sentence.
+    The article's name is shortened so that the sentence fits into MOST_CHARACTERS; the counts are never left out.
     """
     if (article := summary.article) is None:
         return None

@@ -1,9 +1,9 @@
-"""What an app adds to the results of a run: files beside summary.json, and a section of the report."""
+"""What the diagnosis of an own service adds to the results of a run: diagnosis.json, and a section of the report."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 
 from stampede.records.claims import Measure
 from stampede.records.summary import Summary
@@ -11,7 +11,7 @@ from stampede.report.tables import Table
 
 
 class Section(NamedTuple):
-    """Sentences and tables that an app adds to a report, in the place of the verdicts on claims.
+    """Sentences and tables that stand in a report in the place of the verdicts on claims.
 
     The terminal prints the ``answers`` below the ``title``, then the ``minor`` ones, and then the tables. The page
     opens with the answers and the minor ones, after the words ``lead``; further down, below the ``heading``, it has the
@@ -31,31 +31,17 @@ class Section(NamedTuple):
     minor: Sequence[str] = ()
 
 
-class Extension(Protocol):
-    """A module of an app that has more to say of some runs, and nothing of all others."""
-
-    def write_files(self, run_folder: Path, summary: Summary) -> None:
-        """Write the app's files into the folder of a run whose summary was computed."""
-
-    def read_section(self, run_folder: Path, summary: Summary) -> Section | None:
-        """Return the app's section of the report, from the files that it wrote; None: it has none of this run."""
+_DIAGNOSIS = "stampede.service.diagnosis.extension"
+"""The module that writes and reads the diagnosis of an own service; it stands above this room, and is loaded late."""
 
 
-EXTENSIONS = ["stampede.service.diagnosis.extension"]
-"""The names of the modules that add to results. They are imported when needed."""
+def write_section(run_folder: Path, summary: Summary) -> Section | None:
+    """Write the diagnosis into the folder of a run of somebody's own service; return the section of its report."""
+    import_module(_DIAGNOSIS).write_files(run_folder, summary)
+    return read_section(run_folder, summary)
 
 
-def write_extensions(run_folder: Path, summary: Summary) -> list[Section]:
-    """Write the files of all apps into the folder of a run, and return the sections of its report."""
-    for extension in _extensions():
-        extension.write_files(run_folder, summary)
-    return read_sections(run_folder, summary)
-
-
-def read_sections(run_folder: Path, summary: Summary) -> list[Section]:
-    """Return the sections that apps add to the report of a run."""
-    return [section for extension in _extensions() if (section := extension.read_section(run_folder, summary))]
-
-
-def _extensions() -> list[Extension]:
-    return [cast("Extension", import_module(name)) for name in EXTENSIONS]
+def read_section(run_folder: Path, summary: Summary) -> Section | None:
+    """Return the section that the diagnosis of a run adds to its report; None: the run has no diagnosis."""
+    section: Section | None = import_module(_DIAGNOSIS).read_section(run_folder, summary)
+    return section

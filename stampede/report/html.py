@@ -26,8 +26,8 @@ _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.
 _EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
 
 
-def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section] = ()) -> None:
-    """Write report.html of a run, whole or not at all. ``sections`` are what an app adds."""
+def write_report(run_folder: Path, summary: Summary, section: Section | None = None) -> None:
+    """Write report.html of a run, whole or not at all. ``section`` has its diagnosis."""
     run = read_run(run_folder)
     trusted = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.is_trusted]
     with opened(trusted) as database:
@@ -47,7 +47,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         run=run,
         summary=summary,
         trials=trials_phrase(summary),
-        sections=sections,
+        section=section,
         answers=list(key_claims(run, summary)),
         page=f"../../../docs/experiments/{run.experiment}.md"
         if (_EXPERIMENTS / f"{run.experiment}.md").exists()

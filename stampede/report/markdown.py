@@ -38,7 +38,7 @@ def markdown_table(table: Table) -> str:
     """Return a table in Markdown; characters that Markdown would take for markup are escaped."""
     cells = [
         [
-            _escaped(cell if place < table.words else in_one_line(cell)).replace("\n", "<br>")
+            re.sub(r"([\\|*_`<])", r"\\\1", cell if place < table.words else in_one_line(cell)).replace("\n", "<br>")
             for place, cell in enumerate(row)
         ]
         for row in table.rows
@@ -46,7 +46,3 @@ def markdown_table(table: Table) -> str:
     lines = "".join(f"| {' | '.join(row)} |\n" for row in (table.head, ["---"] * len(table.head), *cells))
     note = f"\n{capitalised(table.note)}.\n" if table.note else ""
     return f"{table.title}:\n\n{lines}{note}"
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\|*_`<])", r"\\\1", text)

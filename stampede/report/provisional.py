@@ -6,7 +6,7 @@ from statistics import median
 
 from stampede.evaluate.metrics import FAMILIES, unit
 from stampede.evaluate.metrics.times import OVERHEAD
-from stampede.evaluate.read.trial_data import read_trials
+from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.statistics.results import measure_cells
 from stampede.evaluate.verdict.validity import judge_trial
 from stampede.records.claims import Quantity
@@ -41,7 +41,7 @@ def measure_leading(run_folder: Path, run: Run, trials: Sequence[TrialRecord]) -
     wanted = leading(run)
     keys = [(trial.variant, trial.load, trial.trial) for trial in trials if trial.load == wanted.load]
     folders = [folder for key in keys if (folder := trial_folder(run_folder, *key)).is_dir()]
-    with read_trials(run_folder, run, folders, {}) as (rows, known):
+    with derive_rows(run_folder, run, folders, {}) as (rows, known):
         judged = {trial.key: judge_trial(trial) for trial in known}
         trusted = [trial for trial in known if judged[trial.key].is_trusted]
         families = [family for family in FAMILIES if wanted.metric in {metric.name for metric in family.metrics}]
@@ -69,9 +69,7 @@ def values_in_words(run: Run, values: Values, first: Iterable[str] = ()) -> Iter
     for variant in dict.fromkeys([*first, *telling, *(variant.name for variant in run.variants)]):
         measured = [value for value in values.get(variant, ()) if value is not None]
         if measured and len(measured) == len(values[variant]):
-            yield f"{variant} {_figure(leading(run), median(measured))}"
-
-
-def _figure(quantity: Quantity, value: float) -> str:
-    of_unit = unit(quantity.metric, quantity.stat)
-    return "none" if of_unit == "share" and not value else short_figure(of_unit, value)
+            value, of = median(measured), leading(run)
+            of_unit = unit(of.metric, of.stat)
+            shown = "none" if of_unit == "share" and not value else short_figure(of_unit, value)
+            yield f"{variant} {shown}"

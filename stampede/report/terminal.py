@@ -34,29 +34,29 @@ _STYLES = {
 """How rows of each kind, and verdicts, are printed."""
 
 
-def print_tables(console: Console, run: Run, summary: Summary, sections: Sequence[Section] = ()) -> None:
-    """Print the whole result of a run. ``sections`` are what an app adds."""
+def print_tables(console: Console, run: Run, summary: Summary, section: Section | None = None) -> None:
+    """Print the whole result of a run. ``section`` has its diagnosis."""
     _print_question(console, run)
     console.print(validity_text(summary))
     quantities = [*quantity_tables(run, summary)]
     _print_all(console, quantities)
     _print_legend(console, run, quantities)
     _print_all(console, _counting_tables(run, summary))
-    for section in sections:
+    if section:
         console.print(Text(f"\n{section.title}\n", style="bold"))
         console.print(_listed([*section.answers, *section.minor]))
-    if not (summary.claims or summary.differences or sections):
+    if not (summary.claims or summary.differences or section):
         console.print("\nThis experiment makes no claims.")
-    _print_all(console, _verdict_tables(run, summary, sections))
-    for remark in (remark for section in sections for remark in section.remarks):
+    _print_all(console, _verdict_tables(run, summary, section))
+    for remark in section.remarks if section else ():
         console.print(Text(remark))
 
 
 def print_chosen_tables(
-    console: Console, run: Run, summary: Summary, words: Sequence[str], sections: Sequence[Section] = ()
+    console: Console, run: Run, summary: Summary, words: Sequence[str], section: Section | None = None
 ) -> None:
     """Print the tables whose titles contain one of the words. Raise UnknownTable for a word that no title contains."""
-    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *_verdict_tables(run, summary, sections)]
+    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *_verdict_tables(run, summary, section)]
     for word in words:
         if not any(word.lower() in table.title.lower() for table in tables):
             raise UnknownTable(word, [table.title for table in tables])
@@ -78,10 +78,10 @@ def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
     yield from workers_tables(run, summary)
 
 
-def _verdict_tables(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[Table]:
+def _verdict_tables(run: Run, summary: Summary, section: Section | None) -> Iterator[Table]:
     if summary.differences:
         yield differences_table(run, summary)
-    for section in sections:
+    if section:
         yield from section.tables
     if summary.claims:
         yield claims_table(run, summary)

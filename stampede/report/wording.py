@@ -19,7 +19,8 @@ def median_suffix(run: Run) -> str:
 
 def trials_phrase(summary: Summary) -> str:
     """Return how many trials are in doubt, e.g. of 9 trials, 2 are suspect and counted all the same."""
-    trials, found = plural(len(summary.trials), "trial"), Counter(trial.verdict for trial in summary.trials)
+    trials = plural(len(summary.trials), "trial")
+    found: Counter[str] = Counter(trial.verdict for trial in summary.trials)
     if len(found) == 1:
         [verdict] = found
         return f"{f'all {trials} are' if len(summary.trials) > 1 else 'the only trial is'} {verdict}{_EFFECTS[verdict]}"
@@ -111,8 +112,6 @@ def claim_value(claim: ClaimRow) -> str:
 
 def bound_phrase(claim: Claim) -> str:
     """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
-    if not claim.has_one_bound:
-        return "this version does not know the bound"
     value, side = claim.value, "at least" if claim.at_least is not None else "at most"
     q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
     if other := claim.relative_to:
@@ -204,11 +203,10 @@ def plain_name(name: str) -> str:
 
 def metric_phrase(metric: str, request_class: str | None) -> str:
     """Return the name of a metric, with the class of request unless the metric is of all requests."""
-    declared = METRICS.get(metric)
-    called = declared.called if declared else "{metric} of {requests} requests"
-    if declared and declared.of_all and "{requests}" in called:
+    declared = METRICS[metric]
+    if declared.of_all and "{requests}" in declared.called:
         return plain_name(metric)
-    return called.format(metric=plain_name(metric), requests=request_class or "all")
+    return declared.called.format(metric=plain_name(metric), requests=request_class or "all")
 
 
 def load_suffix(run: Run, load: str) -> str:

@@ -7,10 +7,10 @@ from markupsafe import Markup
 
 from stampede.evaluate.statistics.stopping import has_interval
 from stampede.report.figures.drawing import inline_data, jitter, style_chart, svg
-from stampede.report.figures.published import drawn_verdict, verdict_looks
+from stampede.report.figures.published import LOOKS, verdict_looks
 from stampede.report.page import render
 from stampede.report.wording import metric_phrase, number, plain_name
-from stampede.reproduce.reproduction import Figure, Reproduced, Reproduction
+from stampede.reproduce.reproduction import Reproduced, Reproduction
 
 _LEAST, _MOST = 0.01, 100.0
 """The ends of the axis. A ratio beyond is drawn at the end."""
@@ -35,11 +35,6 @@ def reproduction_page(own: Reproduction, reference: Reproduction | None) -> str:
     )
 
 
-def _can_be_drawn(figure: Figure) -> bool:
-    """Whether a figure was measured, and has a verdict that this version knows."""
-    return figure.ratio is not None and drawn_verdict(figure.verdict) is not None
-
-
 def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     """Draw measured divided by published for every published figure: a row for each experiment, a dot for each figure.
 
@@ -49,12 +44,13 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     order = [experiment.experiment for experiment in shown]
     dots: list[dict[str, Any]] = []
     for experiment in shown:
-        for place, figure in enumerate(figure for figure in experiment.figures if _can_be_drawn(figure)):
+        drawn = [figure for figure in experiment.figures if figure.ratio is not None and figure.verdict in LOOKS]
+        for place, figure in enumerate(drawn):
             assert figure.ratio is not None
             dots.append({
                 "experiment": experiment.experiment,
                 "ratio": min(max(figure.ratio, _LEAST), _MOST),
-                "verdict": drawn_verdict(figure.verdict),
+                "verdict": figure.verdict,
                 "offset": jitter(place),
                 "link": experiment.report,
             })  # fmt: skip

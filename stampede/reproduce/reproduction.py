@@ -38,8 +38,8 @@ class Figure(Record):
 class Reproduced(Record):
     """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty.
 
-    ``judged`` is the verdict on the article, and ``sentence`` is the same in words; None: nothing was published, or an
-    older version judged the run. ``shown`` is what the experiment's page in docs/ shows.
+    ``judged`` is the verdict on the article, and ``sentence`` is the same in words; None: nothing was published.
+    ``shown`` is what the experiment's page in docs/ shows.
     """
 
     experiment: str

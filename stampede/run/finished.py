@@ -11,7 +11,7 @@ from rich.console import Console
 from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import RESULTS
-from stampede.terminal import report_path, say
+from stampede.terminal import report_path
 from stampede.typed import typed
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def reported(folder: Path, results: Path, *, recompute: bool = False) -> "Summar
 def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Path, Summary]]":
     """Compute all results of a run without writing into its folder.
 
-    Yield a temporary folder, which has the run's files and requests, and the summary. Say what this version does not
-    know of the run.
+    Yield a temporary folder, which has the run's files and requests, and the summary.
     """
     from stampede.records.folder import read_run  # noqa: PLC0415
     from stampede.verification import derived_elsewhere  # noqa: PLC0415
@@ -114,17 +113,7 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
             read_run(folder)
             with reading:
                 found = stack.enter_context(derived_elsewhere(folder))
-            _say_unknown(folder)
         yield found
-
-
-def _say_unknown(folder: Path) -> None:
-    """Say what this version does not know of a run."""
-    from stampede.evaluate.metrics.unknown import unknown  # noqa: PLC0415
-    from stampede.records.folder import read_run  # noqa: PLC0415
-
-    for sentence in unknown(read_run(folder)):
-        say(f"{folder}: {sentence}")
 
 
 def summary_of(command: str, folder: Path, results: Path) -> "Summary":
@@ -133,7 +122,6 @@ def summary_of(command: str, folder: Path, results: Path) -> "Summary":
 
     with run_for(command):
         if summary := stored_summary(folder):
-            _say_unknown(folder)
             return summary
     with results_of(command, folder, results) as (_, summary):
         return summary
@@ -160,12 +148,8 @@ def verified(folder: Path, console: Console) -> list[str]:
     if found.differences:
         raise LabError(f"{folder} was changed since it was measured.")
     recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
-    if found.figures:
-        follow = f"another version computed the results: {found.figures[0]} of {found.figures[1]} figures that this "
-        follow += "version knows follow from these files, the others and report.html were not compared."
-    else:
-        follow = f"{_derived(found.derived)} follow from these files."
-    return [f"{recorded} unchanged; {follow}", *found.unknown, f"{MANIFEST}: {found.manifest}"]
+    unchanged = f"{recorded} unchanged; {_derived(found.derived)} follow from these files."
+    return [unchanged, f"{MANIFEST}: {found.manifest}"]
 
 
 def print_differences(folder: Path, against: Path, console: Console) -> None:

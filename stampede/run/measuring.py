@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from stampede.docker.machine_usage import QUIET_WITHIN_S, Progress, is_busy
-from stampede.plan import Plan, timing
+from stampede.plan import timing
 from stampede.run.finished import tables_command
 from stampede.run.options import RunRequest
 from stampede.run.progress import Expected, showing_progress
@@ -31,11 +31,11 @@ def measure(request: RunRequest, follow: Follow | None = None) -> "Summary":
 def print_measured(folder: Path, summary: "Summary") -> None:
     """Print the results of a run. Exit with 1 when they are invalid."""
     from stampede.records.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
-    from stampede.report.extensions import read_sections  # noqa: PLC0415
+    from stampede.report.extensions import read_section  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
 
     print_screen(
-        out, read_run(folder), summary, report_path(folder), tables_command(folder), read_sections(folder, summary)
+        out, read_run(folder), summary, report_path(folder), tables_command(folder), read_section(folder, summary)
     )
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)
@@ -64,20 +64,15 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
             plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
             busy = is_busy()
             if not request.only_check:
-                _say_plan(request, plan, busy=busy)
+                budget_s = request.options.budget_s
+                takes_s = timing.expected_s(plan, busy=busy, check=request.check)
+                round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
+                print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
+                if busy:
+                    say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
             make_ready(say, images_of(plan))
     before_s = timing.before_s(plan, busy=busy, check=request.check)
     expected = Expected(plan, timing.batches_s(plan, busy=busy), before_s, options.budget_s)
     with interruptible(), showing_progress(expected) as shown:
         progress = follow(shown.progress) if follow else shown.progress
         return run_plan(request, plan, say, progress, shown.end_batch)
-
-
-def _say_plan(request: RunRequest, plan: Plan, *, busy: bool) -> None:
-    """Say what is measured, and about how long it takes; if rounds go on until all is decided, a round of it."""
-    budget_s = request.options.budget_s
-    takes_s = timing.expected_s(plan, busy=busy, check=request.check)
-    round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
-    print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
-    if busy:
-        say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")

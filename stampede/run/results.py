@@ -96,33 +96,25 @@ def clean_up(results: Path, say: Say, machines: Sequence[Machine]) -> None:
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent
         with suppress(BadRun, PermissionError):  # leave runs of another user or another version of the lab as they are
-            if folder.is_symlink() or _is_closed(folder):
+            # a report alone proves nothing: any run can have it
+            ended = (folder / "report.html").exists() and b'"outcome": "running"' not in path.read_bytes()
+            if folder.is_symlink() or ended:
                 continue
             record = read_run(folder)
-            _name_parts(folder)
+            for part in folder.glob("*/*/.*.part"):
+                with suppress(OSError):  # they stay as they are on a full disk
+                    compress_points(part)
+                number = part.name.removeprefix(".").removesuffix(".part")
+                if (part / "trial.json").exists():  # the trial is complete, only its folder has no name yet
+                    part.rename(part.with_name(number))
+                elif any(part.glob("points*.json*")):  # the points are incomplete: keep them, but never count them
+                    part.rename(part.with_name(f"killed-{number}"))
+                else:
+                    shutil.rmtree(part)
+            for temporary in folder.rglob(".*.*"):
+                if temporary.is_file():
+                    temporary.unlink()
             if record.outcome == "running":
                 record = record.model_copy(update={"outcome": "failed", "reason": "the lab was killed"})
             close_run(folder, record)
             say(f"Closed the record of a killed run: {folder}.")
-
-
-def _is_closed(folder: Path) -> bool:
-    """Whether a run has ended and has its report. A report alone proves nothing: any run can have it."""
-    return (folder / "report.html").exists() and b'"outcome": "running"' not in (folder / "run.json").read_bytes()
-
-
-def _name_parts(folder: Path) -> None:
-    """Rename the unfinished trial folders of a killed run, and remove files that are half written."""
-    for part in folder.glob("*/*/.*.part"):
-        with suppress(OSError):  # they stay as they are on a full disk
-            compress_points(part)
-        number = part.name.removeprefix(".").removesuffix(".part")
-        if (part / "trial.json").exists():  # the trial is complete, only its folder has no name yet
-            part.rename(part.with_name(number))
-        elif any(part.glob("points*.json*")):  # the points are incomplete: keep them, but never count them
-            part.rename(part.with_name(f"killed-{number}"))
-        else:
-            shutil.rmtree(part)
-    for temporary in folder.rglob(".*.*"):
-        if temporary.is_file():
-            temporary.unlink()

@@ -9,7 +9,7 @@ import yaml
 
 from stampede.paths import COMPOSE_FILE
 
-_VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?:(:?)-([^}]*))?\}")
 
 
 @cache
@@ -25,5 +25,14 @@ def image_of(service: str, factors: Mapping[str, str]) -> str:
 
 
 def filled(text: str, factors: Mapping[str, str]) -> str:
-    """Return a text of docker-compose.yml whose variables are replaced by factors, or else by their defaults."""
-    return _VARIABLE.sub(lambda found: factors.get(found[1]) or found[2] or "", text)
+    """Return a text of docker-compose.yml whose variables are replaced by factors, or else by their defaults.
+
+    An empty factor has the default of ``${NAME:-default}``, and stays empty with ``${NAME-default}``.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name, colon, default = found.groups(default="")
+        given = factors.get(name)
+        return default if given is None or (colon and not given) else given
+
+    return _VARIABLE.sub(value, text)

@@ -85,7 +85,11 @@ def _chunks(prepared: _Prepared, seconds: float, seed: int) -> Iterator[Rows]:
             yield Rows._make(column[:row].copy() for column in rows)
             row = 0
         elif reason == events.NO_SLOT:
-            state = _with_more_slots(state)
+            slots = len(state.next)
+            more = _doubled(state, _OF_A_SLOT)
+            more.next[slots:] = [*range(slots + 1, 2 * slots), state.numbers[events.FREE_SLOT]]
+            more.numbers[events.FREE_SLOT] = slots
+            state = more
         else:
             state = _doubled(state, ("event_time", "event_order", "event"))
 
@@ -241,15 +245,6 @@ def _blank(system: CompiledSystem) -> SimulationState:
     arrays["next"] = _ints([*range(1, slots), -1])
     arrays["free_threads"] = np.tile(np.arange(threads, dtype=np.int64)[::-1], workers)
     return SimulationState(numbers=_ints([0, 0, 0, 0]), **arrays)
-
-
-def _with_more_slots(state: SimulationState) -> SimulationState:
-    """Return the state with twice as many slots; all of the new ones are free."""
-    slots = len(state.next)
-    more = _doubled(state, _OF_A_SLOT)
-    more.next[slots:] = [*range(slots + 1, 2 * slots), state.numbers[events.FREE_SLOT]]
-    more.numbers[events.FREE_SLOT] = slots
-    return more
 
 
 def _doubled(state: SimulationState, names: Iterable[str]) -> SimulationState:

@@ -13,7 +13,7 @@ from stampede.evaluate.metrics.workers import in_order
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.statistics.results import TrialValues, _of_trials, completion_times
 from stampede.records.claims import Claim, Published, Quantity
-from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity, WaveRow
 from stampede.report.markdown import markdown
 from stampede.report.wording import figures_phrase, published_quantity
@@ -34,7 +34,9 @@ from tests.synthetic import Request, run_record
 
 def load(size: int | str, **settings: str) -> LoadRecord:
     """Return a load that sends so many requests at once."""
-    return LoadRecord(name="mix", script="burst.js", duration="60s", settings={"BURST": str(size)} | settings)
+    return LoadRecord(
+        name="mix", script="burst.js", kind="burst", duration="60s", settings={"BURST": str(size)} | settings
+    )
 
 
 def variant(name: str = "one", workers: int = 1, **settings: Any) -> VariantRecord:
@@ -88,21 +90,17 @@ def test_a_load_says_how_many_requests_it_sends_at_once(size: str, burst: int | 
 
 
 def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_settings() -> None:
-    """Only a record of an older version, which has no kind, is of the kind that its script had."""
     settings = {"BURST": "4", "CRASH_AFTER_S": "1", "BEFORE": "5", "AFTER": "5"}
 
-    def kind_of(script: str, **said: Any) -> tuple[str, int | None, bool]:
-        one = LoadRecord(name="mix", script=script, duration="20s", settings=settings, **said)
-        return one.kind, one.burst, one.crashes
+    def of_kind(kind: LoadKind) -> tuple[int | None, bool]:
+        load = LoadRecord(name="mix", script="mine.js", kind=kind, duration="20s", settings=settings)
+        return load.burst, load.crashes
 
-    assert kind_of("burst.js") == ("burst", 4, False)
-    assert kind_of("crash.js") == ("crash", 11, True), "with what comes before and after the crash"
+    assert of_kind("burst") == (4, False)
+    assert of_kind("crash") == (11, True), "with what comes before and after the crash"
+    assert of_kind("steady") == (None, False)
     settings |= {"AFTER": "many"}
-    assert kind_of("crash.js") == kind_of("mine.js", kind="crash") == ("crash", None, True)
-    assert kind_of("calls.js") == ("steady", None, False)
-    assert kind_of("mine.js") == ("steady", None, False)
-    assert kind_of("burst.js", kind="steady") == ("steady", None, False)
-    assert kind_of("mine.js", kind="burst") == ("burst", 4, False)
+    assert of_kind("crash") == (None, True)
 
 
 def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
@@ -112,7 +110,11 @@ def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
 
 
 CRASH = LoadRecord(
-    name="mix", script="crash.js", duration="60s", settings={"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"}
+    name="mix",
+    script="crash.js",
+    kind="crash",
+    duration="60s",
+    settings={"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"},
 )
 
 

@@ -82,14 +82,6 @@ def test_what_cannot_be_compared_is_said(one: Side, changed: dict[str, Any], rea
     assert list(obstacles(one, other_than(one, **changed))) == [reason]
 
 
-def test_a_script_that_has_another_name_today_is_the_same_script(one: Side) -> None:
-    """Files that people keep have the old name."""
-    older, newer = (other_than(one, loads=a_load(script=script)) for script in ("own.js", "user-service.js"))
-
-    assert list(obstacles(older, newer)) == []
-    assert [side.run.loads[0].is_of_user_service for side in (one, older, newer)] == [False, True, True]
-
-
 def test_a_variant_that_only_one_run_has_cannot_be_compared(one: Side) -> None:
     other = other_than(one, variants=one.run.variants[1:])
 

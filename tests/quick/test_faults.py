@@ -31,7 +31,7 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
     done = lab.call(command, str(old_run))
 
     assert done.returncode == 2
-    problem = f"{old_run}/run.json has schema 0; this version reads the schemas 1 to 2"
+    problem = f"{old_run}/run.json has schema 0; this version reads schema 2"
     if command == "verify":
         problem = f"{old_run} has no manifest.sha256"
     assert done.stderr == f"error: {problem}.\n\nhint: stampede {command} results/<experiment>/<time>, or …/latest\n"

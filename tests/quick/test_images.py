@@ -13,10 +13,9 @@ from stampede.docker.inputs import files_of, inputs_digest, stages_of
 from stampede.experiment.file import load_experiment, names
 from stampede.paths import ROOT
 from stampede.plan import lay_out
-from stampede.records.run import Image
 from stampede.run import machine_lock
 from stampede.servers import SERVERS
-from stampede.servers.services import services
+from stampede.servers.services import filled, services
 from tests.conftest import Lab, copy_lab
 
 BUILT = {name: service["build"] for name, service in services().items() if "build" in service}
@@ -175,15 +174,11 @@ def test_a_record_says_the_versions_of_what_an_image_is_for(monkeypatch: pytest.
     assert "python/flask" in image.packages
 
 
-def test_an_older_record_has_the_programs_that_were_chosen_then() -> None:
-    packages = {"python3": "3.13.5", "python/gunicorn": "27.0.1", "python/uvicorn": "0.54.0"}
-
-    old = Image.model_validate({"name": "one", "id": "1", "packages": packages})
-    new = Image.model_validate({"name": "one", "id": "1", "packages": packages, "programs": {"uvicorn": "0.54.0"}})
-
-    assert old.programs == {"python3": "3.13.5", "gunicorn": "27.0.1"}
-    assert new.programs == {"uvicorn": "0.54.0"}
-
-
 def test_every_base_image_is_recorded_with_what_it_is_for() -> None:
     assert of_lab.BASE_IMAGES == {"debian:trixie-slim": (), "grafana/k6:2.1.0": ("k6",)}
+
+
+def test_an_empty_factor_has_the_default_only_if_the_variable_says_so() -> None:
+    text = "${A:-a} ${B-b} ${C:-c} ${D-d} ${E}"
+
+    assert filled(text, {"A": "", "B": "", "E": "e"}) == "a  c d e"

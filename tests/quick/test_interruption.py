@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -144,6 +145,39 @@ def test_without_an_interrupt_nothing_is_raised_and_the_next_one_is_heeded_at_on
     assert asked == []
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_block_inside_another_leaves_the_interrupt_to_the_outer_block() -> None:
+    """Also if the inner block fails."""
+    done = []
+
+    def work() -> None:
+        with uninterrupted() as outer:
+            with suppress(ValueError), uninterrupted():
+                signal.raise_signal(signal.SIGTERM)
+                raise ValueError
+            done.append([*outer])
+            with uninterrupted() as inner:
+                signal.raise_signal(signal.SIGINT)
+            done.append([*outer])
+            done.append([*inner])
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [[signal.SIGTERM], [signal.SIGTERM, signal.SIGINT], [signal.SIGINT]]
+
+
+def test_a_block_that_ends_before_a_later_one_does_not_end_that_one() -> None:
+    """As blocks of two threads do."""
+    first, second = uninterrupted(), uninterrupted()
+    first.__enter__()
+    asked = second.__enter__()
+    first.__exit__(None, None, None)
+    signal.raise_signal(signal.SIGINT)
+
+    assert asked == [signal.SIGINT]
+    with pytest.raises(KeyboardInterrupt):
+        second.__exit__(None, None, None)
 
 
 def test_an_interrupt_ends_a_step_early_where_there_is_a_way_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stampede.evaluate.read.trial_data import read_trials
+from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.verdict.validity import judge_trials
 from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_run, trial_folders
@@ -34,7 +34,7 @@ def variants(*names: str, workers: int = 2, threads: int | None = 1) -> list[Var
 def shown(folder: Path) -> list[LoadTimeline]:
     """Return the lanes of a run."""
     run = read_run(folder)
-    with read_trials(folder, run, trial_folders(folder), {}) as (rows, trials):
+    with derive_rows(folder, run, trial_folders(folder), {}) as (rows, trials):
         known = {"trials": judge_trials(run, trials), "clocks": [
             trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks
         ]}  # fmt: skip

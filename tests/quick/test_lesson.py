@@ -161,19 +161,6 @@ BARS = [
 ]  # fmt: skip
 
 
-def test_predictions_stand_beside_results_on_a_terminal() -> None:
-    assert picture.bars_text(BARS) == (
-        "The last one is answered after … ms:\n"
-        "  you predicted   █████████ 3000\n"
-        "  theory predicts ██████████████████████████████ 10009\n"
-        "  measured        ██████████████████████████████ 10020 (10010 to 10030)\n"
-        "\n"
-        "With ten threads after … ms:\n"
-        "  you predicted   ▏ 0.00\n"
-        "  measured        ██████████████████████████████ 1020"
-    )
-
-
 def test_predictions_stand_beside_results_in_a_figure() -> None:
     drawn = picture.result_chart(BARS)
     texts = re.findall(r">([^<>]+)</text>", drawn)
@@ -446,8 +433,8 @@ def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> No
     every = [begun, with_prediction, explained, tried, solved, looked]
     assert [one.returncode for one in every] == [0] * len(every)
     assert re.search(r"\nMeasuring takes about \d min \d\d s. stampede lesson 2 --predict …,…\n$", begun.stdout)
-    assert "  you predicted   ██████████████████████████████ 15.0\n" in with_prediction.stdout
-    assert "  measured        ██████████ 4.9 (4.9 to 4.9)\n" in with_prediction.stdout
+    assert "you predicted 15.0, measured " in with_prediction.stdout.replace("\n", " ")
+    assert "measured 4.9" in with_prediction.stdout
     assert with_prediction.stdout.endswith('stampede lesson 2 --explain "…"\n')
     assert "You wrote: Busy workers accept.\nThe lab says: A gunicorn worker accepts" in explained.stdout
     assert explained.stdout.endswith("stampede lesson 2 --set threads=… (or --solution)\n")
@@ -474,7 +461,7 @@ def test_an_interrupted_step_is_measured_by_the_next_command(lab: Lab, measuring
 
     resumed = lab.call("lesson", "2")
 
-    assert "  you predicted   ██████████████████████████████ 15.0\n" in resumed.stdout
+    assert "you predicted 15.0" in resumed.stdout
     assert measuring.started == [("lesson-heavy-mix", "stampede lesson 2")]
 
 

@@ -218,13 +218,6 @@ mine.yaml:5: load.duration.full: 5000000m must be at most a day (24 hours)
 """)
 
 
-def test_an_experiment_with_the_old_name_of_a_script_is_read(tmp_path: Path) -> None:
-    text = GOOD.replace("SCRIPT", "own.js").replace("SETTINGS", OWN)
-    (tmp_path / "mine.yaml").write_text(text)
-
-    assert list(read_experiment(tmp_path / "mine.yaml").all_loads) == ["user-service"]
-
-
 def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

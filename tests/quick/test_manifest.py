@@ -325,7 +325,7 @@ def test_a_run_of_another_version_is_refused_with_its_own_path(run: Path) -> Non
     with pytest.raises(BadRun) as caught:
         verify_run(run)
 
-    assert str(caught.value) == f"{run}/run.json has schema 0; this version reads the schemas 1 to 2"
+    assert str(caught.value) == f"{run}/run.json has schema 0; this version reads schema 2"
 
 
 @pytest.mark.parametrize(

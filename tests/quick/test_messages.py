@@ -86,8 +86,8 @@ def recorded(kind: type[BaseModel], name: str) -> list[Any]:
         for member in packed:
             if member.name.endswith(f"/{name}"):
                 values = json.load(packed.extractfile(member) or io.BytesIO())
-                schema = {"schema_": values.pop("schema")} if "schema_" in kind.model_fields else {}
-                values = kind.model_validate(values | schema).model_dump(mode="json", exclude={"schema"}) | schema
+                del values["schema"]
+                values = kind.model_validate(values).model_dump(mode="json")
                 found.append({key: one[:2] if isinstance(one, list) else one for key, one in values.items()})
     return found
 

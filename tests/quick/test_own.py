@@ -1214,7 +1214,7 @@ def test_no_sentence_of_a_diagnosis_is_cut_on_the_screen(diagnosed: Diagnose, tm
         lines = [
             line.plain
             for line in screen_lines(
-                run, summary, "report.html", "stampede report --tables", [section_of(run, summary, found)]
+                run, summary, "report.html", "stampede report --tables", section_of(run, summary, found)
             )
         ]
 
@@ -1249,7 +1249,7 @@ def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_
         section = section_of(run, summary, diagnosis)
         text = " ".join(
             line.plain.strip()
-            for line in screen_lines(run, summary, "report.html", "stampede report --tables", [section])
+            for line in screen_lines(run, summary, "report.html", "stampede report --tables", section)
         )
         assert ("event loops of the workers were held up" in text) == shown
         assert minor in [*section.answers, *section.minor]
@@ -1548,11 +1548,11 @@ def test_the_diagnosis_ends_with_what_to_do(
     diagnosis = diagnosed(*waits, of_home)
     section = section_of(several, summary, diagnosis)
 
-    print_tables(console, several, summary, [section])
+    print_tables(console, several, summary, section)
     print_best_way(console, summary, diagnosis, tried)
 
     said, told = console.export_text(), "Better than today's, and the best that was tried: limit = threads."
-    screen = screen_lines(several, summary, "report.html", "stampede report --tables", [section])
+    screen = screen_lines(several, summary, "report.html", "stampede report --tables", section)
     assert len(screen) <= 24
     assert any(line.plain.startswith("limit = threads ") for line in screen)
     assert max(map(len, said.splitlines())) <= 80
@@ -2348,7 +2348,7 @@ def test_theory_advises_a_way_from_an_earlier_run(
     run_of(tmp_path, requests)
     write_requests(trial_folder(earlier, TODAY, "mix", 1), TODAY, "mix", 1)
     summary = summary_of(row(TODAY, None, "processor", "per_request", 5.0))
-    values = {"schema": 1, **summary.model_dump(mode="json")}
+    values = {"schema": 2, **summary.model_dump(mode="json")}
     (earlier / "summary.json").write_text(json.dumps(values))
 
     way = advise_way(found, LAYER, earlier)

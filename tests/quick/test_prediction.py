@@ -24,9 +24,9 @@ from stampede.records.checksums import seal
 from stampede.records.folder import read_run
 from stampede.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Row, Summary
-from stampede.records.traffic import Traffic, TrafficClass, Work, traffic_of_older_records
+from stampede.records.traffic import Traffic, TrafficClass, Work, traffic_of_settings
 from stampede.run.record import record_of
-from stampede.servers import SERVERS
+from stampede.servers import KINDS, SERVERS
 from stampede.servers.base import Variant
 from stampede.theory.model import Servers
 from stampede.verification import compute_summary, derived_elsewhere, verify_run
@@ -36,9 +36,11 @@ from tests.synthetic import NOWHERE, Request, make_run
 HEAVY_MIX = {"LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10"}
 
 
-def variant(name: str = "one", accept: Any = "shared", **settings: object) -> VariantRecord:
+def variant(name: str = "one", accept: Any = "shared", **settings: Any) -> VariantRecord:
     settings = {"server": "gunicorn-gthread", "workers": 4, "threads": 2} | settings
-    return VariantRecord(name=name, workers=4, accept=accept, settings=settings)
+    server: Any = KINDS[str(settings["server"])]
+    queueing = server.model_construct(**settings).queueing
+    return VariantRecord(name=name, workers=4, accept=accept, queueing=queueing, settings=settings)
 
 
 def load(script: str = "heavy-mix.js", duration: str = "60s", **changed: Any) -> LoadRecord:
@@ -155,20 +157,20 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("script", K6_SCRIPTS)
-def test_a_load_whose_record_is_older_has_the_traffic_that_runs_record_today(script: str) -> None:
+def test_a_load_whose_record_has_no_traffic_has_that_of_its_settings(script: str) -> None:
     example = K6_SCRIPTS[script].example
-    older = traffic_of_older_records(script, as_variables(example))
+    found = traffic_of_settings(script, as_variables(example))
 
-    assert older in (None, K6_SCRIPTS[script].recorded_traffic(example))
+    assert found in (None, K6_SCRIPTS[script].recorded_traffic(example))
 
 
-def test_bursts_of_older_records_wait_compute_or_call() -> None:
+def test_bursts_of_a_load_without_traffic_wait_compute_or_call() -> None:
     burst = K6_SCRIPTS["burst.js"]
     for does in ("wait", "compute", "call"):
         example = {"burst": 4, "every_s": 2, "does": does, "rounds": 3, "wait_ms": 5, "cpu_ms": 10, "delay_s": 0.5}
-        older = traffic_of_older_records("burst.js", as_variables(example))
-        assert older == burst.recorded_traffic(example)
-        assert older.classes["burst"].work[-1].does == does
+        found = traffic_of_settings("burst.js", as_variables(example))
+        assert found == burst.recorded_traffic(example)
+        assert found.classes["burst"].work[-1].does == does
 
 
 def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
@@ -191,13 +193,13 @@ BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0
         (variant(), load(client=ClientRecord(script="silent.py", settings={})), "clients that keep"),
         (variant(server="uvicorn", app="django"), load(), "Django on an event loop"),
         (variant(server="gunicorn-sync", threads=1, somaxconn=5),
-         load("burst.js", settings={"BURST": "10", "EVERY_S": "9", "DOES": "wait", "DELAY_S": "1"}),
+         load("burst.js", kind="burst", settings={"BURST": "10", "EVERY_S": "9", "DOES": "wait", "DELAY_S": "1"}),
          "a listen queue that is full"),
         (variant(), load("arrivals.js", settings={"RATE_RPS": "900", "DELAY_S": "1"}),
          "the open loops keep 900.3 threads busy, and there are 8"),
         (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
          "a load in which class user neither works nor pauses"),
-        (variant(accept=None), load(), "whether the workers share a socket, which older records do not say"),
+        (variant(accept=None), load(), "whether the workers share a socket"),
         (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
         (variant(cpus=2), BURNING, "workers that compute and share cores"),
         (variant(cpus=1), BURNING.model_copy(update={"api": {"one_device": True}}),

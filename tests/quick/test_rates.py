@@ -13,6 +13,7 @@ from stampede.experiment.loads.script import WrongSetting
 from stampede.pipeline import derive_summary
 from stampede.predict.system import system_of
 from stampede.records.claims import Claim, Quantity
+from stampede.records.queueing import Queueing
 from stampede.records.run import LoadRecord, Seconds, VariantRecord
 from stampede.records.summary import RateStepRow, Summary
 from stampede.records.traffic import TRAFFIC, Traffic, climbing_rates_rps
@@ -148,7 +149,8 @@ def test_theory_sends_the_requests_of_each_step_evenly() -> None:
     """10, 20 and 40 requests in the first, second and third second."""
     traffic = Traffic(classes=TRAFFIC["steps.js"]({**ASKED, "does": "wait", "delay_s": 0.1}))
     settings = {"server": "gunicorn-gthread", "workers": 4, "threads": 2}
-    variant = VariantRecord(name="one", workers=4, accept="shared", settings=settings)
+    queueing = Queueing(threads=2, max_connections=1000)
+    variant = VariantRecord(name="one", workers=4, accept="shared", queueing=queueing, settings=settings)
 
     [one] = system_of(variant, CLIMBING.model_copy(update={"traffic": traffic})).classes
 

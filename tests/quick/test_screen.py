@@ -212,7 +212,7 @@ def test_what_an_app_says_takes_the_place_of_claims() -> None:
     summary = summary.model_copy(update={"claims": []})
     section = Section("Diagnosis", ["Requests wait for a worker.", "One more thread would help."], "", [], [])
 
-    lines = [line.plain for line in screen_lines(run, summary, "report.html", TABLES, [section])]
+    lines = [line.plain for line in screen_lines(run, summary, "report.html", TABLES, section)]
 
     assert "- Requests wait for a worker." in lines
     assert not any("claim" in line for line in lines)

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -101,6 +102,30 @@ def trial_with(folder: Path, name: str, hup_after_s: float, **settings: float) -
     load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
     variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, hup_after_s=hup_after_s, **settings)
     return TrialContainers(PlannedTrial(name, variant, "users", load, "1s", 1), folder, 1, Engines())
+
+
+class Slow(str):
+    """A text that takes a while to be compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        time.sleep(0.2)
+        return str.__eq__(self, other)
+
+
+def test_only_the_first_of_two_reasons_at_the_same_time_counts(tmp_path: Path) -> None:
+    trial = trial_with(tmp_path, "one", 0)
+    trial.outcome = cast("Any", Slow("measured"))
+    threads = [threading.Thread(target=trial.fail, args=(reason,)) for reason in ("first", "second")]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+
+    assert (trial.outcome, trial.reason) == ("failed", "first")
 
 
 def test_servers_are_reloaded_during_the_load_and_not_after_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.read.observation import Reading
-from stampede.evaluate.read.trial_data import ClassTotals, read_raw_trial
+from stampede.evaluate.read.trial_data import ClassTotals, derive_raw_trial
 from stampede.evaluate.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
@@ -27,7 +27,7 @@ from stampede.records.run import (
     Seconds,
     VariantRecord,
 )
-from stampede.records.summary import TrialValidity, Validity
+from stampede.records.summary import Validity
 from stampede.report.tables.quantities import workers_tables
 from tests.in_memory import MIX, changed, judged, trial_of
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, run_record, write_points
@@ -518,12 +518,6 @@ def test_few_requests_that_all_fail_do_not_vanish_among_many_that_do_not() -> No
     assert reason.endswith("): their figures are invalid, and the other requests met another load than planned")
 
 
-def test_trials_of_older_summaries_have_no_classes() -> None:
-    old = {"variant": "one", "load": "mix", "trial": 1, "verdict": "valid", "reasons": []}
-
-    assert TrialValidity.model_validate(old).model_dump() == old
-
-
 @pytest.mark.parametrize(
     ("claimed", "verdict"),
     [
@@ -554,11 +548,11 @@ def test_what_is_in_the_files_of_a_trial_is_judged(tmp_path: Path) -> None:
     for name, waited in (("k6-processor", 3), ("k6-processor-2", 0.5)):
         lines = [f"{BEGAN.timestamp() + at:.0f} {waited * at * 1e8:.0f}\n" for at in (0, 10)]
         (folder / f"{name}.txt").write_text("".join(lines))
-    found = read_raw_trial(tmp_path, folder, {})
+    found = derive_raw_trial(tmp_path, folder, {})
     assert (found.dropped, found.generators) == (50, (readings((0, 0), (10, 0.5)), readings((0, 0), (10, 3))))
 
     (folder / "server-1.after.txt").write_text("==> /etc/hostname <==\n")
-    unreadable = read_raw_trial(tmp_path, folder, {}).problem
+    unreadable = derive_raw_trial(tmp_path, folder, {}).problem
     assert (unreadable or "").startswith("one/mix/1/server-1.after.txt is not an observation: ")
 
 
@@ -631,9 +625,9 @@ def test_a_planned_trial_that_left_nothing_is_invalid() -> None:
         ("{", "{folder}/run.json cannot be read: not valid JSON: expecting property name"),
         ("\ud800", "{folder}/run.json cannot be read: it is not UTF-8"),
         pytest.param('{"a":' * 10**5, "{folder}/run.json cannot be read: it is nested too deeply", id="nested"),
-        ("[]", "{folder}/run.json has schema None; this version reads the schemas 1 to 2"),
-        ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads the schemas 1 to 2"),
-        ('{"schema": 1}', "{folder}/run.json: experiment: missing key; it must be text"),
+        ("[]", "{folder}/run.json has schema None; this version reads schema 2"),
+        ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads schema 2"),
+        ('{"schema": 2}', "{folder}/run.json: experiment: missing key; it must be text"),
     ],
 )
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path, content: str | None, message: str) -> None:

@@ -25,8 +25,8 @@ CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEP
 """Three steps of two seconds: 100, 200 and 400 visits/s, of which the first has number 0, 200 and 600."""
 FULL = "database error 1040: Too many connections"
 OVERLOAD = LoadRecord(
-    name="mix", script="visits.js", loop="open", duration="6s", settings=CLIMB, database={"max_connections": 50},
-    overloads=True,
+    name="mix", script="visits.js", kind="visits", loop="open", duration="6s", settings=CLIMB,
+    database={"max_connections": 50}, overloads=True,
 )  # fmt: skip
 STEADY = OVERLOAD.model_copy(update={"settings": {"STEP_S": "2"}, "overloads": False})
 WITHOUT = STEADY.model_copy(update={"database": None})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stampede.evaluate.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
 from stampede.evaluate.read.lab_time import Clocks
 from stampede.evaluate.read.rows import opened
-from stampede.evaluate.read.trial_data import read_raw_trial
+from stampede.evaluate.read.trial_data import derive_raw_trial
 from stampede.pipeline import derive, derive_summary
 from stampede.records.checksums import files, is_derived, seal
 from stampede.records.claims import Claim, Quantity
@@ -150,7 +150,7 @@ def a_run(folder: Path, machines: Mapping[str, Machine] = APART, requests: list[
 def evidence_of(run: Path) -> tuple[str | None, Clocks | None]:
     """Return why the first trial of a run could not be read, and the clocks that were found."""
     [folder, *_] = trial_folders(run)
-    found = read_raw_trial(run, folder, {})
+    found = derive_raw_trial(run, folder, {})
     return found.problem, found.clocks
 
 
@@ -368,7 +368,7 @@ def test_stalls_and_several_roles_of_a_machine_are_corrected_too(tmp_path: Path)
     old, new = (next(row for row in one.rows if row.metric == "recovery") for one in (on_one, on_three))
     assert new.measured == pytest.approx(old.measured, abs=2)
     [folder, *_] = trial_folders(apart)
-    found = read_raw_trial(apart, folder, {})
+    found = derive_raw_trial(apart, folder, {})
     [stall] = [one for container in found.containers if container.after for one in container.after.stalls][:1]
     assert stall == pytest.approx((BEGAN.timestamp() + 2, BEGAN.timestamp() + 4), abs=0.002)
     assert found.generators[0][0].at == pytest.approx(BEGAN.timestamp() - 1.5 + 2.5, abs=0.001)

@@ -75,7 +75,9 @@ def bursts_from_two_generators(size: int) -> Callable[[Path], None]:
         for n in range(size // 2)
         for generator in (1, 2)
     ]
-    burst = LoadRecord(name="mix", script="burst.js", duration="60s", settings={"BURST": f"{size}"}, generators=2)
+    burst = LoadRecord(
+        name="mix", script="burst.js", kind="burst", duration="60s", settings={"BURST": f"{size}"}, generators=2
+    )
     variants = [VariantRecord(name=name, workers=3, settings={"name": name}) for name in ("one", "two")]
 
     def make(run: Path) -> None:

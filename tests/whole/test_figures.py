@@ -12,14 +12,13 @@ from stampede.evaluate.metrics import MetricName, Statistic
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Curve, Measure, Published
 from stampede.records.folder import read_run
-from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Row, Summary
 from stampede.report.figures.bursts import staircase, wave_cells
 from stampede.report.figures.curves import load_curve, setting_curve
 from stampede.report.figures.drawing import svg
-from stampede.report.figures.shares import share_and_tail, worker_shares
 from stampede.report.figures.times import worst_and_best
-from stampede.report.figures.visits import failures_by_rate, visit_times
+from stampede.report.figures.visits import visit_times
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
@@ -56,7 +55,6 @@ PICTURES: dict[str, Callable[[duckdb.DuckDBPyConnection, Run, Summary], alt.TopL
     "staircase": lambda rows, run, summary: staircase(rows, run, summary, "mix"),
     "waves": lambda _, run, summary: wave_cells(run, summary, "mix"),
     "times": lambda rows, run, summary: visit_times(rows, run, summary, "mix"),
-    "failing": lambda _, run, summary: failures_by_rate(run, summary, "mix"),
 }
 
 
@@ -77,8 +75,9 @@ def drawn_of(run: Path, picture: str) -> dict[str, Any]:
 
 def of_burst(size: int | None, **settings: str) -> list[LoadRecord]:
     """Return a load that sends so many requests at once; None: requests before and after one that kills its worker."""
-    at_once, script = ({"BURST": str(size)}, "burst.js") if size else ({}, "crash.js")
-    return [LoadRecord(name="mix", script=script, duration="60s", settings=at_once | settings)]
+    at_once = {"BURST": str(size)} if size else {}
+    kind: LoadKind = "burst" if size else "crash"
+    return [LoadRecord(name="mix", script=f"{kind}.js", kind=kind, duration="60s", settings=at_once | settings)]
 
 
 def stair(drawn: dict[str, Any], place: int) -> list[tuple[int, str, float, float]]:
@@ -259,7 +258,8 @@ CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "200", "STEP_S": "2"}
 def of_visits(**settings: str) -> list[LoadRecord]:
     """Return a load that makes visits and may ask for too much."""
     return [
-        LoadRecord(name="mix", script="visits.js", loop="open", duration="4s", settings=settings, overloads=True)
+        LoadRecord(name="mix", script="visits.js", kind="visits", loop="open", duration="4s", settings=settings,
+                   overloads=True)
     ]  # fmt: skip
 
 
@@ -342,9 +342,8 @@ def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
         ("waves", served_at(*[0] * 50, workers=2), of_burst(50), 2),
         ("waves", served_at(*[0] * 60), of_burst(60), 1),
         ("times", PATIENT, of_visits(**CLIMB), 2),
-        ("failing", failing(None), of_visits(STEP_S="2"), 2),
     ],
-    ids=["no burst", "a large burst", "few requests", "one worker", "no visits", "a rate that does not climb"],
+    ids=["no burst", "a large burst", "few requests", "one worker", "no visits"],
 )
 def test_there_is_no_picture_of_what_is_not_there(
     tmp_path: Path, picture: str, requests: list[Request], load: list[LoadRecord], workers: int
@@ -352,66 +351,6 @@ def test_there_is_no_picture_of_what_is_not_there(
     run = make_run(tmp_path, {"one": requests}, loads=load, variants=variants("one", workers=workers))
 
     assert chart_of(run, picture) is None
-
-
-def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
-    """Of two trials the medians: of the second step a half and a quarter fail, and everybody of the other variant."""
-    refused = "status 503"
-    quarter = failing(*[None] * 4) + failing(None, None, None, refused, step=1)
-    half = failing(*[None] * 4) + failing(None, None, refused, refused, step=1)
-    nobody = failing(*[refused] * 4)
-    run = make_run(
-        tmp_path, {"one": half, "two": nobody}, loads=of_visits(**CLIMB), variants=variants("one", "two"), trials=2
-    )  # fmt: skip
-    make_trial(run, "one", 2, quarter)
-
-    drawn = drawn_of(run, "failing")
-
-    values = values_of(drawn, drawn, 2)
-    assert [(value["variant"], value["per_s"], value["failed"]) for value in values] == [
-        ("one", 100, 0), ("one", 200, 0.375), ("two", 100, 1),
-    ]  # fmt: skip
-    assert values_of(drawn, drawn, 0) == [{"failed": 0.01}]
-    assert drawn["title"]["text"] == "one keeps up with 100 visits/s, two not even with the first step"
-    assert drawn["title"]["subtitle"] == "median of 2 trials; up to the capacity, fewer than 1% fail (dashed line)"
-
-
-def test_late_requests_are_drawn_over_the_rate_that_climbs(tmp_path: Path) -> None:
-    """Two requests in the first second, four in the second, of which one is late by 101 ms."""
-    settings = {"FIRST_RPS": "2", "LAST_RPS": "4", "STEPS": "2", "LATE_MS": "100", "LATE_SHARE": "0.05"}
-    load = LoadRecord(name="mix", script="steps.js", loop="open", duration="2s", settings=settings)
-    sent = [Request(sent_s=at_s, overhead_ms=101 * (at_s == 1.5)) for at_s in (0, 0.5, 1, 1.25, 1.5, 1.75)]
-
-    drawn = drawn_of(make_run(tmp_path, {"one": sent}, loads=[load]), "failing")
-
-    assert [(value["per_s"], value["failed"]) for value in values_of(drawn, drawn, 2)] == [(2, 0), (4, 0.25)]
-    assert values_of(drawn, drawn, 0) == [{"failed": 0.05}]
-    assert drawn["title"]["text"] == "one keeps up with 2.0 requests/s"
-    assert drawn["title"]["subtitle"] == (
-        "median of 1 trial; up to the highest rate, fewer than 5% are late by more than 100 ms (dashed line)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("steps", "title"),
-    [
-        ({"one": [None, "no"]}, "one keeps up with 100 visits/s"),
-        ({"one": ["no"]}, "No variant keeps up with the visits"),
-        ({"one": [None, None]}, "one keeps up with every rate that was tried"),
-        ({"one": [None, "no"], "two": [None, None]}, "two keeps up with every rate that was tried, one with 100"),
-        ({"one": [None, None], "two": ["no"]},
-         "one keeps up with every rate that was tried, two not even with the first step"),
-        ({"one": [None, None], "two": [None, None]}, "one keeps up with every rate that was tried"),
-    ],
-)  # fmt: skip
-def test_the_title_says_who_keeps_up(tmp_path: Path, steps: dict[str, list[str | None]], title: str) -> None:
-    requests = {
-        name: [one for step, error in enumerate(errors) for one in failing(error, step=step)]
-        for name, errors in steps.items()
-    }
-    drawn = drawn_of(make_run(tmp_path, requests, loads=of_visits(**CLIMB), variants=variants(*steps)), "failing")
-
-    assert drawn["title"]["text"] == title
 
 
 def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None:
@@ -464,40 +403,6 @@ def of_two_trials(tmp_path: Path) -> Path:
     make_trial(tmp_path, "uneven", 2, served_by(10, 90))
     make_trial(tmp_path, "even", 2, served_by(40, 60, overhead_ms=1800))
     return tmp_path
-
-
-def test_shares_and_waits_have_a_row_for_each_variant_and_a_dot_for_each_trial(of_two_trials: Path) -> None:
-    """The most even variant comes first. No name can overlap another, because each has a row."""
-    picture = share_and_tail(read_run(of_two_trials), derive_summary(of_two_trials), "mix", "light")
-
-    assert picture
-    drawn = as_dict(picture, "share and tail")
-    shares, tails = drawn["hconcat"]
-    assert shares["layer"][0]["encoding"]["y"]["sort"] == ["even", "uneven"]
-    each = [(one["variant"], one["value"]) for one in values_of(shares, drawn, 0)]
-    assert each == [("even", 0.5), ("even", 0.6), ("uneven", 0.8), ("uneven", 0.9)]
-    [even, uneven] = values_of(shares, drawn, 2)
-    assert (even["value"], even["value_low"], even["value_high"]) == (0.55, 0.5, 0.6)  # two trials have no interval
-    assert uneven["value"] == pytest.approx(0.85)
-    assert (
-        min(one["value"] for one in values_of(tails, drawn, 0))
-        < 100
-        < max(one["value"] for one in values_of(tails, drawn, 0))
-    )
-    assert drawn["title"]["subtitle"] == ("the most even variant first; median of 2 trials, and each trial")
-
-
-def test_shares_of_workers_are_means_over_all_trials(of_two_trials: Path) -> None:
-    """Whoever was busiest in a trial: 80 and 90 of a hundred requests are 85 on average."""
-    drawn = as_dict(worker_shares(read_run(of_two_trials), derive_summary(of_two_trials), "mix"), "workers")
-
-    [values] = drawn["datasets"].values() if "datasets" in drawn else [drawn["data"]["values"]]
-    shares = {(one["variant"], one["rank"]): one["share"] for one in values}
-    assert shares == {
-        ("uneven", 1): pytest.approx(0.85), ("uneven", 2): pytest.approx(0.15),
-        ("even", 1): pytest.approx(0.55), ("even", 2): pytest.approx(0.45),
-    }  # fmt: skip
-    assert drawn["title"]["subtitle"] == "mean of 2 trials; in each trial, the busiest worker first"
 
 
 def test_a_curve_has_a_dot_for_each_trial_and_theorys_line(of_two_trials: Path) -> None:

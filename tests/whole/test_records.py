@@ -1,6 +1,5 @@
-"""Records of three generations: every command reads each of them, and writes into none."""
+"""Every command reads a run, refuses a run of another schema, and writes into none."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,83 +7,45 @@ import pytest
 
 from stampede.records.checksums import seal
 from stampede.records.claims import Claim
-from stampede.records.folder import read_summary
 from stampede.records.run import LoadRecord
 from tests.conftest import Lab
-from tests.quick.test_records import FEW, KNOWN, P50, changed, future, today
+from tests.quick.test_records import FEW, KNOWN, P50, changed, of_another_schema, today
 from tests.synthetic import make_run
 from tools.real_runs import unpack
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("generation", ["older", "today", "future"])
-def test_a_run_of_any_generation_can_be_used_by_every_command(lab: Lab, tmp_path: Path, generation: str) -> None:
-    made = {"older": lambda folder: unpack("worker-types", folder), "today": today, "future": future}
-    run = made[generation](lab.results / "made-up" / "20260101T000000Z")
-    if generation == "today":
-        seal(run)
+@pytest.mark.parametrize("made", ["real", "made up"])
+def test_a_run_can_be_used_by_every_command(lab: Lab, tmp_path: Path, made: str) -> None:
+    folder = lab.results / "made-up" / "20260101T000000Z"
+    run = unpack("worker-types", folder) if made == "real" else today(folder)
+    seal(run)
 
-    report = lab.call("report", str(run), "--tables")
-    verify = lab.call("verify", str(run))
-    others = {
-        "markdown": lab.call("report", str(run), "--markdown"),
-        "power": lab.call("power", str(run)),
-        "compare": lab.call("compare", str(run), str(run), "--force"),
-        "export": lab.call("export", str(run), "--to", str(tmp_path / "run.tar.gz")),
-    }
+    done = {
+        name: lab.call(name, str(run), *options)
+        for name, options in {
+            "report": ["--tables"],
+            "verify": [],
+            "power": [],
+            "compare": [str(run), "--force"],
+            "export": ["--to", str(tmp_path / "run.tar.gz")],
+        }.items()
+    } | {"markdown": lab.call("report", str(run), "--markdown")}
 
-    assert (report.returncode, verify.returncode) == (0, 0), report.stderr + verify.stderr
-    assert "Traceback" not in "".join(one.stderr for one in others.values())
-    single = "fewer than two trusted trials"  # the older run has one trial of each variant
-    assert {name for name, one in others.items() if one.returncode and single not in one.stderr} == set()
-    page = (run / "report.html").read_text()
-    if generation == "future":
-        words = " ".join(report.stdout.split())
-        for said in ("the records have schema 3", "asks for the metric queue_time"):
-            assert said in words
-            assert said in page
-            assert said in verify.stdout
-            assert said in others["power"].stderr
-            assert said in others["markdown"].stdout
-    else:
-        assert "by this version" not in report.stdout + page + verify.stdout
+    assert "Traceback" not in "".join(each.stderr for each in done.values())
+    single = "fewer than two trusted trials"  # the real run has one trial of each variant
+    assert {name for name, each in done.items() if each.returncode and single not in each.stderr} == set()
 
 
-def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> None:
-    """This version knows neither the further metric nor the further word for a verdict; both stay in the file."""
-    run = future(lab.results / "made-up" / "20260101T000000Z")
-    assert lab.call("report", str(run)).returncode == 0
+@pytest.mark.parametrize("schema", [1, 3])
+@pytest.mark.parametrize("command", ["report", "verify", "power", "what-if", "advise", "export", "class"])
+def test_a_run_of_another_schema_is_refused_with_both_numbers(lab: Lab, command: str, schema: int) -> None:
+    run = of_another_schema(lab.results / "made-up" / "20260101T000000Z", schema)
 
-    def newer(values: Any) -> None:  # JSON
-        values["schema"] = 3
-        values["claims"][1] |= {"verdict": "plausible", "measured": 3.0}
-        values["rows"].append(values["rows"][0] | {"metric": "queue_time", "stat": "p99", "skew": 1.5})
-        values["rows"][0]["skew"] = 0.5
+    done = lab.call(command, str(run))
 
-    changed(run / "summary.json", newer)
-    before = (run / "summary.json").read_bytes()
-
-    done = lab.call("verify", str(run))
-
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = len(json.loads(before)["rows"])
-    assert f"another version computed the results: {rows - 1} of {rows - 1} figures" in done.stdout
-    assert "not verified by this version: the figures of queue_time in summary.json" in done.stdout
-    assert (run / "summary.json").read_bytes() == before
-    read = read_summary(run)
-    assert (read.claims[1].verdict, read.rows[0].model_extra) == ("plausible", {"skew": 0.5})
-
-    changed(run / "summary.json", lambda values: values["rows"][0].update({"measured": 1e6, "n": 100}))
-    done = lab.call("verify", str(run))
-
-    assert done.returncode == 1
-    assert "summary.json: does not follow from the raw points: one mix light" in done.stdout
-
-    changed(run / "summary.json", lambda values: values.pop("rows"))
-    done = lab.call("verify", str(run))
-
-    assert done.returncode == 1
-    assert "summary.json: cannot be read: rows: missing key; it must be a list" in done.stdout
+    assert done.returncode != 0
+    assert f"run.json has schema {schema}; this version reads schema 2" in done.stderr.replace("\n", " ")
 
 
 def files_with_times(folder: Path) -> dict[str, tuple[int, bytes]]:

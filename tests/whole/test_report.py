@@ -113,24 +113,22 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("size", "drawn"),
     [
-        (None, ["How long light requests waited", "Which share of the requests", "Which worker wins the race"]),
-        (4, ["4 requests at once", "Which share of the requests"]),
-        (20, ["20 requests at once", "How long light requests waited", "Which share of the requests"]),
-        (60, ["Waves", "How long light requests waited", "Which share of the requests"]),
+        (None, ["How long light requests waited"]),
+        (4, ["4 requests at once"]),
+        (20, ["20 requests at once", "How long light requests waited"]),
+        (60, ["Waves", "How long light requests waited"]),
     ],
 )
 def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size: int | None, drawn: list[str]) -> None:
-    """The shares by age are drawn of workers that share a container, the overhead with the published figure."""
     requests = [Request(service_time_ms=1000, worker=f"box:{7 + n % 2}") for n in range(size or 20)]
     published = [Published(variant="one", request_class="light", metric="overhead", stats={"p50": 222}, divided_by=222)]
     settings = {"BURST": str(size)} if size else {}
-    loads = [LoadRecord(name="mix", script="burst.js", duration="60s", settings=settings)]
+    loads = [LoadRecord(name="mix", script="burst.js", kind="burst", duration="60s", settings=settings)]
     derive(make_run(tmp_path, {"one": requests}, loads=loads, published=published))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
 
-    titles = ("4 requests at once", "20 requests at once", "Waves", "How long light requests waited", "Even shares",
-              "Which share of the requests", "Which worker wins the race")  # fmt: skip
+    titles = ("4 requests at once", "20 requests at once", "Waves", "How long light requests waited")
     assert [title for title in titles if f">{title}" in page] == [title for title in titles if title in drawn]
     subtitle = "each dot is one request; published ÷ 222"
     assert (subtitle in page) == ("How long light requests waited" in drawn)
@@ -140,8 +138,8 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
 def test_the_page_says_where_a_rate_came_from_and_who_shared_the_load(tmp_path: Path) -> None:
     relative = RelativeRate(times=1.5, of="one", under="climb")
     loads = [
-        LoadRecord(name="mix", script="visits.js", duration="60s", settings={}, generators=3, relative=relative,
-                   database={"max_connections": 50, "pool": 4})
+        LoadRecord(name="mix", script="visits.js", kind="visits", duration="60s", settings={}, generators=3,
+                   relative=relative, database={"max_connections": 50, "pool": 4})
     ]  # fmt: skip
     derive(make_run(tmp_path, {"one": visit("1")}, loads=loads))
 
@@ -150,15 +148,14 @@ def test_the_page_says_where_a_rate_came_from_and_who_shared_the_load(tmp_path: 
     assert "; the servers' database: max_connections=50, pool=4<" in page
 
 
-def test_visits_that_came_ever_more_often_have_two_pictures(tmp_path: Path) -> None:
+def test_visits_have_a_picture(tmp_path: Path) -> None:
     settings = {"FIRST_PER_S": "1", "LAST_PER_S": "2", "STEP_S": "2"}
-    loads = [LoadRecord(name="mix", script="visits.js", loop="open", duration="4s", settings=settings)]
+    loads = [LoadRecord(name="mix", script="visits.js", kind="visits", loop="open", duration="4s", settings=settings)]
     derive(make_run(tmp_path, {"one": [one for n in range(6) for one in visit(f"{n}", n / 2)]}, loads=loads))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
 
     assert ">No visit failed</text>" in page
-    assert ">one keeps up with every rate that was tried</text>" in page
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -1,6 +1,5 @@
 """stampede reproduce: every experiment once by default, and one page of everything that was published."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -87,23 +86,6 @@ def test_the_page_shows_each_figure_and_links_its_report_and_its_article(reprodu
     assert 'href="made-up/20260101T000000Z/report.html"' in page
     assert 'href="https://example.org/an-article"' in page
     assert page.count('<td class="verdict text contradicted">contradicted</td>') == 4
-
-
-def test_a_file_of_an_older_version_is_shown_with_its_own_words(reproduced: Reproduced, tmp_path: Path) -> None:
-    """It has no verdict on the article, and a figure that was not reproduced is drawn as contradicted."""
-    write_reproduction(tmp_path / "kept.json", Reproduction(experiments=[reproduced]))
-    kept = json.loads((tmp_path / "kept.json").read_text())
-    for experiment in kept["experiments"]:
-        del experiment["judged"], experiment["sentence"]
-        for figure in experiment["figures"]:
-            figure["verdict"] = figure["verdict"].replace("contradicted", "not reproduced")
-    (tmp_path / "older.json").write_text(json.dumps(kept))
-
-    page = reproduction_page(read_reproduction(tmp_path / "older.json"), None)
-
-    assert page.count('<td class="verdict text not-reproduced">not reproduced</td>') == 4
-    assert "A blog, 2020</a>: 1 reproduced, 4 not reproduced</td>" in page
-    assert "1 of 5 measured figures agree with the articles, 4 contradict them" in page
 
 
 def test_a_page_of_no_run_says_so() -> None:

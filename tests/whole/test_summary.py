@@ -25,7 +25,7 @@ def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path, mo
     larger.rename(table)
 
     # else it would write the table again
-    monkeypatch.setattr(trial_data, "read_raw_trial", lambda *_, **__: RawTrial())
+    monkeypatch.setattr(trial_data, "derive_raw_trial", lambda *_, **__: RawTrial())
 
     summaries = [derive_summary(run).model_dump_json() for _ in range(3)]
 

@@ -144,10 +144,15 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
                 raise LabError(
                     f"Nothing can be measured on {machine.name}: {last}", "stampede machines check"
                 ) from None
-            _remove_if_ended(machine)
+            # an engine that was killed may have forgotten to remove the probe
+            state = output([*machine.docker, "inspect", "--format", "{{.State.Status}}", NAME])
+            if state in ("exited", "dead"):
+                output([*machine.docker, "rm", NAME])
             if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
                 told_s = time.monotonic()
-                say(f"Another run is measuring on {machine.name} ({_holder(machine)}). "
+                label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
+                holder = output([*machine.docker, "inspect", "--format", label, NAME]) or "unknown"
+                say(f"Another run is measuring on {machine.name} ({holder}). "
                     "This run starts when that run has ended.")  # fmt: skip
             time.sleep(LOOK_AGAIN_S)
             continue
@@ -166,15 +171,3 @@ def _end(process: "subprocess.Popen[bytes]") -> str:
         process.kill()
         _, said = process.communicate()
     return said.decode(errors="replace").strip()
-
-
-def _holder(machine: Machine) -> str:
-    label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
-    return output([*machine.docker, "inspect", "--format", label, NAME]) or "unknown"
-
-
-def _remove_if_ended(machine: Machine) -> None:
-    """Remove a probe that an engine forgot to remove, e.g. because the engine was killed."""
-    state = output([*machine.docker, "inspect", "--format", "{{.State.Status}}", NAME])
-    if state in ("exited", "dead"):
-        output([*machine.docker, "rm", NAME])

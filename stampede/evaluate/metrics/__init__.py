@@ -49,8 +49,8 @@ WHOLE_UNITS = frozenset(
 
 
 def unit(metric: str, stat: str) -> str:
-    """Return the unit of a statistic; empty if this version does not know the statistic."""
-    return METRICS[metric].units.get(stat, "") if metric in METRICS else ""
+    """Return the unit of a statistic."""
+    return METRICS[metric].units[stat]
 
 
 def statistics_of(request_class: str | None) -> Iterator[tuple[str, str]]:

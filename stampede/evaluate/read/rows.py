@@ -14,7 +14,6 @@ from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.lab_time import Clocks, correct, find_clocks
 from stampede.records.files import POINTS, SERVED
 from stampede.records.folder import NoTemporaryRoom
-from stampede.records.model import KEYS_OF_SCHEMA_1
 from stampede.records.run import MachineRecord
 
 MEMORY = "768MB"
@@ -230,8 +229,6 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
     with _used_again(_ROWS, threads=1) as database:
         if files:
             rows = database.read_parquet([*map(str, files)])
-            if KEYS_OF_SCHEMA_1.keys() & {*rows.columns}:
-                rows = rows.project(", ".join(f"{name} AS {KEYS_OF_SCHEMA_1.get(name, name)}" for name in rows.columns))
             (rows.create if kind == "TABLE" else rows.create_view)("requests")
         else:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")

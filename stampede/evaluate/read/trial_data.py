@@ -174,17 +174,17 @@ class TrialData(NamedTuple):
 
 
 @contextmanager
-def read_trials(
+def derive_rows(
     run_folder: Path, run: Run, folders: Sequence[Path], hashes: Hashes
 ) -> Iterator[tuple["duckdb.DuckDBPyConnection", list[TrialData]]]:
     """Write requests.parquet of some trials; yield the rows of all of them, and what is known of each."""
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
-        raw = [*pool.map(lambda folder: read_raw_trial(run_folder, folder, hashes), folders)]
+        raw = [*pool.map(lambda folder: derive_raw_trial(run_folder, folder, hashes), folders)]
     with opened(folders) as rows:
         yield rows, [read_trial_data(rows, run, *found) for found in zip(folders, raw, strict=True)]
 
 
-def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
+def derive_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
     """Write a trial's requests.parquet, and return what the trial's raw files say besides requests.
 
     If the raw files cannot be read or differ from the manifest, or if the clocks of the trial's machines cannot be

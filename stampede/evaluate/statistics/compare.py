@@ -12,10 +12,9 @@ from statistics import fmean, median, variance
 from typing import Literal, NamedTuple
 
 from stampede.evaluate.metrics import METRICS
-from stampede.evaluate.metrics.metric import Metric
 from stampede.evaluate.statistics.intervals import Draw, by_all_clocks
 from stampede.evaluate.statistics.stopping import ENOUGH, LEAST, Interval
-from stampede.records.run import LoadRecord, Run
+from stampede.records.run import Run
 from stampede.records.summary import Row, Summary, TrialValidity, suspect_trials
 
 ERROR = 0.05
@@ -68,6 +67,9 @@ class Change(NamedTuple):
         return min(len(self.of_a), len(self.of_b)) >= ENOUGH
 
 
+_LOOPS = {"closed": "a closed loop", "open": "an open loop"}
+
+
 def obstacles(a: Side, b: Side) -> Iterator[str]:
     """Yield why two sides cannot be compared; nothing: they can."""
     cells = [*_cells(a, b)]
@@ -82,8 +84,8 @@ def obstacles(a: Side, b: Side) -> Iterator[str]:
     for name in dict.fromkeys(load for *_, load in cells):
         of_a, of_b = a.run.load(name), b.run.load(name)
         if of_a.loop != of_b.loop:
-            yield f"{name} is {_loop(of_a)} in {a.name} and {_loop(of_b)} in {b.name}"
-        elif of_a.script_today != of_b.script_today:
+            yield f"{name} is {_LOOPS[of_a.loop]} in {a.name} and {_LOOPS[of_b.loop]} in {b.name}"
+        elif of_a.script != of_b.script:
             yield f"{name} is sent by {of_a.script} in {a.name} and by {of_b.script} in {b.name}"
         if of_a.settings.get("CPU") != of_b.settings.get("CPU"):
             ways = [f"CPU={load.settings.get('CPU', 'no')}" for load in (of_a, of_b)]
@@ -113,10 +115,6 @@ def _compared_trials(a: Side, b: Side) -> Iterator[tuple[Side, list[TrialValidit
         yield side, side.trials_of((cell[place], cell[2]) for cell in cells)
 
 
-def _loop(load: LoadRecord) -> str:
-    return {"closed": "a closed loop", "open": "an open loop"}.get(load.loop, f"of the loop {load.loop}")
-
-
 def _cells(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     """Yield the variant of a, the variant of b, and the load, for everything to be compared."""
     loads = [load.name for load in a.run.loads if load.name in {theirs.name for theirs in b.run.loads}]
@@ -140,17 +138,12 @@ def changes(a: Side, b: Side) -> list[Change]:
 def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
-            for request_class in _classes(a.summary, of_a, load, metric):
+            classes = a.summary.request_classes(of_a, load)
+            for request_class in [*classes] if len(classes) == 1 and not metric.of_all else [*classes, None]:
                 mine = a.summary.row(of_a, load, request_class, metric.name, stat)
                 their = b.summary.row(of_b, load, request_class, metric.name, stat)
                 if mine and their and min(len(mine.values), len(their.values)) >= LEAST:
                     yield of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their
-
-
-def _classes(summary: Summary, variant: str, load: str, metric: Metric) -> list[str | None]:
-    """Return the classes of requests, and None for all together unless the only class says the same."""
-    classes = summary.request_classes(variant, load)
-    return [*classes] if len(classes) == 1 and not metric.of_all else [*classes, None]
 
 
 def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:

@@ -99,7 +99,9 @@ def pooled_percentile(times_ms: Sequence[Times], level: float) -> Pooled:
     value = float(np.quantile(together, level))
     resampled, counts = _percentiles_of_resamples(times_ms, level)
     use_logs = value > 0 and resampled.min() > 0
-    error = _standard_error(np.log(resampled) if use_logs else resampled, counts)
+    values = np.log(resampled) if use_logs else resampled
+    mean = np.average(values, weights=counts)
+    error = float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
     reach = student(CONFIDENCE, len(times_ms) - 1) * sqrt(len(times_ms) / (len(times_ms) - 1)) * error
     if use_logs:
         factor = exp(min(reach, log(1e6)))
@@ -108,11 +110,6 @@ def pooled_percentile(times_ms: Sequence[Times], level: float) -> Pooled:
         low, high = value - reach, value + reach
         low = low if together.min() < 0 else max(low, 0.0)
     return Pooled(value, float(f"{low:.6g}"), float(f"{high:.6g}"), together.size, len(times_ms))
-
-
-def _standard_error(values: Times, counts: Places) -> float:
-    mean = np.average(values, weights=counts)
-    return float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
 
 
 def _percentiles_of_resamples(times_ms: Sequence[Times], level: float) -> tuple[Times, Places]:

@@ -5,11 +5,11 @@ from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from stampede.evaluate.metrics import FAMILIES, METRICS, STATISTICS, bursts, statistics_of, unit
+from stampede.evaluate.metrics import FAMILIES, METRICS, bursts, statistics_of, unit
+from stampede.evaluate.metrics.asked import PublishedFigures
 from stampede.evaluate.metrics.failures import FAILURES
 from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
 from stampede.evaluate.metrics.simulated import Cell, Predictions
-from stampede.evaluate.metrics.unknown import KnownClaim, KnownFigures
 from stampede.evaluate.metrics.visits import VISITS_FAILED
 from stampede.evaluate.read import Key
 from stampede.evaluate.read.rows import by_other_clocks
@@ -18,7 +18,7 @@ from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.statistics.pooling import Pooled, Pools
 from stampede.evaluate.statistics.stopping import Interval
-from stampede.records.claims import Quantity
+from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Run
 
 if TYPE_CHECKING:
@@ -153,26 +153,25 @@ class MeasuredFigure(NamedTuple):
 class Results(NamedTuple):
     """What was measured in a run's trusted trials, and what was published.
 
-    ``figures`` is in the experiment's order. ``entries`` says what this version knows of each published entry, and
-    ``published`` has the figures of all entries. ``completion_times`` has those of bursts by variant and load.
+    ``figures`` is in the experiment's order. ``published`` has the figures of all published ``entries``.
+    ``completion_times`` has those of bursts by variant and load.
     ``round_s`` is how long it took to measure every variant once. Quantities name their load.
     """
 
     run: Run
     figures: Mapping[Quantity, MeasuredFigure]
-    entries: Sequence[KnownFigures] = ()
+    entries: Sequence[PublishedFigures] = ()
     published: Mapping[Quantity, float] = {}
     completion_times: Mapping[tuple[str, str], CompletionTimes] = {}
     round_s: float = 0.0
 
 
-def too_few(results: Results, cells: Cells, claims: Iterable[KnownClaim], pools: Pools) -> Iterator[str]:
+def too_few(results: Results, cells: Cells, claims: Iterable[Claim], pools: Pools) -> Iterator[str]:
     """Yield a sentence for each percentile that a table would show if there were more requests.
 
     For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
     """
-    claimed = [quantity for known in claims for quantity in known.claim.quantities]
-    spoken_of = {*results.published, *(each for each in claimed if each.stat in STATISTICS.get(each.metric, ()))}
+    spoken_of = {*results.published, *(quantity for claim in claims for quantity in claim.quantities)}
     percentiles = {quantity for quantity in spoken_of if percentile(quantity.stat)}
     printed = {stat for stat in PRINTED if percentile(stat)}
     wanted = {quantity.stat for quantity in results.published if percentile(quantity.stat)} | printed
@@ -204,16 +203,16 @@ def too_few(results: Results, cells: Cells, claims: Iterable[KnownClaim], pools:
 def results_of(
     run: Run,
     cells: Cells,
-    claims: Iterable[KnownClaim],
-    entries: Sequence[KnownFigures],
+    claims: Iterable[Claim],
+    entries: Sequence[PublishedFigures],
     predictions: Predictions,
     pools: Pools,
     completion_times: Mapping[tuple[str, str], CompletionTimes] = {},
     round_s: float = 0.0,
 ) -> Results:
     """Return the figure of every quantity that was measured, published, predicted or claimed."""
-    published = {quantity: value for known in entries for quantity, value in known.figures.items()}
-    asked = [*published, *(each for known in claims if not known.unknown for each in known.claim.quantities)]
+    published = {quantity: value for _, figures in entries for quantity, value in figures.items()}
+    asked = [*published, *(quantity for claim in claims for quantity in claim.quantities)]
     found = {*cells, *map(_cell, published), *(cell for cell, _, _ in predictions.values)}
     variants, loads = [variant.name for variant in run.variants], [load.name for load in run.loads]
     quantities = [
@@ -228,7 +227,7 @@ def results_of(
 
 
 def figures_of(cells: Cells, quantities: Iterable[Quantity], pools: Pools) -> dict[Quantity, MeasuredFigure]:
-    """Return the figure of each quantity, which this version must know and which must name its load."""
+    """Return the figure of each quantity, which must name its load."""
     return {quantity: _measured(quantity, cells.get(_cell(quantity), ()), pools) for quantity in quantities}
 
 

@@ -40,9 +40,9 @@ def figure_rows(results: Results, predictions: Predictions) -> Iterator[Row]:
 def completion_times_rows(results: Results, predictions: Predictions) -> Iterator[CompletionTimesRow]:
     """Yield the completion times that were measured or published, in the experiment's order."""
     published = {
-        (known.entry.variant, known.entry.load): known.entry.expected_completion_times
-        for known in results.entries
-        if known.entry.completion_times and not known.reason
+        (entry.variant, entry.load): entry.expected_completion_times
+        for entry, _ in results.entries
+        if entry.completion_times
     }
     for load in results.run.loads:
         for variant in results.run.variants:

@@ -1,11 +1,10 @@
 """Verdicts on claims and published figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import ceil, isclose
 from typing import Literal, NamedTuple
 
 from stampede.evaluate.metrics import bursts, unit
-from stampede.evaluate.metrics.unknown import KnownClaim, KnownFigures
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.results import CompletionTimes, MeasuredFigure, Results
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
@@ -31,61 +30,44 @@ _NoVerdict = Literal["undecided", "invalid"]
 """The verdict on what has no value."""
 
 
-class _Decision(NamedTuple):
-    """A verdict on a claim. ``doubt`` is why it is suspect; ``needed`` is about how many trials decide."""
-
-    verdict: ClaimVerdict
-    reasons: Sequence[str]
-    measured: float | None = None
-    interval: Interval | None = None
-    needed: int | None = None
-    doubt: str | None = None
-
-
-def claim_row(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
+def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
     """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
-    claim, found = known.claim, _decide(known, results, judged)
-    low, high = found.interval or (None, None)
+    figures = [results.figures[quantity] for quantity in claim.quantities]
+    without = next((pair for pair in zip(claim.quantities, figures, strict=True) if not pair[1].draws), None)
+    verdict: ClaimVerdict = "undecided"
+    measured, interval, needed, doubt = None, None, None, None
+    if without:
+        verdict, *reasons = _no_verdict(*without, judged)
+    elif claim.relative_to and not all(draw.value for draw in figures[1].draws.values()):
+        reasons = [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
+    else:
+        measured, interval = _measured(*figures)
+        doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
+        if few := missing_cores(claim, results.run):
+            reasons = [few]
+        else:
+            trials = min(len(figure.draws) for figure in figures)
+            verdict, undecided = _verdict(claim, interval, trials)
+            sides = _sides(claim, *figures)
+            if not undecided and results.run.until_decided and sequential_verdict(sides) != (verdict == "reproduced"):
+                verdict, undecided = "undecided", "looking after every round needs more certainty"
+            needed = trials_needed(trials, measured, interval, [claim.limit])
+            reasons = [undecided, _advice(results, trials, needed)] if undecided else []
+    low, high = interval or (None, None)
     return ClaimRow(
         says=claim.says,
         stat=claim.value.stat,
-        verdict=found.verdict,
-        measured=found.measured,
+        verdict=verdict,
+        measured=measured,
         low=low,
         high=high,
         bound=claim.bound,
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
-        reason="; ".join(found.reasons) or None,
-        suspect=found.doubt is not None,
-        doubt=found.doubt,
-        trials_needed=found.needed,
+        reason="; ".join(reasons) or None,
+        suspect=doubt is not None,
+        doubt=doubt,
+        trials_needed=needed,
     )
-
-
-def _decide(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> _Decision:
-    if known.unknown:
-        return _Decision("undecided", [f"not judged by this version: the claim asks for {known.unknown}"])
-    claim, figures = known.claim, [results.figures[quantity] for quantity in known.claim.quantities]
-    for quantity, figure in zip(claim.quantities, figures, strict=True):
-        if not figure.draws:
-            no_verdict, reason = _no_verdict(quantity, figure, judged)
-            return _Decision(no_verdict, [reason])
-    if claim.relative_to and not all(draw.value for draw in figures[1].draws.values()):
-        return _Decision(
-            "undecided", [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
-        )
-    measured, interval = _measured(*figures)
-    doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
-    if few := missing_cores(claim, results.run):
-        return _Decision("undecided", [few], measured, interval, None, doubt)
-    trials = min(len(figure.draws) for figure in figures)
-    sides = _sides(claim, *figures)
-    verdict, undecided = _verdict(claim, interval, trials)
-    if not undecided and results.run.until_decided and sequential_verdict(sides) != (verdict == "reproduced"):
-        verdict, undecided = "undecided", "looking after every round needs more certainty"
-    needed = trials_needed(trials, measured, interval, [claim.limit])
-    reasons = [undecided, _advice(results, trials, needed)] if undecided else []
-    return _Decision(verdict, reasons, measured, interval, needed, doubt)
 
 
 def _measured(value: MeasuredFigure, divisor: MeasuredFigure | None = None) -> tuple[float, Interval | None]:
@@ -143,10 +125,14 @@ def published_rows(results: Results, judged: list[TrialValidity], apart: Circums
 
     ``apart`` is what sets the run apart from the article.
     """
-    for known in results.entries:
-        within = WITHIN if known.entry.within is None else known.entry.within
-        if figures := _figures(known, within, results, judged, apart):
-            yield _published_row(known.entry, within, figures, results, judged)
+    for published in results.entries:
+        entry = published.entry
+        within = WITHIN if entry.within is None else entry.within
+        compared = _published_times(entry, within, results, judged) if entry.completion_times else [
+            _published_figure(*figure, within, results, judged, apart) for figure in published.figures.items()
+        ]  # fmt: skip
+        if compared:
+            yield _published_row(entry, within, compared, results, judged)
 
 
 class Compared(NamedTuple):
@@ -159,20 +145,6 @@ class Compared(NamedTuple):
     figure: PublishedFigure
     reason: str | None = None
     edges: Interval = (0.0, 0.0)
-
-
-def _figures(
-    known: KnownFigures, within: float, results: Results, judged: list[TrialValidity], apart: Circumstances
-) -> list[Compared]:
-    """Return the figures of a published entry; those that this version does not know are undecided."""
-    entry = known.entry
-    if entry.completion_times and not known.reason:
-        return _published_times(entry, within, results, judged)
-    compared = [_published_figure(*figure, within, results, judged, apart) for figure in known.figures.items()]
-    for stat, what in known.unknown.items():
-        figure = _figure(stat, unit(entry.metric, stat), entry.stats[stat], "undecided")
-        compared.append(Compared(figure, f"not judged by this version: {what} was published"))
-    return compared
 
 
 def _published_row(

@@ -37,7 +37,7 @@ def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
         "completed": "its folder is gone",
         "interrupted": "the run was interrupted before",
         "failed": f"the run failed before ({run.reason})",
-    }.get(run.outcome, f"the run is {run.outcome}")
+    }[run.outcome]
     return judged + [
         TrialValidity(
             variant=variant, load=load, trial=int(number), verdict="invalid", reasons=[f"not measured: {why}"]

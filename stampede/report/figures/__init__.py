@@ -12,13 +12,13 @@ from stampede.evaluate.metrics import METRICS
 from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.figures.bursts import staircase, wave_cells
+from stampede.report.figures.connections import connections
 from stampede.report.figures.curves import load_curve, setting_curve
 from stampede.report.figures.drawing import svg
 from stampede.report.figures.marks import mark_tables
 from stampede.report.figures.published import published_chart
-from stampede.report.figures.shares import connections, races, share_and_tail, shares_by_age, worker_shares
 from stampede.report.figures.times import overhead, request_classes
-from stampede.report.figures.visits import failures_by_rate, visit_times
+from stampede.report.figures.visits import visit_times
 from stampede.report.tables import Table
 
 
@@ -56,20 +56,11 @@ def _charts(
     times = {"overhead", "response_time"}
     for load in run.loads:
         name = load.name
-        classes = request_classes(database, name)
         yield staircase(database, run, summary, name), {*times, "burst", "failures"}, name
         yield wave_cells(run, summary, name), {*times, "burst"}, name
-        yield failures_by_rate(run, summary, name), {"visits_failed", "capacity", "rate_within"}, name
-        yield visit_times(database, run, summary, name), {"visit"}, name
+        yield visit_times(database, run, summary, name), {"visit", "visits_failed", "capacity"}, name
         yield setting_curve(run, summary, name), set(METRICS), name
-        yield races(run, summary, name), {"accept_attempts", "accept_failures"}, name
         if not load.has_tabled_bursts:
-            for request_class in classes:
+            for request_class in request_classes(database, name):
                 yield overhead(database, run, summary, name, request_class), times, name
-        if not load.burst and classes:
-            yield share_and_tail(run, summary, name, classes[0]), {"requests_by_worker"}, name
-        if run.has_several_workers(name):
-            yield worker_shares(run, summary, name), {"requests_by_worker", "burst"}, name
-        if not load.burst:
-            yield shares_by_age(run, summary, name), {"requests_by_worker"}, name
         yield connections(database, run, name), {"connections_by_worker", "requests_by_connection"}, name

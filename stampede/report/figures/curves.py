@@ -3,7 +3,6 @@
 import altair as alt
 
 from stampede.evaluate.metrics import unit
-from stampede.evaluate.metrics.unknown import unknown_in_measure
 from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import LoadRecord, Run
@@ -30,12 +29,9 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
     """
     if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
         return None
-    known = [measure for measure in run.curve.values if not unknown_in_measure(measure)]
-    if not known:
-        return None
-    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
+    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
     title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
-    theory = "; theory's line is dashed" * any(_predicted(summary, load, measure) for measure in known)
+    theory = "; theory's line is dashed" * any(_predicted(summary, load, measure) for measure in run.curve.values)
     subtitle = each_trial_subtitle(run) + theory
     return style_chart(alt.hconcat(*panels), title, subtitle, None)
 

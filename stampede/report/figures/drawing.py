@@ -115,34 +115,8 @@ def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
     return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
 
 
-def measured_in_trials(
-    rows: dict[str, Row], order: list[str], floor: float, x: alt.X, y: alt.Y
-) -> alt.LayerChart | alt.FacetChart:
-    """Draw one statistic of the variants in ``order``: a dot for each trial, the median and its interval.
-
-    ``x`` is the axis of the field ``value``, and ``y`` of the field ``variant``. Values below ``floor`` become
-    ``floor``.
-    """
-    marks = [{"variant": name, **interval_ends(rows[name], "value", floor)} for name in order]
-    trials = [
-        {"variant": name, "value": max(value, floor), "offset": jitter(trial)}
-        for name in order
-        for trial, value in rows[name].values.items()
-        if len(rows[name].values) > 1
-    ]
-    measured = alt.Chart(inline_data(marks))
-    offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-2, 2]))
-    return alt.layer(
-        alt.Chart(inline_data(trials))
-        .mark_circle(size=22, opacity=0.35, color=MEASURED)
-        .encode(x=x, y=y, yOffset=offset),
-        measured.mark_rule(color=MEASURED, strokeWidth=2, opacity=0.6).encode(x="value_low:Q", x2="value_high:Q", y=y),
-        measured.mark_point(filled=True, size=70, opacity=1, color=MEASURED).encode(x=x, y=y),
-    )
-
-
 def each_trial_subtitle(run: Run) -> str:
-    """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
+    """Return what the marks of a figure with a dot for each trial are, for its subtitle."""
     interval = ", its interval" * (run.trials >= ENOUGH)
     return f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
 

@@ -59,7 +59,8 @@ def _of_layer(
     for name in _CHANNELS:
         channel = layer["encoding"].get(name, {})
         if "field" in channel and "aggregate" not in channel:
-            columns.setdefault(channel["field"], _title(channel))
+            title = channel.get("title") or (channel.get("axis") or {}).get("title")
+            columns.setdefault(channel["field"], title if isinstance(title, str) else plain_name(channel["field"]))
     data = layer["data"] or {}
     marks = data.get("values") or datasets.get(data.get("name", ""), [])
     return (columns, layer["title"], marks) if len(columns) > 1 and marks else None
@@ -72,11 +73,6 @@ def _table(columns: dict[str, str], title: str, marks: list[dict[str, Any]]) -> 
     left_out = len(marks) - len(shown)
     note = f"{left_out} further marks, from everywhere in the figure, have no row here" if left_out else ""
     return Table(title, [*columns.values()], rows, words=len(columns), note=note)
-
-
-def _title(channel: dict[str, Any]) -> str:
-    title = channel.get("title") or (channel.get("axis") or {}).get("title")
-    return title if isinstance(title, str) else plain_name(channel["field"])
 
 
 def _cell(value: object) -> str:

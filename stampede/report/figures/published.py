@@ -36,12 +36,6 @@ _LEAST, _MOST = 0.1, 10.0
 """The ends of the axis of ratios. A ratio beyond is drawn at the end."""
 
 
-def drawn_verdict(verdict: str) -> str | None:
-    """Return the verdict in LOOKS as which a verdict is drawn, also one of an older version; None: it is not drawn."""
-    verdict = "contradicted" if verdict == "not reproduced" else verdict
-    return verdict if verdict in LOOKS else None
-
-
 def verdict_looks() -> dict[str, Any]:
     """Return the channels of the field ``verdict``, with a legend above the picture."""
     legend = alt.Legend(orient="top", title=None, columnPadding=24)
@@ -65,7 +59,14 @@ def published_chart(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     order = [name for name in variant_names(run) if any(mark["variant"] == name for mark in marks)]
     parts: list[alt.HConcatChart | alt.LayerChart | alt.FacetChart] = [*_panels(summary, times, order)]
     parts += [_ratios(summary, others, order)] if others else []
-    return style_chart(alt.vconcat(*parts), _title(run, summary, marks), _subtitle(summary, times), None)
+    floors = sorted({number(abs(floor.ms)) for floor in summary.article.floors}) if summary.article and times else []
+    floor = f"; light band: the floor of {' and '.join(floors)} ms" if floors else ""
+    return style_chart(
+        alt.vconcat(*parts),
+        _title(run, summary, marks),
+        f"each mark is a figure, a line its interval; dark band: the tolerance{floor}",
+        None,
+    )
 
 
 def _title(run: Run, summary: Summary, marks: Marks) -> str:
@@ -77,18 +78,12 @@ def _title(run: Run, summary: Summary, marks: Marks) -> str:
     return figures_counted(summary, summary.article)
 
 
-def _subtitle(summary: Summary, times: Marks) -> str:
-    floors = sorted({number(abs(floor.ms)) for floor in summary.article.floors}) if summary.article and times else []
-    floor = f"; light band: the floor of {' and '.join(floors)} ms" if floors else ""
-    return f"each mark is a figure, a line its interval; dark band: the tolerance{floor}"
-
-
 def _marks(row: PublishedRow) -> Marks:
     """Return a mark for each measured figure of a published row."""
     return [
         _mark(row, figure, figure.measured)
         for figure in row.figures
-        if figure.measured is not None and figure.published and drawn_verdict(figure.verdict)
+        if figure.measured is not None and figure.published and figure.verdict in LOOKS
     ]
 
 
@@ -107,7 +102,7 @@ def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[s
     return {
         "variant": row.variant,
         "name": name,
-        "verdict": drawn_verdict(figure.verdict),
+        "verdict": figure.verdict,
         "is_time": is_time,
         **values,
         **ratios,
@@ -144,19 +139,6 @@ def _panel(
         y=alt.Y("low:Q", scale=scale), y2="high:Q", color=looks["color"]
     )
     points = drawn.mark_point(size=42, strokeWidth=1.8, opacity=0.9).encode(y=y, **looks)
-    layers = [*_bands(summary, variant, domain, scale), lines, points, *_farthest(times, domain, y)]
-    return alt.layer(*layers).properties(width=_SIDE, height=_SIDE, title=panel_title(variant))
-
-
-def _ticks(least: float, most: float) -> list[float]:
-    """Return the ticks of a logarithmic axis: powers of ten; of few powers, also 2 and 5 times them."""
-    tens = [10.0**power for power in range(floor(log10(least)), ceil(log10(most)) + 1)]
-    ticks = tens if sum(least <= tick <= most for tick in tens) > 2 else [n * tick for tick in tens for n in (1, 2, 5)]
-    return [tick for tick in ticks if least <= tick <= most]
-
-
-def _bands(summary: Summary, variant: str, domain: tuple[float, float], scale: alt.Scale) -> list[alt.Chart]:
-    """Return the band of the floor, and upon it the band of the tolerance, along the diagonal of a panel."""
     rows = [row for row in summary.published if row.variant == variant]
     within = max(row.within for row in rows)
     floors = summary.article.floors if summary.article else []
@@ -173,7 +155,15 @@ def _bands(summary: Summary, variant: str, domain: tuple[float, float], scale: a
                 x=alt.X("published:Q", scale=scale), y=alt.Y("least:Q", scale=scale), y2="most:Q"
             )
         )  # fmt: skip
-    return bands
+    layers = [*bands, lines, points, *_farthest(times, domain, y)]
+    return alt.layer(*layers).properties(width=_SIDE, height=_SIDE, title=panel_title(variant))
+
+
+def _ticks(least: float, most: float) -> list[float]:
+    """Return the ticks of a logarithmic axis: powers of ten; of few powers, also 2 and 5 times them."""
+    tens = [10.0**power for power in range(floor(log10(least)), ceil(log10(most)) + 1)]
+    ticks = tens if sum(least <= tick <= most for tick in tens) > 2 else [n * tick for tick in tens for n in (1, 2, 5)]
+    return [tick for tick in ticks if least <= tick <= most]
 
 
 def _farthest(times: Marks, domain: tuple[float, float], y: alt.Y) -> list[alt.Chart]:

@@ -1,32 +1,26 @@
-"""Which visits failed, at which rate."""
+"""When visits came, how long they took, and which failed."""
 
 from collections import Counter
-from statistics import median
-from typing import NamedTuple
 
 import altair as alt
 import duckdb
 
 from stampede.evaluate.metrics import visits
-from stampede.evaluate.metrics.rates import climb_of
 from stampede.records.claims import Measure
-from stampede.records.plural import plural
-from stampede.records.run import LoadRecord, Run
+from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.figures.drawing import (
     FLOOR_MS,
     MEASURED,
     WIDTH,
-    Marks,
     inline_data,
     measured_values,
     panel_title,
     read_first_trials,
     style_chart,
     time_axis,
-    variant_names,
 )
-from stampede.report.wording import load_suffix, number, percent
+from stampede.report.wording import load_suffix, percent
 
 _SUCCEEDED = "succeeded"
 _OTHERWISE = "failed for another reason"
@@ -103,78 +97,3 @@ def _failing(run: Run, summary: Summary, load: str) -> str:
         return f"{percent(shares[worst])} of the visits failed{load_suffix(run, load)}"
     others = "none" if shares[best] == 0 else percent(shares[best])
     return f"{percent(shares[worst])} of the visits failed with {worst}, {others} with {best}{load_suffix(run, load)}"
-
-
-class _Limit(NamedTuple):
-    """What limits a rate that climbs: the share of the visits that fail, or of the requests that are late."""
-
-    metric: str
-    allowed: float
-    what: str
-    happens: str
-    happened: str
-    up_to: str
-
-
-def _limit(load: LoadRecord) -> _Limit:
-    climb = climb_of(load)
-    if climb is None:
-        return _Limit("capacity", visits.FAILED_ALLOWED, "visits", "fail", "failed", "the capacity")
-    late = f"late by more than {climb.late_ms:g} ms"
-    return _Limit("rate_within", climb.late_share, "requests", f"are {late}", f"were {late}", "the highest rate")
-
-
-def failures_by_rate(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw the share of the visits that failed, or of the requests that were late, over the rate, a line per variant.
-
-    The dashed line is the share that defines the capacity, or the highest rate. None: the rate does not climb.
-    """
-    limit = _limit(run.load(load))
-    by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
-    for row in summary.rate_steps:
-        if row.load == load:
-            level = by_trial.setdefault((row.variant, row.per_s), {})
-            made, failed = level.get(row.trial, (0, 0))  # in a slow climb, two levels may have the same rounded rate
-            level[row.trial] = (made + row.visits, failed + row.failed)
-    values: Marks = [
-        {"variant": variant, "per_s": per_s, "failed": median(failed / made for made, failed in told)}
-        for (variant, per_s), level in by_trial.items()
-        if (told := [counts for counts in level.values() if counts[0]])
-    ]
-    if not values or len({per_s for _, per_s in by_trial}) < 2:
-        return None
-    order = [name for name in variant_names(run) if any(value["variant"] == name for value in values)]
-    rates = sorted({value["per_s"] for value in values})
-    x = alt.X("per_s:Q", title=f"{limit.what}/s", axis=alt.Axis(values=rates, format="d", labelOverlap=True))
-    x = x.scale(type="log", nice=False, padding=12)
-    y = alt.Y("failed:Q", title=f"share of the {limit.what} that {limit.happened}")
-    y = y.axis(format="~%", values=_SHARES).scale(type="symlog", constant=limit.allowed, domain=[0, 1])
-    chart = alt.Chart(inline_data(values)).encode(x=x, y=y, color=alt.Color("variant:N", title=None, sort=order))
-    rule = alt.Chart(inline_data([{"failed": limit.allowed}])).mark_rule(color="black", strokeDash=[4, 3])
-    layers = [
-        rule.encode(y="failed:Q"),
-        chart.mark_line(opacity=0.5),
-        chart.mark_point(filled=True, size=45),
-    ]
-    allowed = f"up to {limit.up_to}, fewer than {100 * limit.allowed:g}% {limit.happens} (dashed line)"
-    which = f"median of {plural(run.trials, 'trial')}; {allowed}"
-    return style_chart(alt.layer(*layers), _keeping_up(run, summary, load, limit), which, 280)
-
-
-_SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
-
-
-def _keeping_up(run: Run, summary: Summary, load: str, limit: _Limit) -> str:
-    """Return a sentence about the visits or requests per second with which the best and worst variant keep up."""
-    rates = measured_values(summary, load, Measure(metric=limit.metric, stat="per_second"))
-    tried = {row.variant for row in summary.rate_steps if row.load == load}
-    tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
-    if not tireless and not any(rates.values()):
-        return f"No variant keeps up with the {limit.what}{load_suffix(run, load)}"
-    best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
-    says = f"{best} keeps up with {number(rates[best])} {limit.what}/s" if not tireless else (
-        f"{tireless[0]} keeps up with every rate that was tried"
-    )  # fmt: skip
-    if rates and (tireless or rates[worst] < rates[best]):
-        says += f", {worst} with {number(rates[worst])}" if rates[worst] else f", {worst} not even with the first step"
-    return says + load_suffix(run, load)

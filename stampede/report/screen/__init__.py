@@ -43,21 +43,20 @@ class _Part(NamedTuple):
 
 
 def print_screen(
-    console: Console, run: Run, summary: Summary, report: str, tables: str, sections: Sequence[Section] = ()
+    console: Console, run: Run, summary: Summary, report: str, tables: str, section: Section | None = None
 ) -> None:
     """Print the answer of a run.
 
-    ``report`` is the path of its report, ``tables`` the command that prints its tables, ``sections`` what apps add.
+    ``report`` is the path of its report, ``tables`` the command that prints its tables, ``section`` its diagnosis.
     """
-    for line in screen_lines(run, summary, report, tables, sections):
+    for line in screen_lines(run, summary, report, tables, section):
         console.print(line, soft_wrap=True)
 
 
-def screen_lines(run: Run, summary: Summary, report: str, tables: str, sections: Sequence[Section] = ()) -> list[Text]:
+def screen_lines(run: Run, summary: Summary, report: str, tables: str, section: Section | None = None) -> list[Text]:
     """Return the lines of the screen: at most ``LINES``, each at most ``WIDTH`` wide, but for paths and commands."""
-    above, below = [*_above(run, summary, sections)], [*_below(run, summary, sections)]
+    above, below = [*_above(run, summary, section)], [*_below(run, summary, section)]
     below += [_Part(line, whole=True) for line in words.next_lines(run, summary, report, tables, WIDTH)]
-    section = next((section for section in sections if section.columns), None)
     table = screen_table(run, summary, WIDTH, LINES, section)
     while (room := LINES - 1 - _height([*above, *below])) < min(len(table), FEWEST_TABLE_LINES):
         weakest = max([*above, *below], key=lambda part: part.gives_way)
@@ -71,10 +70,10 @@ def screen_lines(run: Run, summary: Summary, report: str, tables: str, sections:
     ]  # fmt: skip
 
 
-def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[_Part]:
+def _above(run: Run, summary: Summary, section: Section | None) -> Iterator[_Part]:
     yield _Part(f"{run.experiment}: {run.question}", most=3, style="bold")
-    if sections:
-        for place, sentence in enumerate(sentence for section in sections for sentence in section.answers):
+    if section:
+        for place, sentence in enumerate(section.answers):
             yield _Part(f"- {sentence}", most=LINES, gives_way=place)
         yield _Part(words.sureness(run, summary, LINES * WIDTH), most=LINES)
     else:
@@ -86,8 +85,8 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
         yield _Part(words.sureness(run, summary, WIDTH), most=1)
 
 
-def _below(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[_Part]:
-    for place, remark in enumerate(remark for section in sections for remark in section.remarks):
+def _below(run: Run, summary: Summary, section: Section | None) -> Iterator[_Part]:
+    for place, remark in enumerate(section.remarks if section else ()):
         yield _Part(remark, most=LINES, gives_way=3 * place, style="" if place else "bold")
     shown = [*answers(run, summary), *cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):

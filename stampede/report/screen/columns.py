@@ -95,8 +95,7 @@ def _with_neighbours(metric: str, stats: Counter[str]) -> tuple[str, ...]:
     wanted = {stat for stat, _ in stats.most_common(3)}
     if any(percentile(stat) is not None for stat in wanted):
         wanted |= {*_NEIGHBOURS}
-    known = [*METRICS[metric].units] if metric in METRICS else [*stats]
-    return tuple(stat for stat in known if stat in wanted)
+    return tuple(stat for stat in METRICS[metric].units if stat in wanted)
 
 
 def _fitting(groups: Iterable[tuple[Group, int]], most: int) -> list[Group]:

@@ -40,7 +40,11 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     """Return the lines of the table, ``width`` columns wide: at most ``room`` lines, but at least three variants."""
     groups, lead = deciding_columns(run, summary, section.columns if section else ())
     labels = section.labels if section else {}
-    variants = _variants(run, summary, groups)
+    variants = [
+        variant.name
+        for variant in run.variants
+        if any(_value(group.row(summary, variant.name, stat)) is not None for group in groups for stat in group.stats)
+    ]
     if not variants:
         return []
     classes = {group.request_class for group in groups}
@@ -74,15 +78,6 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
         mark = ", ◆ published" if any(column.head == "publ." for column in columns) else ""
         notes.append(f"bar: {plain_name(lead.stat)}{mark}")
     return [*lines, *([Text(" · ".join(notes), style="dim")] if notes else [])]
-
-
-def _variants(run: Run, summary: Summary, groups: Sequence[Group]) -> list[str]:
-    """Return the variants that have a value in any of the columns."""
-    return [
-        variant.name
-        for variant in run.variants
-        if any(_value(group.row(summary, variant.name, stat)) is not None for group in groups for stat in group.stats)
-    ]
 
 
 def _kept(run: Run, summary: Summary, variants: Sequence[str], rows: int) -> set[str]:

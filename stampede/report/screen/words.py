@@ -93,7 +93,7 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
     if not pairs:
         return
     if run.trials < ENOUGH and not any(row.decided for _, row in pairs):
-        measured = [(claim, row) for claim, row in pairs if row.measured is not None and claim.has_one_bound]
+        measured = [(claim, row) for claim, row in pairs if row.measured is not None]
         for_it = sum(claim.holds(row.measured or 0) for claim, row in measured)
         few = "One trial decides" if run.trials == 1 else f"{run.trials} trials decide"
         yield f"{few} no claim; {for_it} of {len(pairs)} hold so far (to decide: {more_trials(summary)})."
@@ -106,15 +106,10 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
     yield f"{holding} of {plural(len(pairs), 'claim')} {'holds' if len(pairs) == 1 else 'hold'}{rest}{doubt}."
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
-        bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
+        side = "at least" if claim.at_least is not None else "at most"
+        bound = f", claimed {side} {_figure(claim, row, claim.limit)}" if row.measured is not None else ""
         before, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
         yield f"{before} {shortened(row.says, max(width - len(before + value + bound) - 4, 20))}: {value}{bound}."
-
-
-def _bound(claim: Claim, row: ClaimRow) -> str:
-    """Return the bound of a claim in words, in the unit of its value."""
-    side = "at least" if claim.at_least is not None else "at most"
-    return f"{side} {_figure(claim, row, claim.limit)}"
 
 
 def more_trials(summary: Summary) -> str:

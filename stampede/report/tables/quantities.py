@@ -99,7 +99,9 @@ def _quantity_table(
     of_unit = f", {only}" if not others and only not in title.split() else ""
     stats = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
     title = f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}"
-    note = _without_a_value(names, rows)
+    has = {row.variant for row in rows if row.measured is not None}
+    lacking = [name for name in names if name not in has]
+    note = f"no value of this quantity: {word_list(lacking)}" if has and lacking else ""
     counted = "visits" if METRICS[metric].sample == "visits" else "answered"
     return Table(title, ("variant", "", *stats, counted), lines, words=2, note=note).without_gaps()
 
@@ -132,13 +134,6 @@ def _measured_cell(row: Row, measured: float) -> str:
     if is_certain(row):
         return f"{shown(measured)}\n{' to '.join(ends)}"
     return word_list([*map(shown, row.values.values())])
-
-
-def _without_a_value(variants: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return which variants have no measured value although others have; empty: all have, or none has."""
-    has = {row.variant for row in rows if row.measured is not None}
-    lacking = [name for name in variants if name not in has]
-    return f"no value of this quantity: {word_list(lacking)}" if has and lacking else ""
 
 
 def _divided_by(

@@ -1,7 +1,7 @@
 """Tables of verdicts: on claims, and on published figures."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from math import ceil
 
 from stampede.evaluate.statistics.stopping import MOST
@@ -24,7 +24,10 @@ from stampede.report.wording import (
 def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
     """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
     rows = []
-    shared, doubts = _shared_reason(summary.claims), _shared_doubts(summary.claims)
+    reasons = [row.reason for row in summary.claims if row.reason]
+    shared = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
+    times = Counter(row.doubt for row in summary.claims if row.doubt)
+    doubts = [doubt for doubt in times if times[doubt] > 1]
     for claim, row in zip(run.claims, summary.claims, strict=True):
         why = _why(row, suspect_of(run, summary, claim.quantities), {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
@@ -57,18 +60,6 @@ def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> l
     return [*reasons, ": ".join([suspect, *doubt])] if suspect else reasons
 
 
-def _shared_reason(rows: Sequence[ClaimRow]) -> list[str]:
-    """Return the reason that all claims share; nothing, if there is none."""
-    reasons = [row.reason for row in rows if row.reason]
-    return reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
-
-
-def _shared_doubts(rows: Sequence[ClaimRow]) -> list[str]:
-    """Return the doubts that several claims share."""
-    times = Counter(row.doubt for row in rows if row.doubt)
-    return [doubt for doubt in times if times[doubt] > 1]
-
-
 def power_table(run: Run, summary: Summary) -> Table:
     """Return about how many trials each claim needs for a verdict, and how long these trials take."""
     rows = []
@@ -78,7 +69,8 @@ def power_table(run: Run, summary: Summary) -> Table:
         if row.decided:
             needed = ("decided", "–")
         elif row.measured is not None and not few:
-            needed = _trials_and_time(row.trials_needed, summary.round_s)
+            more, trials = ("> ", MOST) if row.trials_needed is None else ("", row.trials_needed)
+            needed = f"{more}{trials}", f"{more}{ceil(trials * summary.round_s / 60)} min"
         says = row.says + (f" — {few}" if few else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, _measured(row), row.bound, *needed))
     return Table(
@@ -86,11 +78,6 @@ def power_table(run: Run, summary: Summary) -> Table:
         note="trials: about how many in all decide, if further trials differ as much as these; with one trial, as many "
              "as the lab resamples; > 100: the value is too near the bound",
     )  # fmt: skip
-
-
-def _trials_and_time(needed: int | None, round_s: float) -> tuple[str, str]:
-    more, trials = ("> ", MOST) if needed is None else ("", needed)
-    return f"{more}{trials}", f"{more}{ceil(trials * round_s / 60)} min"
 
 
 def published_table(run: Run, summary: Summary) -> Table:
@@ -102,13 +89,11 @@ def published_table(run: Run, summary: Summary) -> Table:
         )
         what = " — ".join(filter(None, (published_quantity(run, row), "; ".join(_why(row, suspect, ())))))
         rows.append((verdict_phrase(row.verdict, row.suspect), what, figures_phrase(row)))
+    figures = [figure for row in summary.published for figure in row.figures]
+    pooled = any(figure.pooled and figure.verdict != "reproduced" for figure in figures)
     return Table(
         "Published figures", ("verdict", "what", "figures"), rows, words=3,
         note="reproduced: every measured figure, with its interval, is within the stated percentage of the published "
              "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
-             "waits" + "; *: of the requests of all trials together" * any(map(_is_pooled, summary.published)),
+             "waits" + "; *: of the requests of all trials together" * pooled,
     )  # fmt: skip
-
-
-def _is_pooled(row: PublishedRow) -> bool:
-    return any(figure.pooled and figure.verdict != "reproduced" for figure in row.figures)

@@ -1,6 +1,6 @@
 """The timeline of each load: a trial of every variant, and the requests of one variant as other ways serve them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from stampede.evaluate.read.rows import COLUMNS
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.what_if import can_serve_otherwise, insert_requests, serve_otherwise
 from stampede.records.folder import trial_folder
-from stampede.records.run import LoadRecord, Run
+from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.figures.drawing import first_trials
 from stampede.report.tables import Table
@@ -123,7 +123,9 @@ def load_timelines(
         pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
         trials = [read_timeline_trial(database, variant, load.name, firsts[variant.name]) for variant in variants]
         first = trials[pair[0]]
-        otherwise = _shows_otherwise(first, load)
+        several = first.variant.threads is not None and not first.variant.elastic and first.variant.workers > 1
+        enough = len(first.answered.sent_s) > 0 and len(first.rows) <= MOST
+        otherwise = several and enough and can_serve_otherwise(first.variant, load)
         most = min(MOST, IN_ALL // ((len(trials) + otherwise * len(OPTION_KINDS)) * len(run.loads)))
         around_s = first.longest_wait_at_s
         shown = [
@@ -135,17 +137,13 @@ def load_timelines(
                 trial_timeline(trial, window(trial.rows, most, around_s), NEVER, computed=True)
                 for trial in _served_otherwise(database, first, capacity)
             ]
-            pair = (0, _of_as_many_workers(shown)) if capacity else pair
+            computed = [place for place, trial in enumerate(shown) if trial.computed]
+            if capacity:  # with a single worker, it would be trivial that no other is free
+                pair = 0, next((place for place in computed if len(shown[place].workers) > 1), computed[0])
         title = _title([shown[place] for place in pair]) + (f" ({load.name})" if load_suffix(run, load.name) else "")
         ranges = _service_times_s(trials)
         classes = longest_first({name: high for name, (_, high) in ranges.items()})
         yield LoadTimeline(load.name, title, shown, pair, classes, _in_words(ranges), most)
-
-
-def _of_as_many_workers(shown: Sequence[TrialTimeline]) -> int:
-    """Return the place of the first computed trial in which no single worker makes it trivial that none is free."""
-    computed = [place for place, trial in enumerate(shown) if trial.computed]
-    return next((place for place in computed if len(shown[place].workers) > 1), computed[0])
 
 
 def longest_first(service_times: Mapping[str, float]) -> list[str]:
@@ -154,13 +152,6 @@ def longest_first(service_times: Mapping[str, float]) -> list[str]:
     So the slowest class is orange, and the next one blue, in every report and on every page.
     """
     return sorted(service_times, key=lambda name: (-service_times[name], name))
-
-
-def _shows_otherwise(trial: TimelineTrial, load: LoadRecord) -> bool:
-    """Whether a trial shows in which other ways its requests could have been served."""
-    several = trial.variant.threads is not None and not trial.variant.elastic and trial.variant.workers > 1
-    enough = len(trial.answered.sent_s) > 0 and len(trial.rows) <= MOST
-    return several and enough and can_serve_otherwise(trial.variant, load)
 
 
 def _served_otherwise(

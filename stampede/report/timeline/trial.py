@@ -112,7 +112,10 @@ def trial_timeline(
     classes = list(dict.fromkeys(row.request_class for row in rows))
     indices = range(len(rows)) if shown is None else shown
     sent_s = [rows[i].sent_s for i in indices]
-    blocked = _blocked(trial, names)
+    by_worker = dict(zip(trial.answered.workers, trial.waits.blocked, strict=True)) if trial.waits else {}
+    idle = 0 if trial.variant.elastic else max(0, trial.variant.workers - len(names))
+    served = {name: by_worker.get(worker, NEVER) for worker, name in names.items()}
+    blocked = served | {f"idle worker {place}": NEVER for place in range(1, idle + 1)}
     return TrialTimeline(
         variant=variant.name,
         trial=trial.key[2],
@@ -145,14 +148,6 @@ def window(rows: Sequence[TimelineRequest], most: int, around_s: float) -> list[
     first = min(max(0, middle - most // 2), len(rows) - most)
     under_way = [i for i in range(first) if (rows[i].answered_s or 0.0) > rows[first].sent_s]
     return [*under_way, *range(first, first + most)]
-
-
-def _blocked(trial: TimelineTrial, names: dict[str, str]) -> dict[str, waiting.Segments]:
-    """Return when each worker was blocked, by its label; workers that served nothing come last, and never were."""
-    by_worker = dict(zip(trial.answered.workers, trial.waits.blocked, strict=True)) if trial.waits else {}
-    idle = 0 if trial.variant.elastic else max(0, trial.variant.workers - len(names))
-    served = {name: by_worker.get(worker, NEVER) for worker, name in names.items()}
-    return served | {f"idle worker {place}": NEVER for place in range(1, idle + 1)}
 
 
 def _worker_lanes(

@@ -109,28 +109,22 @@ def _measure_batch(
     with uninterrupted() as stop_signals:  # signals count between two steps and during the load
         trials = [TrialContainers(planned, run_folder, len(batch), engines, stop_signals) for planned in batch]
         with end_with_servers(trials, engines.machines):
-            return _measure_trials(trials, progress, stop_signals, engines)
-
-
-def _measure_trials(
-    trials: list[TrialContainers], progress: Progress, stop_signals: list[int], engines: Engines
-) -> list[TrialRecord]:
-    conditions = _Conditions()
-    try:
-        _prepare(trials, conditions, progress, stop_signals, engines)
-        if ready := _ready(trials):
-            conditions.usage = _load(ready, progress, stop_signals, engines)
-    except MachineLost as error:
-        for trial in trials:
-            trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
-    except KeyboardInterrupt:
-        for trial in trials:
-            if not trial.failed_by_itself:
-                trial.interrupt()
-        raise
-    finally:
-        records = _finish(trials, conditions, progress, stop_signals)
-    return records
+            conditions = _Conditions()
+            try:
+                _prepare(trials, conditions, progress, stop_signals, engines)
+                if ready := _ready(trials):
+                    conditions.usage = _load(ready, progress, stop_signals, engines)
+            except MachineLost as error:
+                for trial in trials:
+                    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+            except KeyboardInterrupt:
+                for trial in trials:
+                    if not trial.failed_by_itself:
+                        trial.interrupt()
+                raise
+            finally:
+                records = _finish(trials, conditions, progress, stop_signals)
+            return records
 
 
 def _ready(trials: list[TrialContainers]) -> list[TrialContainers]:

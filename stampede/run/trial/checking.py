@@ -80,33 +80,27 @@ def ask_for_each_class(trial: TrialContainers, say: Say) -> None:
     if trial.planned.load.script != USER_SERVICE:
         return
     try:
-        errors = _errors_of_classes(trial, say)
+        workload, asked = trial.planned.variant.workload, trial.asked_classes
+        answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
+        for name, described in asked.items():
+            logged = _logged(trial)
+            secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
+            answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.user.headers)
+            if trial.reason:  # e.g. it needed more memory than its limit
+                raise why_not_healthy(trial)
+            if not answer.is_meant(described):
+                said = _logged_since(trial, logged)
+                errors.append(not_meant(name, described, answer, said, trial.masked, trial.login, _folder_of(trial)))
+            elif 300 <= answer.status < 400 and not described.expected_status:
+                remarks.append(redirected(name, described, answer, trial.masked, trial.login))
+            if not answer.status:
+                break
+        say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
     except DockerException as error:
         trial.fail("the container engine stopped answering", error)
         raise
     if errors:
         raise _failed(trial, joined(errors, len(trial.asked_classes)))
-
-
-def _errors_of_classes(trial: TrialContainers, say: Say) -> list[LabError]:
-    """Ask for each class, until a class is not answered in time, and return what is not as it should be."""
-    workload, asked = trial.planned.variant.workload, trial.asked_classes
-    answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
-    for name, described in asked.items():
-        logged = _logged(trial)
-        secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
-        answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.user.headers)
-        if trial.reason:  # e.g. it needed more memory than its limit
-            raise why_not_healthy(trial)
-        if not answer.is_meant(described):
-            said = _logged_since(trial, logged)
-            errors.append(not_meant(name, described, answer, said, trial.masked, trial.login, _folder_of(trial)))
-        elif 300 <= answer.status < 400 and not described.expected_status:
-            remarks.append(redirected(name, described, answer, trial.masked, trial.login))
-        if not answer.status:
-            break
-    say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
-    return errors
 
 
 def _logged(trial: TrialContainers) -> dict[str, str]:

@@ -165,11 +165,11 @@ def write_settings(
     """Write the settings of a trial's scripts to the folder ``part``; return the local factors that name the files."""
     load = trial.load
     local = {"LAB_LOAD_SETTINGS": str(part / "load.env")}
-    write_whole(part / "load.env", env_file(_variables(load.at(visits_per_s), trial.duration)))
+    write_whole(part / "load.env", env_text(_variables(load.at(visits_per_s), trial.duration)))
     if load.client:
         local |= {"LAB_CLIENT_SETTINGS": str(part / "client.env")}
         start = {"START_AFTER": f"{start_after_s:g}s"}
-        write_whole(part / "client.env", env_file(_variables(load.client, trial.duration) | start))
+        write_whole(part / "client.env", env_text(_variables(load.client, trial.duration) | start))
     return local
 
 
@@ -178,8 +178,8 @@ def resolve(trial: PlannedTrial, part: Path, local: Mapping[str, str], project: 
 
     This needs no engine. Raise DockerException if Compose fails.
     """
-    write_whole(part / "factors.env", env_file(factors_of(trial)))
-    write_whole(part / LOCAL_ENV, env_file(local))
+    write_whole(part / "factors.env", env_text(factors_of(trial)))
+    write_whole(part / LOCAL_ENV, env_text(local))
     client = DockerClient(
         compose_files=[COMPOSE_FILE],
         compose_env_files=[part / "factors.env", part / LOCAL_ENV],
@@ -227,7 +227,7 @@ def _variables(script: Script, duration: str) -> dict[str, str]:
     return script.environment() | script.derived_environment(duration) | {"DURATION": duration}
 
 
-def env_file(values: Mapping[str, str]) -> str:
+def env_text(values: Mapping[str, str]) -> str:
     """Return variables as an env file, which Compose and a shell can read."""
     return "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 from python_on_whales.exceptions import DockerException
@@ -40,7 +41,7 @@ from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog,
 from stampede.run.record import now
 from stampede.run.trial import calibration, reasons, starting
 from stampede.run.trial.alone import Front, alone_ms
-from stampede.run.trial.compose import Composed, compose, env_file
+from stampede.run.trial.compose import Composed, compose, env_text
 from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
 from stampede.run.trial.login import Session, without_sessions
 from stampede.run.trial.logs import LogStart, log_record, log_starts, note_cuts
@@ -87,6 +88,7 @@ class TrialContainers:
         self.began = now()
         self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
         self.reason: str | None = None
+        self._deciding = Lock()
         self.failed_by_itself = False
         self.composed: list[Composed] = []
         self.containers: list[ContainerInfo] = []
@@ -121,13 +123,15 @@ class TrialContainers:
         if error and self.outcome == "measured":
             reason = f"{reason}: {last_line(error)}"
             wait_for_signal(self.stop_signals, SIGNAL_NOTED_WITHIN_S)
-        if self.outcome == "measured":
-            self.outcome, self.reason = "failed", reason
-            self.failed_by_itself = not self.stop_signals
+        with self._deciding:  # timers, the engine's events and the steps fail it side by side
+            if self.outcome == "measured":
+                self.outcome, self.reason = "failed", reason
+                self.failed_by_itself = not self.stop_signals
 
     def interrupt(self) -> None:
         """Note that this trial was interrupted."""
-        self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
+        with self._deciding:
+            self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
 
     def react_to(self, event: Literal["oom", "die"], machine: Machine, container: str, labels: dict[str, str]) -> None:
         """React to an event of an engine, given the machine, the container's id and the labels of the event."""
@@ -251,19 +255,16 @@ class TrialContainers:
         try:
             self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self.front))
             variables = calibration.calibrated_request(self.planned.load, self.calibration)
-            self._hand_over("calibration.env", env_file(variables))
+            text = env_text(variables)
+            write_whole(self.part / "calibration.env", text)
+            for generator in self.generators:
+                if not generator.machine.shares_files:
+                    bring(generator, RESULTS_THERE, {"calibration.env": text})
         except DockerException as error:
             self.fail("a single request before the load was not answered", error)
         except (ValueError, KeyError) as error:
             self.fail(f"a single request before the load got an answer that the lab cannot read: {error}")
         self.took_s["calibrate"] = time.monotonic() - began
-
-    def _hand_over(self, name: str, text: str) -> None:
-        """Write a file that k6/run reads, and bring it to the load generators that do not share the lab's files."""
-        write_whole(self.part / name, text)
-        for generator in self.generators:
-            if not generator.machine.shares_files:
-                bring(generator, RESULTS_THERE, {name: text})
 
     @property
     def measures_unloaded_latency(self) -> bool:

@@ -57,7 +57,8 @@ def _unpack(container: ContainerInfo, folder: str, files: Mapping[str, bytes], f
     """Write files and empty folders into a folder of a container. They belong to the lab's user, who runs it, too."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name in (*folders, *_folders(files)):
+        parents = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
+        for name in (*folders, *sorted(parents)):
             member = _owned(name)
             member.type, member.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(member)
@@ -67,11 +68,6 @@ def _unpack(container: ContainerInfo, folder: str, files: Mapping[str, bytes], f
             member.mode = 0o755 if content.startswith(b"#!") else 0o644
             archive.addfile(member, io.BytesIO(content))
     run([*container.machine.docker, "cp", "-", f"{container.id}:{folder}"], input=packed.getvalue())
-
-
-def _folders(files: Mapping[str, bytes]) -> list[str]:
-    parents = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
-    return sorted(parents)
 
 
 def _owned(name: str) -> tarfile.TarInfo:

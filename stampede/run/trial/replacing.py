@@ -31,7 +31,12 @@ READY_WITHIN_S = 60
 def replace_workers(trials: Sequence[TrialContainers]) -> Iterator[None]:
     """Replace the workers of each trial so long after the block begins as its variant says; at its end, give up."""
     over = threading.Event()
-    timers = [threading.Timer(after_s, act) for trial in trials for after_s, act in _actions(trial, over) if after_s]
+    timers = []
+    for trial in trials:
+        if isinstance(variant := trial.planned.variant, Replaced):
+            restart = partial(restart_replicas, trial, variant.pre_stop_s, over)
+            actions = ((variant.hup_after_s, trial.reload), (variant.term_after_s, restart))
+            timers += [threading.Timer(after_s, act) for after_s, act in actions if after_s]
     for timer in timers:
         timer.start()
     try:
@@ -41,13 +46,6 @@ def replace_workers(trials: Sequence[TrialContainers]) -> Iterator[None]:
         for timer in timers:
             timer.cancel()
             timer.join()
-
-
-def _actions(trial: TrialContainers, over: threading.Event) -> Iterator[tuple[float, Callable[[], None]]]:
-    variant = trial.planned.variant
-    if isinstance(variant, Replaced):
-        yield variant.hup_after_s, trial.reload
-        yield variant.term_after_s, partial(restart_replicas, trial, variant.pre_stop_s, over)
 
 
 def restart_replicas(trial: TrialContainers, pre_stop_s: float, over: threading.Event) -> None:

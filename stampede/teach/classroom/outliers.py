@@ -8,7 +8,6 @@ from statistics import median
 from typing import NamedTuple
 
 from stampede.records.run import Run
-from stampede.records.summary import Summary
 from stampede.teach.classroom.strips import Dot, Laptop, Strip, SubmittedRun
 
 FEW = 5
@@ -135,7 +134,9 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
     yield "trials", str(run.trials)
     yield "duration", ", ".join(dict.fromkeys(plain(load.duration) for load in run.loads))
     yield "full durations", "yes" if run.full else "no"
-    yield "doubtful trials", _doubts(summary)
+    judged = Counter(trial.verdict for trial in summary.trials)
+    doubtful = [f"{count} {verdict}" for verdict, count in sorted(judged.items(), reverse=True) if verdict != "valid"]
+    yield "doubtful trials", f"{' and '.join(doubtful)} of {len(summary.trials)}" if doubtful else "none"
     yield "method", str(run.method)
     yield "side by side", str(run.jobs)
     yield "outcome", run.outcome
@@ -147,14 +148,6 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
     yield "Compose", plain(host.compose)
     yield "lab", lab_commit(run)
     yield "lab's files", "changed" if run.git and run.git.dirty else "as committed"
-    yield from _images(run)
-
-
-_BASE_IMAGES = ("debian", "grafana/k6")
-
-
-def _images(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield where the base images came from, and the versions of the programs that images are for."""
     versions: dict[str, list[str]] = {}
     for image in run.images:
         repository = image.name.partition(":")[0]
@@ -168,10 +161,7 @@ def _images(run: Run) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(dict.fromkeys(sorted(found)))
 
 
-def _doubts(summary: Summary) -> str:
-    found = Counter(trial.verdict for trial in summary.trials)
-    told = [f"{found[verdict]} {verdict}" for verdict in ("suspect", "invalid") if found[verdict]]
-    return f"{' and '.join(told)} of {len(summary.trials)}" if told else "none"
+_BASE_IMAGES = ("debian", "grafana/k6")
 
 
 def kernel_name(told: str) -> str:

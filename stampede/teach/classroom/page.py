@@ -67,7 +67,14 @@ def write_class_page(
     of_cores = core_colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
     names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
     collected = collect_predictions(predictions)
-    chapters = [_chapter(name, own[name], laptops, collected) for name in names]
+    chapters = []
+    for name in names:
+        title, question, step = own[name].title, own[name].question, own[name].step
+        made = strips(laptops, name, own[name])
+        differ = differing(laptops, name, made)
+        says = _says(sum(name in laptop.runs for laptop in laptops), made, differ)
+        asked = [prediction for prediction in collected if step and prediction.step == step]
+        chapters.append(Chapter(name, title, question, says, asked, made, differ))
     page = render(
         "class.html", "class.js", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
         modes=MODES, key=lambda cpu_mode, colour: Markup(shape(cpu_mode, 15, 15, colour)),  # noqa: S704  # we draw it
@@ -91,16 +98,6 @@ _CHECKED = {
     "stampede class --check computes them again.",
     True: "Every measured file has the hash that its manifest lists, and the results were computed again.",
 }
-
-
-def _chapter(
-    name: str, own: OwnExperiment, laptops: Sequence[Laptop], predictions: Sequence[ClassPrediction]
-) -> Chapter:
-    made = strips(laptops, name, own)
-    differ = differing(laptops, name, made)
-    there = sum(name in laptop.runs for laptop in laptops)
-    asked = [prediction for prediction in predictions if own.step and prediction.step == own.step]
-    return Chapter(name, own.title, own.question, _says(there, made, differ), asked, made, differ)
 
 
 def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:

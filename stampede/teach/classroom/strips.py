@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Run
-from stampede.records.summary import PublishedFigure, PublishedRow, Summary
+from stampede.records.summary import Summary
 
 Mode = Literal["sleep", "hold", "burn"]
 """How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
@@ -107,18 +107,13 @@ class Strip:
     def verdicts(self) -> dict[str, int]:
         """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
         found = Counter(dot.verdict for dot in self.dots)
-        ordered = sorted(found, key=lambda verdict: (-found[verdict], _place(verdict)))
+        ordered = sorted(found, key=lambda verdict: (-found[verdict], _VERDICTS.index(verdict)))
         return {verdict: found[verdict] for verdict in ordered}
 
     @property
     def most(self) -> str:
         """The verdict of most laptops."""
         return next(iter(self.verdicts))
-
-
-def _place(verdict: str) -> int:
-    """Return the place of a verdict among all verdicts; words that this version does not know come last."""
-    return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
 
 
 def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
@@ -223,7 +218,8 @@ def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
     run, summary, _ = handed
     for row in summary.published:
         if row.figures:
-            figure = _telling(row)
+            times = [figure for figure in row.figures if figure.unit == "ms"]
+            figure = max(times, key=lambda figure: figure.published) if times else row.figures[0]
             quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
                 variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
             )
@@ -231,12 +227,6 @@ def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
             predicted = _of(summary, quantity, "predicted")
             theory = [] if predicted is None else [predicted]
             yield _key(quantity), Strip("", quantity, figure.stat, figure.unit, None, [dot], theory, figure.published)
-
-
-def _telling(row: PublishedRow) -> PublishedFigure:
-    """Return the figure of a published row that says most: the longest time, or else the first figure."""
-    times = [figure for figure in row.figures if figure.unit == "ms"]
-    return max(times, key=lambda figure: figure.published) if times else row.figures[0]
 
 
 def cpu_mode(run: Run, load: str) -> Mode:

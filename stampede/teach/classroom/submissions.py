@@ -16,8 +16,6 @@ from stampede.experiment.model import Experiment
 from stampede.paths import EXPERIMENTS, LESSONS
 from stampede.records.checksums import (
     MANIFEST,
-    FileDifference,
-    Hashes,
     changed_files,
     read_manifest,
     sha256,
@@ -84,7 +82,10 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
         if path.is_dir():
             found = _read_runs(path, path, lambda run: run.name, check=check)
         else:
-            found = _read_archive(path, check=check)
+            with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
+                folder = Path(temporary).resolve()
+                unpack(path, folder)
+                found = _read_runs(path, folder, lambda run: str(run.relative_to(folder)), check=check)
     except BadArchive as error:
         return Submission(problems=[f"{path} {error}."])
     except OSError as error:
@@ -99,14 +100,6 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     if not (runs or found.problems or more):
         more = [f"{path} has only runs of exercises; to hand in the lesson: stampede export results/lesson."]
     return Submission(runs, found.predictions, found.problems + more)
-
-
-def _read_archive(path: Path, *, check: bool) -> Submission:
-    """Read the runs in an archive. Raise BadArchive or OSError if it cannot be read."""
-    with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
-        folder = Path(temporary).resolve()
-        unpack(path, folder)
-        return _read_runs(path, folder, lambda run: str(run.relative_to(folder)), check=check)
 
 
 def _read_runs(path: Path, top: Path, called: Callable[[Path], str], *, check: bool) -> Submission:
@@ -127,12 +120,17 @@ def _add(found: Submission, path: Path, folder: Path, called: str, *, check: boo
     try:
         run = read_run(folder)
         if wrong := changed_files(folder):
-            problem = f"{path}: the run of {run.experiment} was changed since it was measured: {_some(wrong)}."
-            found.problems.append(problem)
+            some = "; ".join(map(str, wrong[:_NAMED]))
+            some += f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            found.problems.append(f"{path}: the run of {run.experiment} was changed since it was measured: {some}.")
             return
         manifest = sha256(folder / MANIFEST)
-        key = _key(read_manifest(folder), manifest)
-        summary = _summary(folder)
+        points = sorted(digits for name, digits in read_manifest(folder).items() if Path(name).match(POINTS))
+        key = hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
+        try:
+            summary = read_summary(folder)
+        except BadRun:  # there is none, or another version of the lab wrote it
+            summary = _again(folder)
         if check and _again(folder) != summary:
             found.problems.append(
                 f"{path}: the results of {run.experiment} do not follow from its measured files, or another version of "
@@ -148,14 +146,6 @@ def _add(found: Submission, path: Path, folder: Path, called: str, *, check: boo
     found.runs.append((key, SubmittedRun(run, summary, manifest)))
 
 
-def _summary(folder: Path) -> Summary:
-    """Return the results of a run. Compute them if they are missing, or if another version of the lab wrote them."""
-    try:
-        return read_summary(folder)
-    except BadRun:
-        return _again(folder)
-
-
 def _again(folder: Path) -> Summary:
     """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
     try:
@@ -163,17 +153,6 @@ def _again(folder: Path) -> Summary:
             return read_summary(again)
     except OSError as error:
         raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
-
-
-def _some(wrong: Sequence[FileDifference]) -> str:
-    more = len(wrong) - _NAMED
-    return "; ".join(map(str, wrong[:_NAMED])) + (f"; and {more} more" if more > 0 else "")
-
-
-def _key(hashes: Hashes, manifest: str) -> str:
-    """Return a text that is the same for the same measurement, also if its records were cleaned for an export."""
-    points = sorted(digits for name, digits in hashes.items() if Path(name).match(POINTS))
-    return hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
 
 
 @cache

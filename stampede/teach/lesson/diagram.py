@@ -32,7 +32,17 @@ def diagrams(experiment: Experiment) -> Iterator[Diagram]:
     for name, variant in experiment.variants.items():
         load = next(load for load in experiment.all_loads.values() if load.is_for(name))
         columns = _columns(variant, load)
-        yield Diagram(name, _text(columns), _sentence(name, variant, columns))
+        lines = []
+        for row in range(columns[-1][-1].row + 1):
+            line = ""
+            for number, column in enumerate(columns):
+                [box] = [box for box in column if box.row <= row < box.row + box.rows]
+                width = max(len(box.text) for box in column)
+                line += f"{box.text:<{width}}" if box.row == row else " " * width
+                if number + 1 < len(columns):
+                    line += _arrow(box, [after.row for after in columns[number + 1]], row)
+            lines.append(line.rstrip())
+        yield Diagram(name, "\n".join(lines), _sentence(name, variant, columns))
 
 
 def _columns(variant: Variant, load: Load) -> list[list[_Box]]:
@@ -47,20 +57,6 @@ def _columns(variant: Variant, load: Load) -> list[list[_Box]]:
     names = [f"{queue}worker {number} {threads}" for number in range(1, workers + 1)]
     columns = (([users], workers), (balancer, workers), (sockets, each_socket), (names, 1))
     return [[_Box(text, place * rows, rows) for place, text in enumerate(texts)] for texts, rows in columns if texts]
-
-
-def _text(columns: list[list[_Box]]) -> str:
-    lines = []
-    for row in range(columns[-1][-1].row + 1):
-        line = ""
-        for number, column in enumerate(columns):
-            [box] = [box for box in column if box.row <= row < box.row + box.rows]
-            width = max(len(box.text) for box in column)
-            line += f"{box.text:<{width}}" if box.row == row else " " * width
-            if number + 1 < len(columns):
-                line += _arrow(box, [after.row for after in columns[number + 1]], row)
-        lines.append(line.rstrip())
-    return "\n".join(lines)
 
 
 def _arrow(box: _Box, next_rows: list[int], row: int) -> str:

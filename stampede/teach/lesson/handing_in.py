@@ -4,6 +4,7 @@ from pathlib import Path
 
 from stampede.errors import WrongUse
 from stampede.export import checked, pack
+from stampede.records.checksums import MANIFEST, sha256
 from stampede.run.finished import verified
 from stampede.teach.lesson.notes import Notes, notes_file, read_notes
 from stampede.terminal import count, say, talk
@@ -30,15 +31,12 @@ def hand_in(folder: Path, to: Path | None) -> Path:
     runs = [folder.parent / result.run for result in results]
     for run in runs:
         verified(run, talk)
-    packed = pack(runs, target, {f"lesson/{notes_file(folder.parent).name}": _numbers(notes)})
-    say(f"On the page of the class, your manifests begin with {', '.join(run.manifest[:8] for run in packed)}.")
-    say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
-    return target
-
-
-def _numbers(notes: Notes) -> bytes:
     steps = {
         name: step.model_copy(update={"explanation": None, "attempts": [], "solution_at": None})
         for name, step in notes.steps.items()
     }
-    return Notes(steps=steps).model_dump_json(indent=1, by_alias=True).encode() + b"\n"
+    numbers = Notes(steps=steps).model_dump_json(indent=1, by_alias=True).encode() + b"\n"
+    pack(runs, target, {f"lesson/{notes_file(folder.parent).name}": numbers})
+    say(f"On the page of the class, your manifests begin with {', '.join(sha256(run / MANIFEST)[:8] for run in runs)}.")
+    say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
+    return target

@@ -1,6 +1,4 @@
-"""Predictions beside results in the same picture: as bars on a terminal, and as a figure."""
-
-from textwrap import fill
+"""Predictions beside results in the same picture."""
 
 import altair as alt
 
@@ -8,8 +6,6 @@ from stampede.report.figures.drawing import MEASURED, PUBLISHED, inline_data, st
 from stampede.report.wording import capitalised, number
 from stampede.teach.lesson.notes import Bar
 
-_ROOM = 30
-"""How many characters the longest bar on a terminal takes."""
 _WHOSE = ("you predicted", "theory predicts", "measured")
 _COLOURS = (PUBLISHED, "#7a7a7a", MEASURED)
 
@@ -18,19 +14,6 @@ def _values(bar: Bar) -> list[tuple[str, float]]:
     """Return the values of a bar with whose value each is. Theory may have no value."""
     values = zip(_WHOSE, (bar.yours, bar.theory, bar.measured), strict=True)
     return [(whose, value) for whose, value in values if value is not None]
-
-
-def bars_text(bars: list[Bar]) -> str:
-    """Draw the bars of each number one below the other, in at most 80 columns."""
-    lines = []
-    for bar in bars:
-        longest = max(value for _, value in _values(bar)) or 1
-        lines += ["", fill(f"{capitalised(bar.says)} … {bar.unit}:", 80)]
-        for whose, value in _values(bar):
-            drawn = "█" * round(_ROOM * value / longest) or "▏"
-            spread = f" ({number(bar.low)} to {number(bar.high)})" if whose == _WHOSE[2] and bar.low is not None else ""
-            lines.append(f"  {whose:<16}{drawn} {number(value)}{spread}")
-    return "\n".join(lines[1:])
 
 
 def result_chart(bars: list[Bar]) -> str:

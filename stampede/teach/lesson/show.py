@@ -1,14 +1,12 @@
 """What the lesson says on a terminal, in at most 80 columns."""
 
 from collections.abc import Sequence
-from textwrap import fill, indent
+from textwrap import fill
 
 from stampede.report.wording import number, verdict_phrase
 from stampede.servers.base import setting_text
-from stampede.teach.lesson.diagram import LEGEND, diagrams
 from stampede.teach.lesson.model import LessonStep, choices, step_experiment
 from stampede.teach.lesson.notes import Attempt, StepNotes, Verdict
-from stampede.teach.lesson.picture import bars_text
 from stampede.teach.lesson.teaching import Student
 from stampede.terminal import time_in_words
 from stampede.typed import option, typed
@@ -27,11 +25,10 @@ def overview(student: Student) -> str:
 
 
 def introduction(student: Student, step: LessonStep) -> str:
-    """Return the question of a step, and the diagrams of its variants."""
+    """Return the question of a step. Its page draws where requests can wait in each variant."""
     experiment = step_experiment(student.lesson, step)
     heading = f"Step {student.number(step)} of {len(student.lesson.steps)}: {experiment.title}"
-    drawings = [f"\n{diagram.name}\n{indent(diagram.text, '  ')}" for diagram in diagrams(experiment)]
-    return "\n".join([heading, "", paragraph(experiment.question), *drawings, "", LEGEND])
+    return "\n".join([heading, "", paragraph(experiment.question), "", "With diagrams: stampede lesson --page"])
 
 
 def questions(step: LessonStep) -> str:
@@ -43,7 +40,11 @@ def questions(step: LessonStep) -> str:
 def outcome(student: Student, done: StepNotes) -> str:
     """Return the predictions beside the results, and the verdicts."""
     assert done.result
-    lines = [bars_text(done.result.bars), "", *(verdict_text(claim) for claim in done.result.claims)]
+    lines = [
+        paragraph(f"{bar.says} … {bar.unit}: you predicted {number(bar.yours)}, measured {number(bar.measured)}")
+        for bar in done.result.bars
+    ]
+    lines += ["", *(verdict_text(claim) for claim in done.result.claims)]
     report = student.results / done.result.run / "report.html"
     if doubt := suspicion_note(done.result.claims):
         lines += ["", paragraph(doubt)]

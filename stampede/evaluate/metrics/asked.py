@@ -1,0 +1,55 @@
+"""What a run asks for: its claims and the published figures, whose quantities name their load."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stampede.evaluate.metrics import STATISTICS, unit
+from stampede.evaluate.metrics.spread import evenness
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import BadRun
+from stampede.records.run import Run
+
+
+class PublishedFigures(NamedTuple):
+    """A published entry that names its load, and those of its figures that this lab should measure."""
+
+    entry: Published
+    figures: dict[Quantity, float]
+
+
+def claims_of(run: Run) -> list[Claim]:
+    """Return the claims of a run with quantities that name their load, also if the run has only one load."""
+    return [claim.with_load(run.loads[0].name) for claim in run.claims]
+
+
+def published_in(run: Run) -> Iterator[PublishedFigures]:
+    """Yield each published entry for the variants that are part of the run."""
+    variants = {variant.name for variant in run.variants}
+    for published in run.published:
+        if published.variant in variants:
+            entry = published.model_copy(update={"load": published.load or run.loads[0].name})
+            about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
+            figures = comparable_figures(published).items()
+            yield PublishedFigures(entry, {Quantity(**about, stat=stat): value for stat, value in figures})
+
+
+def comparable_figures(published: Published) -> dict[str, float]:
+    """Return the statistics that this lab should measure; for published counts, the statistics of how even they are."""
+    return {
+        stat: value / published.divided_by if unit(published.metric, stat) == "ms" else value
+        for stat, value in (published.stats | evenness(published.counts)).items()
+    }
+
+
+def check_names(run: Run) -> None:
+    """Raise BadRun if a run asks for a load that it does not have, or for a metric or a statistic that nobody knows."""
+    asked: list[tuple[str | None, str, str | None]] = [
+        (each.load, each.metric, each.stat) for claim in run.claims for each in claim.quantities
+    ]
+    asked += [(each.load, each.metric, stat) for each in run.published for stat in each.stats or [None]]
+    asked += [(None, each.metric, each.stat) for each in (run.curve.values if run.curve else [])]
+    for load, metric, stat in asked:
+        if load not in (None, *(each.name for each in run.loads)):
+            raise BadRun(f"run.json asks for the load {load}, which the run does not have")
+        if metric not in STATISTICS or stat not in (None, *STATISTICS[metric]):
+            raise BadRun(f"run.json asks for {stat or 'the metric'} {metric}, which this version does not measure")
