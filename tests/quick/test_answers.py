@@ -219,7 +219,7 @@ class WSGIApplication:  # as gunicorn has it: it loads the file, keeps what it k
     ("file", "says", "problem"),
     [
         ("import os\nprint('hello')\nworkers = len('four') + int(os.environ['WEB_CONCURRENCY'])\n", {"workers": 7}, ""),
-        ("class Mine: pass\nworker_class = Mine\n", {"worker_class": "builtins.Mine"}, ""),
+        ("class Mine: pass\nworker_class = Mine\n", {"worker_class": "__config__.Mine"}, ""),
         ("workers = int(none)\n", {}, "NameError: name 'none' is not defined"),
         ("import os\nos._exit(3)\n", {}, "it ends the program, or does not end itself"),
     ],
