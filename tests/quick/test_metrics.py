@@ -10,7 +10,7 @@ from stampede.evaluate.metrics.metric import TIMES, Metric
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.experiment.file import editor_schema
 from stampede.pipeline import derive_summary
-from stampede.records.run import Image, LoadRecord, VariantRecord
+from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import Traffic, TrafficClass
 from stampede.report.wording import metric_phrase, whole_number
 from tests.synthetic import Request, make_run, visit
@@ -101,12 +101,3 @@ def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> 
     found = {(row.metric, row.stat) for row in summary.rows}
     assert found <= {(name, stat) for name, stats in STATISTICS.items() for stat in stats}
     assert all(row.unit == unit(row.metric, row.stat) for row in summary.rows)
-
-
-def test_an_older_record_says_what_its_image_is_for_by_its_packages() -> None:
-    packages = {"nginx": "1.26", "libc6": "2.41", "python/gunicorn": "27.0.1", "python/uvicorn": "0.40"}
-
-    assert Image(name="a", id="b", packages=packages).programs == {"nginx": "1.26", "gunicorn": "27.0.1"}
-    told = Image(name="a", id="b", packages=packages, programs={"uvicorn": "0.40"})
-    assert told.programs == {"uvicorn": "0.40"}
-    assert Image(name="a", id="b").programs == {}
