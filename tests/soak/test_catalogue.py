@@ -100,7 +100,6 @@ def test_thundering_herd_counts_every_attempt(copied_lab: Lab) -> None:
     for name in variants:
         accepted = sum(one["counts"]["accepted"] for one in result.summary["counters"] if one["variant"] == name)
         assert [(accepted,)] == result.requests(name, "one-at-a-time", "SELECT count(*) FROM requests")
-    assert "How many workers try to accept one connection" in result.report
 
 
 def test_pid_skew_shows_what_waiting_costs(copied_lab: Lab) -> None:
@@ -111,8 +110,6 @@ def test_pid_skew_shows_what_waiting_costs(copied_lab: Lab) -> None:
     assert ideal["shared-socket-23"] < ideal["least-conn"] <= 1
     assert result.measured("least-conn", "requests_by_worker", "jain_index", "user") > 0.9
     assert len([one for one in result.summary["counters"] if one["variant"] == "shared-socket-23"]) == 8
-    assert "Which worker wins the race: the share of each worker by its age" in result.report
-    assert "Even shares do not mean short waits" in result.report
 
 
 def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(copied_lab: Lab) -> None:
