@@ -61,7 +61,11 @@ def stored_summary(run_folder: Path) -> Summary | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     lacks_page = _draws_pages() and not (run_folder / "report.html").exists()  # the core has derived the run
-    return None if lacks_page else read_summary(run_folder)
+    if lacks_page:
+        return None
+    summary = read_summary(run_folder)
+    check_names(run_folder, read_run(run_folder), summary)
+    return summary
 
 
 def _derived_from(run_folder: Path) -> str:
@@ -87,7 +91,7 @@ def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summ
     ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
     """
     run = read_run(run_folder)
-    check_names(run)
+    check_names(run_folder, run)
     claims, entries = claims_of(run), [*published_in(run)]
     with derive_rows(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
         judged = judge_trials(run, trials)

@@ -62,7 +62,7 @@ def of_another_schema(folder: Path, schema: int) -> Path:
 def test_a_run_that_asks_for_what_nobody_measures_is_refused(tmp_path: Path, asks: dict[str, str], why: str) -> None:
     run = today(tmp_path)
     changed(run / "run.json", lambda values: values["claims"][0]["value"].update(asks))
-    with pytest.raises(BadRun, match=f"asks for {why}"):
+    with pytest.raises(BadRun, match=f"{tmp_path} asks for {why}"):
         derive_summary(run)
 
 

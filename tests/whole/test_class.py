@@ -364,6 +364,19 @@ def test_results_of_another_version_are_computed_again(lab: Lab, tmp_path: Path)
     assert sorted(one.name for one in folder.iterdir()) == before
 
 
+def test_a_run_that_asks_for_what_nobody_measures_is_named(lab: Lab, tmp_path: Path) -> None:
+    folder = unpack("keep-alive", tmp_path)
+    values = json.loads((folder / "run.json").read_text())
+    values["claims"][0]["value"]["metric"] = "queue_time"
+    (folder / "run.json").write_text(json.dumps(values))
+    seal(folder)
+
+    code, said, page = shown(lab, folder)
+
+    assert (code, page) == (1, "")
+    assert "queue_time, which this version does not measure" in said
+
+
 def test_results_of_another_run_are_refused(lab: Lab, some: list[Path]) -> None:
     def without_claims(content: bytes) -> bytes:
         return json.dumps(json.loads(content) | {"claims": []}).encode()

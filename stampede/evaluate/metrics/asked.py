@@ -1,6 +1,7 @@
 """What a run asks for: its claims and the published figures, whose quantities name their load."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from stampede.evaluate.metrics import STATISTICS, unit
@@ -8,6 +9,7 @@ from stampede.evaluate.metrics.spread import evenness
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import BadRun
 from stampede.records.run import Run
+from stampede.records.summary import Summary
 
 
 class PublishedFigures(NamedTuple):
@@ -41,15 +43,20 @@ def comparable_figures(published: Published) -> dict[str, float]:
     }
 
 
-def check_names(run: Run) -> None:
-    """Raise BadRun if a run asks for a load that it does not have, or for a metric or a statistic that nobody knows."""
-    asked: list[tuple[str | None, str, str | None]] = [
+def check_names(run_folder: Path, run: Run, summary: Summary | None = None) -> None:
+    """Raise BadRun if a run or its summary names a load that the run does not have, or what nobody measures."""
+    named: list[tuple[str | None, str, str | None]] = [
         (each.load, each.metric, each.stat) for claim in run.claims for each in claim.quantities
     ]
-    asked += [(each.load, each.metric, stat) for each in run.published for stat in each.stats or [None]]
-    asked += [(None, each.metric, each.stat) for each in (run.curve.values if run.curve else [])]
-    for load, metric, stat in asked:
-        if load not in (None, *(each.name for each in run.loads)):
-            raise BadRun(f"run.json asks for the load {load}, which the run does not have")
+    named += [(each.load, each.metric, stat) for each in run.published for stat in each.stats or [None]]
+    named += [(None, each.metric, each.stat) for each in (run.curve.values if run.curve else [])]
+    if summary:
+        named += [(row.load, row.metric, row.stat) for row in summary.rows]
+        named += [(row.load, row.metric, None) for row in summary.published]
+    loads = {load.name for load in run.loads}
+    for load, metric, stat in named:
+        if load is not None and load not in loads:
+            raise BadRun(f"{run_folder} asks for the load {load}, which the run does not have")
         if metric not in STATISTICS or stat not in (None, *STATISTICS[metric]):
-            raise BadRun(f"run.json asks for {stat or 'the metric'} {metric}, which this version does not measure")
+            asked = f"{stat} {metric}" if stat else f"the metric {metric}"
+            raise BadRun(f"{run_folder} asks for {asked}, which this version does not measure")

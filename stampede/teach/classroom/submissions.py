@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from stampede.evaluate.metrics.asked import check_names
 from stampede.experiment.file import names, read_experiment
 from stampede.experiment.model import Experiment
 from stampede.paths import EXPERIMENTS, LESSONS
@@ -129,6 +130,7 @@ def _add(found: Submission, path: Path, folder: Path, called: str, *, check: boo
         key = hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
         try:
             summary = read_summary(folder)
+            check_names(folder, run, summary)
         except BadRun:  # there is none, or another version of the lab wrote it
             summary = _again(folder)
         if check and _again(folder) != summary:
