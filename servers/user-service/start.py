@@ -9,7 +9,8 @@ written) and ``ended`` (the exit code; null: it did not end by itself).
 
 START is a file with JSON: ``words``, ``command`` (without an entrypoint; it is tried if ``words`` reach no server),
 ``folder``, ``environment``, ``copies`` (pairs of a path in the application's folder and a path of the image),
-``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or ``[module, function]``).
+``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or ``[module, function]``),
+``unknown`` (variables that nothing gives a value; if the command reaches no server without them, each is 1).
 """
 
 import importlib.abc
@@ -127,6 +128,12 @@ def follow(start: dict[str, Any]) -> dict[str, Any]:
         again = run(start, start["command"])
         if reached(again):
             return again | {"without_entrypoint": told["said"]}
+    if start.get("unknown") and not reached(told):
+        again = run(
+            start | {"environment": {**dict.fromkeys(start["unknown"], "1"), **start["environment"]}}, start["words"]
+        )
+        if reached(again):
+            return again | {"assumed": start["unknown"]}
     return told
 
 

@@ -798,6 +798,18 @@ def test_a_command_that_does_not_end_is_told_with_its_last_words(tmp_path: Path)
 
 
 @needs_a_root
+def test_a_number_that_only_production_knows_is_a_guess(tmp_path: Path) -> None:
+    """Heroku sets WEB_CONCURRENCY by itself, and gunicorn does not start without a number."""
+    files = {"Procfile": "web: gunicorn --workers $WEB_CONCURRENCY --threads 5 shop.wsgi\n"}
+
+    text = described(written(tmp_path / "shop", files).resolve(), tmp_path)[0].text
+
+    why = "guessed: Procfile:1: $WEB_CONCURRENCY: the value is not in the repository"
+    assert f"  workers: 1  # {why}\n  threads: 5  # {why}\n" in text
+    assert 'callable: "shop.wsgi:application"' in text
+
+
+@needs_a_root
 def test_an_entrypoint_that_waits_for_a_database_is_left_aside(tmp_path: Path) -> None:
     files = {
         "Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/wait"]\nCMD ["gunicorn", "-w", "3", "a:b"]\n',

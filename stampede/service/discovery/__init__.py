@@ -99,6 +99,8 @@ class Discovery:
     places: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    assumed: bool = False
+    """Whether a server may say what is only assumed."""
     unknown: str = ""
     """What may say what a server takes its default for; empty: everything is known."""
 
@@ -127,7 +129,7 @@ def describe_folder(
     if start:
         found.note("command", start.command[2] if _is_shell(start) else shlex.join(start.words), start.place)
         found.problems += start.problems
-        found.problems += _unknown_variables(repository, start)
+        found.problems += [f"{start.place}: ${name}: {UNKNOWN}" for name in _unknown_variables(repository, start)]
         found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
         found.problems += _other_starts(repository, starts)
     else:
@@ -143,8 +145,9 @@ def describe_folder(
         _note_left_out(found, answered, start.place if start else "")
     requests = classes_of_log(log) if log else _classes_of_routes(answers)
     found.problems += repository.problems
-    laid_out = repository.laid_out(start, scripts_of(repository, found.folder, folder)) if start else None
-    return Description(_yaml(found, folder, server, requests), found.remarks, laid_out)
+    laid_out = repository.laid_out(start, scripts_of(repository, found.folder, folder)) if start else {}
+    laid_out |= {"unknown": [*_unknown_variables(repository, start)]} if start else {}
+    return Description(_yaml(found, folder, server, requests), found.remarks, laid_out or None)
 
 
 def _is_shell(start: Start) -> bool:
@@ -164,7 +167,7 @@ def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
               "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "IFS", "CLI"}  # fmt: skip
     for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
         if name not in given:
-            yield f"{start.place}: ${name}: {UNKNOWN}"
+            yield name
 
 
 def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[str]:
@@ -189,6 +192,11 @@ def _note_followed(found: Discovery, start: Start, followed: Followed, repositor
     if followed.without_entrypoint:
         found.problems.append(f"{start.place}: the entrypoint does not end here, so the command was followed without "
                               f"it; its last words: {followed.without_entrypoint}")  # fmt: skip
+    if followed.assumed:
+        found.problems.append(
+            f"{start.place}: the command needs these variables, so it was followed with 1 as each value"
+        )
+    found.assumed = bool(followed.assumed)
     if not servers:
         why = "does not end" if followed.ended is None else "starts no server that the lab knows"
         why = f"starts {followed.missing}, which the image lacks" if followed.missing else why
@@ -240,7 +248,7 @@ def _note_settings(found: Discovery, told: Record, server: str, place: str) -> N
         if key == "backpressure" and value == max(1, 1024 // int(str(told.settings.get("workers") or 1))):
             continue
         if str(value).isdecimal() and (int(value) or key.startswith("max_")):
-            found.note(key, int(value), f"{told.server} says" if differs else default)
+            found.note(key, int(value), f"{told.server} says" if differs and not found.assumed else default)
         elif not str(value).lstrip("-").isdecimal():
             found.problems.append(f"{place}: {told.server} says {name} = {value}, which is no number")
     if told.processes.isdecimal() and int(told.processes) > 1:
