@@ -46,7 +46,24 @@ def follow_start(layer: Layer, variant: Variant, say: Say) -> Followed:
             options, name, words, "following the start command", "The start command cannot be followed.", say, told
         )
         told.seek(0)
-        return Followed.model_validate_json(layer.masked(told.read()))
+        return without_secrets(Followed.model_validate_json(told.read()), layer)
+
+
+def without_secrets(followed: Followed, layer: Layer) -> Followed:
+    """Return what a start command has told with ``${NAME}`` in the place of the values of ``env_file``."""
+
+    def masked(text: str) -> str:
+        said = layer.masked(text.encode()).decode()
+        return said if said == text else re.sub(rf"\$({'|'.join(layer.secrets)})\b", r"${\1}", said)
+
+    records = [
+        each.model_copy(update={
+            "words": [*map(masked, each.words)], "given": {name: masked(value) for name, value in each.given.items()},
+            "env": {name: masked(value) for name, value in each.env.items()},
+        }) for each in followed.records
+    ]  # fmt: skip
+    said = {"said": masked(followed.said), "without_entrypoint": masked(followed.without_entrypoint)}
+    return followed.model_copy(update={"records": records, **said})
 
 
 def ask_application(layer: Layer, variant: Variant, say: Say) -> Answers:

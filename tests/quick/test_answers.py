@@ -9,6 +9,7 @@ from stampede.service import build
 from stampede.service.description import UserService
 from stampede.service.discovery import describe_folder
 from stampede.service.discovery.answers import AnsweredRoute, Answers, Followed, Record
+from stampede.service.layer import Layer
 from tests.quick.test_discovery import written
 from tests.quick.test_waits import loaded
 
@@ -250,6 +251,21 @@ def test_each_line_says_which_program_has_said_it(tmp_path: Path) -> None:
         '  # kinds-int-id: {path: "/kinds/<int:id>", users: 10, pause_s: 0.1}  # write a real path',
         '  # buy: {path: "/buy", method: POST, users: 10, pause_s: 0.1}  # it changes data',
     ]
+
+
+def test_what_a_start_tells_has_the_names_of_secrets_and_no_values(tmp_path: Path) -> None:
+    """The application's own name stays, even if it is a variable of the env_file, too."""
+    given = {"URL": "postgres://shop:hush-hush@db", "MODE": "fast"}
+    record = Record(what="server", server="gunicorn", folder="/", words=["gunicorn", "hush-hush"], given=given,
+                    callable="shop.wsgi:app")  # fmt: skip
+    layer = Layer(tmp_path, "tag", {"PASSWORD": "hush-hush", "MODULE": "shop.wsgi"})
+
+    told = build.without_secrets(Followed(records=[record], said="no hush-hush"), layer)
+
+    assert told.said == "no ${PASSWORD}"
+    [masked] = told.records
+    assert masked.given == {"URL": "postgres://shop:${PASSWORD}@db", "MODE": "fast"}
+    assert (masked.words, masked.callable) == (["gunicorn", "${PASSWORD}"], "shop.wsgi:app")
 
 
 def test_an_application_that_tells_no_routes_gets_a_guess(tmp_path: Path) -> None:
