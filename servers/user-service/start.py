@@ -5,7 +5,8 @@ folder. ``python start.py follow START`` runs the command of START with a folder
 of a server runs the real server, which reads its options, its variables and its settings file by itself, up to the
 moment at which it would listen: then it writes down what it would serve, and ends. Commands that prepare a database
 write themselves down and succeed. Standard output gets one JSON object: ``records``, ``said`` (the last line that was
-written) and ``ended`` (the exit code; null: it did not end by itself).
+written), ``ended`` (the exit code; null: it did not end by itself) and ``cores`` (how many the start has counted; null:
+it has not).
 
 START is a file with JSON: ``words``, ``command`` (without an entrypoint; it is tried if ``words`` reach no server),
 ``folder``, ``environment``, ``copies`` (pairs of a path in the application's folder and a path of the image),
@@ -58,6 +59,8 @@ SUCCEED = (
     "redis-server", "rsyslogd", "crontab", "supervisorctl", "systemctl", "npm", "yarn", "node", "pybabel",
 )  # fmt: skip
 """Programs that do nothing here: they wait for others, change the image, or are other processes of it."""
+COUNTS_ANYWAY = ("concurrent", "granian", "asyncio", "anyio", "uvloop", "random")
+"""Packages that count cores for purposes of their own."""
 TOLERANT = ("mkdir", "touch", "cp", "mv", "ln", "rm")
 """Programs that are run, and whose failure is no failure: the image may be read only."""
 MOST_BYTES = 100_000
@@ -129,9 +132,8 @@ def follow(start: dict[str, Any]) -> dict[str, Any]:
         if reached(again):
             return again | {"without_entrypoint": told["said"]}
     if start.get("unknown") and not reached(told):
-        again = run(
-            start | {"environment": {**dict.fromkeys(start["unknown"], "1"), **start["environment"]}}, start["words"]
-        )
+        environment = {**dict.fromkeys(start["unknown"], "1"), **start["environment"]}
+        again = run(start | {"environment": environment}, start["words"])
         if reached(again):
             return again | {"assumed": start["unknown"]}
     return told
@@ -152,7 +154,7 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
         (here / "hooks" / "sitecustomize.py").write_text(text + "\nhook()\n", encoding="utf-8")
         (here / "stand_in").write_text(f"#!{sys.executable} -S\n{text}\nstand_in()\n", encoding="utf-8")
         (here / "stand_in").chmod(0o755)
-        names = {*SERVERS, *PREPARES, *HANDS_ON, *SUCCEED, *TOLERANT, *start["scripts"], "su", "runuser", "supervisord",
+        names = {*SERVERS, *PREPARES, *HANDS_ON, *SUCCEED, *TOLERANT, *start["scripts"], "su", "runuser", "nproc", "supervisord",
                  "honcho", "foreman", "python", "python3", f"python3.{sys.version_info[1]}"}  # fmt: skip
         for name in names:
             if "/" not in name:
@@ -192,7 +194,7 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
                        if os.environ.get(name, given.get(name)) != value}  # fmt: skip
             record["given"] = {name: value for name, value in changed.items() if name not in OF_THE_START}
         return {"records": records, "said": next((line.strip() for line in reversed(lines) if line.strip()), ""),
-                "ended": ended}  # fmt: skip
+                "ended": ended, "cores": os.cpu_count() if (here / "cores").exists() else None}  # fmt: skip
 
 
 OF_THE_START = (TOLD, "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PORT", "PWD", "OLDPWD", "SHLVL", "_", "HOME",
@@ -248,6 +250,9 @@ def stand_in() -> NoReturn:  # noqa: PLR0912  # a case for each kind of program
             tell("missing", program=name, words=[name, *arguments])
             sys.exit(0)
         os.execv(python, [python, "-m", SERVERS[name], *arguments])
+    if name == "nproc":
+        Path(os.environ[TOLD], "cores").touch()
+        print(os.cpu_count())
     if name in TOLERANT:
         program = shutil.which(name, path=state["before"])
         if program:
@@ -405,6 +410,14 @@ def hook() -> None:
     """Be told when one of the modules of HOOKS is imported."""
     globals()["__name__"] = "stampede_start"
     sys.meta_path.insert(0, Hooks())
+    count = os.cpu_count
+
+    def counted() -> Any:
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in COUNTS_ANYWAY:
+            Path(os.environ[TOLD], "cores").touch()
+        return count()
+
+    os.cpu_count = counted
 
 
 class Hooks(importlib.abc.MetaPathFinder):

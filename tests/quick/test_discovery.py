@@ -810,6 +810,17 @@ def test_a_number_that_only_production_knows_is_a_guess(tmp_path: Path) -> None:
 
 
 @needs_a_root
+def test_numbers_that_follow_from_the_cores_are_said_to(tmp_path: Path) -> None:
+    conf = "import multiprocessing\nworkers = multiprocessing.cpu_count() + 1\n"
+    files = {"Procfile": "web: gunicorn -c conf.py a:b\n", "conf.py": conf, ".env": "THREADS=4\n"}
+
+    text = described(written(tmp_path / "shop", files).resolve(), tmp_path)[0].text
+
+    assert f"  workers: {CORES + 1}  # gunicorn says, on {CORES} cores\n" in text
+    assert "# .env is no part of the image; if the service reads it, name it in env_file\n" in text
+
+
+@needs_a_root
 def test_an_entrypoint_that_waits_for_a_database_is_left_aside(tmp_path: Path) -> None:
     files = {
         "Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/wait"]\nCMD ["gunicorn", "-w", "3", "a:b"]\n',

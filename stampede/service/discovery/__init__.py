@@ -99,6 +99,8 @@ class Discovery:
     places: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    cores: int | None = None
+    """How many cores the start has counted, so that its numbers may differ on another machine."""
     assumed: bool = False
     """Whether a server may say what is only assumed."""
     unknown: str = ""
@@ -132,6 +134,8 @@ def describe_folder(
         found.problems += [f"{start.place}: ${name}: {UNKNOWN}" for name in _unknown_variables(repository, start)]
         found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
         found.problems += _other_starts(repository, starts)
+        if (folder / ".env").is_file() and (folder / ".env").resolve() not in map(Path.resolve, start.env_files):
+            found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
     else:
         found.problems += [f"{image.place}: states no command, so that of its base image counts, which the lab cannot "
                            "read" for image in docker_images(repository)[:1]]  # fmt: skip
@@ -196,7 +200,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed, repositor
         found.problems.append(
             f"{start.place}: the command needs these variables, so it was followed with 1 as each value"
         )
-    found.assumed = bool(followed.assumed)
+    found.assumed, found.cores = bool(followed.assumed), followed.cores
     if not servers:
         why = "does not end" if followed.ended is None else "starts no server that the lab knows"
         why = f"starts {followed.missing}, which the image lacks" if followed.missing else why
@@ -238,6 +242,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed, repositor
 def _note_settings(found: Discovery, told: Record, server: str, place: str) -> None:
     """Note the numbers that a server says, and its defaults, for the server that is measured."""
     default = found.default_of(told.server)
+    said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
     for name, key in _KEYS[told.server].items():
         value = told.settings.get(name)
         differs = name in told.differ
@@ -248,7 +253,7 @@ def _note_settings(found: Discovery, told: Record, server: str, place: str) -> N
         if key == "backpressure" and value == max(1, 1024 // int(str(told.settings.get("workers") or 1))):
             continue
         if str(value).isdecimal() and (int(value) or key.startswith("max_")):
-            found.note(key, int(value), f"{told.server} says" if differs and not found.assumed else default)
+            found.note(key, int(value), said if differs and not found.assumed else default)
         elif not str(value).lstrip("-").isdecimal():
             found.problems.append(f"{place}: {told.server} says {name} = {value}, which is no number")
     if told.processes.isdecimal() and int(told.processes) > 1:

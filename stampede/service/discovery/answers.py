@@ -49,6 +49,8 @@ class Followed(Model):
     said: str = ""
     ended: int | None = None
     without_entrypoint: str = ""
+    cores: int | None = None
+    """How many cores the start has counted; None: it has counted none."""
     assumed: list[str] = Field([])
     """The variables without a value that were taken as 1, because the command needs them."""
 
