@@ -92,7 +92,7 @@ def _own_service(place: Path, _: str) -> str:
     shop.mkdir()
     for name, text in _SERVICE.items():
         (shop / name).write_text(text, encoding="utf-8")
-    _lab("init", str(shop), "--to", str(file))
+    _lab("init", str(shop), "--to", str(file), "--check")
     tried = _lab("try", str(file), "--duration", "10s", "--trials", "1", "--results", str(place))
     return _line(tried, r"Better than today's.*|No request.*|[\d.]+% [\s\S]{,60}?waited[\s\S]{,90}?free\s+thread")
 

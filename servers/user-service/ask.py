@@ -1,31 +1,23 @@
-"""Ask an application that is loaded for its routes, and gunicorn for what the application's settings file says.
+"""Ask an application that is loaded for its routes.
 
-load.py runs this text before it loads the application, with further words of its command line: the settings file as
-seen from the application's folder, or nothing, and the variables of the start command as JSON. Then it calls ``tell``.
-What the application writes to standard output goes to standard error instead. The real standard output gets one JSON
-object: ``framework``, ``routes`` (each with its ``methods``, its ``path``, and ``aside`` if a visitor asks for it
-seldom), ``problem``, ``settings``, ``settings_problem`` and ``cores``.
+load.py runs this text before it loads the application, and calls ``tell`` then. What the application writes to standard
+output goes to standard error instead. The real standard output gets one JSON object: ``framework``, ``routes`` (each
+with its ``methods``, its ``path``, and ``aside`` if a visitor asks for it seldom), ``problem`` and ``cores``.
 """
 
 import contextlib
 import inspect
-import io
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 Route = tuple[Iterable[str], str, bool]
 """The methods of a route, its path, and whether it is aside: of an admin, of the API's documentation, or static."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 MOST_ROUTES = 2000
-WITHIN_S = 20
-"""How long a settings file may take."""
-SETTINGS = ("workers", "threads", "worker_class", "worker_connections", "wsgi_app")
 INNER = ("app", "application", "wsgi_app", "asgi_app", "_app", "_application", "wsgi_application", "other_asgi_app",
          "__wrapped__", "__self__")  # fmt: skip
 """Where the wrappers of an application keep it."""
@@ -218,53 +210,6 @@ def routes_of(app: Any) -> dict[str, Any]:
     return told
 
 
-def settings_of(path: str, variables: dict[str, str]) -> dict[str, Any]:
-    """Return what a settings file says, loaded by gunicorn itself. It runs in a process of its own, and may do all."""
-    mine, others = os.pipe()
-    if child := os.fork():
-        os.close(others)
-        with os.fdopen(mine, "rb") as told:
-            answer = told.read()
-        os.waitpid(child, 0)
-        return json.loads(answer or b'{"settings_problem": "it ends the program, or does not end itself"}')
-    signal.alarm(WITHIN_S)
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            answer = {"settings": loaded_by_gunicorn(path, variables)}
-    except BaseException as error:
-        lines = [line for line in said.getvalue().splitlines() if line.strip()]
-        answer = {"settings_problem": lines[-1].strip() if lines else f"{type(error).__name__}: {error}"}
-    with os.fdopen(others, "w") as told:
-        json.dump(answer, told)
-    os._exit(0)
-
-
-def loaded_by_gunicorn(path: str, variables: dict[str, str]) -> dict[str, Any]:
-    here, folder = Path.cwd(), Path(os.environ.get("LAB_FOLDER", "/opt/application"))
-    os.environ.update(variables)
-    os.environ.update(json.loads((here / "environment.json").read_text(encoding="utf-8")))
-    os.environ.pop("GUNICORN_CMD_ARGS", None)  # it counts more than the file, which is asked here
-    os.chdir(folder)
-    sys.path[:] = [str(folder), *(each for each in sys.path if each not in ("", str(here)))]
-    from gunicorn.app.wsgiapp import WSGIApplication  # noqa: PLC0415
-
-    said: set[str] = set()
-
-    class Loaded(WSGIApplication):  # type: ignore[misc]
-        def get_config_from_filename(self, filename: str) -> Any:
-            found = super().get_config_from_filename(filename)
-            said.update(found)
-            return found
-
-    file = folder / path
-    sys.argv = ["gunicorn", "--config", str(file if file.is_file() else here / "own_settings.py"), "own:app"]
-    settings = Loaded().cfg.settings
-    values = {name: settings[name].get() for name in SETTINGS if name in settings}
-    classes = {name: f"{each.__module__}.{each.__qualname__}" for name, each in values.items() if inspect.isclass(each)}
-    return {name: value for name, value in (values | classes).items() if name in said}
-
-
 def tell(app: Any) -> None:
     """Write the answers to the real standard output."""
     try:
@@ -272,10 +217,8 @@ def tell(app: Any) -> None:
     except Exception as error:
         told = {"problem": f"asking for its routes failed: {type(error).__name__}: {error}"}
     with os.fdopen(answers, "w") as out:
-        json.dump(told | settings | {"cores": os.cpu_count()}, out)
+        json.dump(told | {"cores": os.cpu_count()}, out)
 
 
 answers = os.dup(1)
 os.dup2(2, 1)
-_path, _variables = sys.argv[-2:]
-settings = settings_of(_path, json.loads(_variables)) if _path else {}

@@ -1,6 +1,6 @@
 """Load an application and leave at once, whatever threads, handlers of signals and exit functions it has.
 
-Usage: python -c <this text> WITHIN_S NO_ADDRESS [<text of ask.py> SETTINGS VARIABLES]. After so many seconds, the
+Usage: python -c <this text> WITHIN_S NO_ADDRESS [<text of ask.py>]. After so many seconds, the
 program says where the application is. For each host without an address, it prints a line that begins with the word
 NO_ADDRESS. If it has the text of ask.py, it asks the application what routes it has.
 """
@@ -44,7 +44,7 @@ def leave(code: int, leave: Any = os._exit) -> None:
 
 said = os.fdopen(os.dup(2), "w")  # an application may close the standard streams
 if asks:
-    exec(compile(asks[0], "ask.py", "exec"), asking)  # noqa: S102  # before there is a timer, because it forks
+    exec(compile(asks[0], "ask.py", "exec"), asking)  # noqa: S102  # before the application prints
 socket.getaddrinfo = resolve
 # No thread: gevent cannot patch the modules of a process that has several threads.
 signal.signal(signal.SIGALRM, give_up)

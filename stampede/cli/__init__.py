@@ -21,8 +21,7 @@ app = typer.Typer(
     "and which requests waited while another worker had a free thread.",
 )
 OF_EXTRA = (
-    "altair", "jinja2", "markupsafe", "numba", "packaging", "psutil", "python_on_whales", "scipy", "tree_sitter",
-    "tree_sitter_bash", "vl_convert",
+    "altair", "jinja2", "markupsafe", "numba", "packaging", "psutil", "python_on_whales", "scipy", "vl_convert",
 )  # fmt: skip
 """The packages that the core lacks, and the extra ``lab`` brings."""
 

@@ -1,6 +1,5 @@
 """Build the image of somebody's application and the images beside it, load the application once, and ask it."""
 
-import json
 import os
 import re
 import tempfile
@@ -21,7 +20,7 @@ from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
 from stampede.servers.base import Variant
 from stampede.servers.workload import BESIDE
-from stampede.service.discovery.answers import Answers
+from stampede.service.discovery.answers import Answers, Followed
 from stampede.service.layer import BESIDE_PROJECT, FOLDER, Layer, ServicesBeside
 
 
@@ -37,26 +36,53 @@ def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Ma
         load_once(name, layer, factors, _without_secrets(say, layer))
 
 
-def ask_application(layer: Layer, variant: Variant, settings: str, variables: Mapping[str, str], say: Say) -> Answers:
+def follow_start(layer: Layer, variant: Variant, say: Say) -> Followed:
+    """Build the image of an application as a variant serves it, and follow the start command that its layer has."""
+    name = _build_image(layer, variant.service, ("python3", *variant.packages), variant.factors(), say)
+    options = ["--tmpfs", "/tmp:exec", "--volume", FOLDER]  # noqa: S108  # in the container, for the stand-ins
+    with tempfile.TemporaryFile() as told:
+        words = ["/srv/start.py", "follow", "/srv/start.json"]
+        _run_once(
+            options, name, words, "following the start command", "The start command cannot be followed.", say, told
+        )
+        told.seek(0)
+        return without_secrets(Followed.model_validate_json(told.read()), layer)
+
+
+def without_secrets(followed: Followed, layer: Layer) -> Followed:
+    """Return what a start command has told with ``${NAME}`` in the place of the values of ``env_file``."""
+
+    def masked(text: str) -> str:
+        said = layer.masked(text.encode()).decode()
+        return said if said == text else re.sub(rf"\$({'|'.join(layer.secrets)})\b", r"${\1}", said)
+
+    records = [
+        each.model_copy(update={
+            "words": [*map(masked, each.words)], "given": {name: masked(value) for name, value in each.given.items()},
+            "env": {name: masked(value) for name, value in each.env.items()},
+        }) for each in followed.records
+    ]  # fmt: skip
+    said = {"said": masked(followed.said), "without_entrypoint": masked(followed.without_entrypoint)}
+    return followed.model_copy(update={"records": records, **said})
+
+
+def ask_application(layer: Layer, variant: Variant, say: Say) -> Answers:
     """Build the image of an application as a variant serves it, load the application, and ask it for its routes.
 
-    ``settings`` is the settings file of gunicorn, as seen from the application's folder, or empty: gunicorn loads it in
-    the same container, with these variables. Raise LabError if the application cannot be loaded.
+    Raise LabError if the application cannot be loaded.
     """
     factors = variant.factors()
     name = _build_image(layer, variant.service, ("python3", *variant.packages), factors, say)
-    words = [program_text("ask.py"), settings, json.dumps(dict(variables))]
     with tempfile.TemporaryFile() as told:
         try:
-            load_once(name, layer, factors, _without_secrets(say, layer), words, told)
+            load_once(name, layer, factors, _without_secrets(say, layer), [program_text("ask.py")], told)
         except LabError as error:
             if layer.needs_others:
                 return Answers(problem=f"it cannot be loaded alone: {error.message}")
             raise
         told.seek(0)
         answers = Answers.model_validate_json(told.read())
-    problems = {key: layer.masked(getattr(answers, key).encode()).decode() for key in ("problem", "settings_problem")}
-    return answers.model_copy(update=problems)
+    return answers.model_copy(update={"problem": layer.masked(answers.problem.encode()).decode()})
 
 
 def _build_image(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> str:

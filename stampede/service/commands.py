@@ -50,13 +50,17 @@ def init(
     format_: LogFormat = "",
     format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
+    command: Annotated[str, typer.Option(help="The command that starts the service, if no file says it.")] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Ask the application for its routes, start it once, and ask for each.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Follow the start command, ask the application for its routes, start it once, and ask for each.",
+        ),
     ] = False,
     results: Results = RESULTS,
 ) -> None:
     """Write the file that describes your own service from what its folder says, e.g. stampede init ~/shop."""
-    from stampede.docker.engine import engine_cores  # noqa: PLC0415
     from stampede.logs.access_log import read_logs  # noqa: PLC0415
     from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
     from stampede.logs.format_files import choose_formats  # noqa: PLC0415
@@ -75,14 +79,13 @@ def init(
     for line in found.recognised if found else []:
         say(line)
     here = folder.resolve()
-    written = describe_folder(here, found, engine_cores())
+    written = describe_folder(here, found, command=command)
     write_whole(to, written.text)
-    guesses = written.text.count("# guessed")
-    says = "1 line says" if guesses == 1 else f"{guesses} lines say"
     unread = sum(line.startswith("# ") for line in written.text.splitlines()) - 1
-    top = f", and what could not be read ({plural(unread, 'line')} at the top)" if unread else ""
-    say(f"Wrote {to}. Check what was guessed ({says} so){top}.")
-    say(f"To start it once and ask for each class of requests: stampede try {to} --check")
-    say(f"To measure it: {typed('try', to)}")
-    if check or (sys.stdin.isatty() and typer.confirm("Start it once now, and ask it for its routes?")):
-        ask_and_start(to, written, lambda answers: describe_folder(here, found, answers.cores, answers), results)
+    top = f" Check what could not be read ({plural(unread, 'line')} at the top)." if unread else ""
+    say(f"Wrote {to}.{top}")
+    if check or (sys.stdin.isatty() and typer.confirm("Follow its start command now, and ask it for its routes?")):
+        ask_and_start(to, written, lambda answers: describe_folder(here, found, answers, command), results)
+        say(f"To measure it: {typed('try', to)}")
+    else:
+        say(f"Its numbers and routes come with --check: stampede init {folder} --to another.yaml --check")

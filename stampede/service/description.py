@@ -53,10 +53,14 @@ class Application(Model):
         description="Where the application is; or give `image`. A relative path starts at the folder of this file.",
     )
     image: str | None = Field(None, min_length=1, description="An image that has the application and its server.")
+    command: str = Field(
+        "", description="The command that starts the service today, as it was found. `stampede init --check` follows "
+        "it, and writes what its server says: `callable`, and the numbers in `served`.",
+    )  # fmt: skip
     callable: str = Field(
-        description="The module and the callable, such as `shop.wsgi:application`, or a factory, perhaps with "
-        'literals: `app:create_app("prod")`.'
-    )
+        "", description="The module and the callable, such as `shop.wsgi:application`, or a factory, perhaps with "
+        'literals: `app:create_app("prod")`.',
+    )  # fmt: skip
     requirements: Path | None = Field(
         None, description="The file with the required packages, seen from the folder: of pip, or pyproject.toml, "
         "Pipfile or setup.cfg. Without it, only the server is installed.",
@@ -114,6 +118,8 @@ class Application(Model):
     @field_validator("callable")
     @classmethod
     def _names_a_callable(cls, value: str) -> str:
+        if not value:
+            return value
         if not re.fullmatch(CALLABLE_PATTERN, value):
             raise ValueError(f"{value!r} must name a module and a callable, such as app:app or shop.wsgi:application")
         if "(" in value:
@@ -358,6 +364,23 @@ class UserService(Model):
     requests: OwnRequestClasses = Field({}, min_length=0)
     replay: LogToReplay | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_numbers(cls, said: object) -> object:
+        """Give a service that only has its command, whose server was not asked yet, a worker of the usual kind."""
+        parts = [said.get(name) for name in ("application", "served")] if isinstance(said, dict) else []
+        if not (isinstance(said, dict) and isinstance(parts[0], dict) and parts[0].get("command")):
+            return said
+        served = parts[1] if isinstance(parts[1], dict) else {}
+        usual = {"workers": 1} | ({"interface": "asgi"} if "granian" in served else {})
+        return said if parts[0].get("callable") else said | {"served": usual | served}
+
+    @model_validator(mode="after")
+    def _has_an_application(self) -> Self:
+        if not (self.application.callable or self.application.command):
+            raise ValueError("application: give callable, or the command that starts the service")
+        return self
+
     @model_validator(mode="after")
     def _something_is_asked(self) -> Self:
         if bool(self.requests) == bool(self.replay):
@@ -374,6 +397,17 @@ class UserService(Model):
                 f"image that has {self.served.uwsgi}"
             )
         return self
+
+
+def read_asked_service(path: Path) -> UserService:
+    """Read a description as read_user_service does. Raise WrongUse if its start command was not followed yet."""
+    service = read_user_service(path)
+    if not service.application.callable:
+        raise WrongUse(
+            f"{path.name}: application.callable and the numbers in served are missing: nobody has asked the server.",
+            hint=f"stampede init {service.application.folder} --to another.yaml --check follows the start command",
+        )
+    return service
 
 
 def read_user_service(path: Path) -> UserService:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from stampede.errors import WrongUse
 from stampede.paths import SERVERS
@@ -27,10 +28,11 @@ PORTS = [80, 443]
 
 
 @contextmanager
-def lay_out_layer(service: UserService) -> Iterator[Layer]:
+def lay_out_layer(service: UserService, start: Mapping[str, Any] | None = None) -> Iterator[Layer]:
     """Lay out the application, or the programs for its image, and what its layer needs in a temporary folder.
 
-    Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
+    ``start`` is the start command that is to be followed there, if there is one. Values of ``env_file`` go into the
+    image, and nowhere else. Raise WrongUse if the application is too large.
     """
     application, served = service.application, service.served
     with tempfile.TemporaryDirectory() as temporary:
@@ -44,8 +46,11 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
         for name, server in (("own_settings.py", "gunicorn"), ("own_settings.ini", "uwsgi")):
             settings = served.settings if served.server == server else None
             (srv / name).write_bytes(settings.read_bytes() if settings else b"")
-        for name in ("own.py", "before.py", "forward.py"):
+        programs = ("own.py", "before.py", "forward.py", *(["start.py"] if start else []))
+        for name in programs:
             shutil.copyfile(SERVERS / "user-service" / name, srv / name)
+        if start:
+            (srv / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
         if application.folder:
             _lay_out_folder(application.folder, folder)
             file, extras = application.requirements, application.extras

@@ -12,7 +12,7 @@ from stampede.docker.cluster.machines import default_machine
 from stampede.docker.doctor import make_ready
 from stampede.docker.engine import engine_cores
 from stampede.docker.heartbeat import heartbeat
-from stampede.errors import WrongUse
+from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
 from stampede.records.classes import login_as_json, own_classes_as_json
 from stampede.records.folder import write_whole
@@ -25,11 +25,11 @@ from stampede.records.summary import Summary
 from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
-from stampede.service.build import ask_application
-from stampede.service.description import UserService, read_user_service
+from stampede.service.build import ask_application, follow_start
+from stampede.service.description import SERVERS, Served, UserService, read_asked_service, read_user_service
 from stampede.service.diagnosis.deaths import preload_helps
 from stampede.service.diagnosis.model import read_diagnosis
-from stampede.service.discovery import FROM_APPLICATION, Description
+from stampede.service.discovery import FROM_APPLICATION, OTHERWISE, SERVED_BY, Description
 from stampede.service.discovery.answers import Answers
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer
@@ -56,43 +56,64 @@ TRIALS = 3
 
 
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
-    """Ask the application of a description that was just written, describe it again, and start it once.
+    """Follow the start command of a description that was just written, ask the application, and start it once.
 
     ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
     it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
     """
-    if path.read_text(encoding="utf-8") == written.text:
-        answers = _ask_today(path, written)
-        again = describe(answers)
-        write_whole(path, again.text)
+    if path.read_text(encoding="utf-8") == written.text and written.laid_out:
+        with (
+            interruptible(),
+            machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
+            heartbeat([default_machine()], say),
+        ):
+            make_ready(say)
+            answers = _ask_today(path, written, describe)
+            again = describe(answers)
+            write_whole(path, again.text)
         _say_answers(path, answers, again)
     start_once(path, MeasureOptions(), results=results)
 
 
-def _ask_today(path: Path, written: Description) -> Answers:
-    """Build the image of a service as it is served today, and ask the application in it."""
-    service = read_user_service(path)
-    with (
-        interruptible(),
-        machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
-        heartbeat([default_machine()], say),
-        lay_out_layer(service) as layer,
-    ):
-        make_ready(say)
-        today = candidates(service, layer, engine_cores())[0].variant
-        return ask_application(layer, today, written.settings, written.variables, say)
+def _ask_today(path: Path, written: Description, describe: Callable[[Answers], Description]) -> Answers:
+    """Follow the start command in the image of a service, and ask the application that it serves for its routes.
+
+    The image has the server that the files name. If the command starts another server, it is followed once more.
+    """
+    service, cores = read_user_service(path), engine_cores()
+    for _ in range(2):
+        with lay_out_layer(service, written.laid_out) as layer:
+            say("Following the start command …")
+            named = service.application.model_copy(update={"callable": "any:app"})  # only its image is built
+            variant = candidates(service.model_copy(update={"application": named}), layer, cores)[0].variant
+            followed = follow_start(layer, variant, say)
+            missing = SERVED_BY.get(followed.missing, followed.missing)
+            if missing in SERVERS and missing != service.served.server:
+                served = Served.model_validate({missing: OTHERWISE[missing], "workers": 1}
+                                               | ({"interface": "asgi"} if missing == "granian" else {}))  # fmt: skip
+                service = service.model_copy(update={"served": served})
+                continue
+            answers = Answers(followed=followed, cores=cores)
+            write_whole(path, describe(answers).text)
+            service = read_user_service(path)
+            if not service.application.callable:
+                raise LabError(f"The start command of {path} starts no server that the lab can measure.",
+                               "\n".join(line[2:] for line in describe(answers).text.splitlines()[1:]
+                                         if line.startswith("# ")))  # fmt: skip
+        with lay_out_layer(service) as layer:
+            return ask_application(layer, candidates(service, layer, cores)[0].variant, say).model_copy(
+                update={"followed": followed})  # fmt: skip
+    raise LabError(f"The image of {path.name} lacks {followed.missing}.")
 
 
 def _say_answers(path: Path, answers: Answers, described: Description) -> None:
-    """Say what the application told, and how it differs from what the lab had read."""
+    """Say what the application told."""
     if answers.routes:
         routes = plural(len(answers.routes), "route")
         named = f" {path} now names those to measure." if FROM_APPLICATION in described.text else ""
         say(f"The application ({answers.framework}) has {routes}.{named}")
     else:
-        say(f"The requests are guessed from the source, because {answers.problem or 'the application has no routes'}.")
-    if answers.settings_problem:
-        say(f"gunicorn cannot run {described.settings}: {answers.settings_problem}")
+        say(f"The requests are guessed, because {answers.problem or 'the application has no routes'}.")
     for remark in described.remarks:
         say(remark)
 
@@ -102,7 +123,7 @@ def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
 
     Raise LabError if the application does not start, or if a class is not answered as it should be.
     """
-    service = read_user_service(path)
+    service = read_asked_service(path)
     with lay_out_layer(service) as layer:
         today = candidates(service, layer, engine_cores())[:1]
         experiment = experiment_of(path, service, today, None)
@@ -120,7 +141,7 @@ def try_service(
     If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
     there is nothing to add to the first run, it is the result.
     """
-    service = read_user_service(path)
+    service = read_asked_service(path)
     replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
     name, cores = results_name(path), engine_cores()
     with lay_out_layer(service) as layer:

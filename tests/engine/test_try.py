@@ -120,10 +120,8 @@ def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> No
     """Assert that stampede init has asked the shop, and written what only the shop and gunicorn know."""
     assert told.returncode == 0, told.stderr
     assert '  tea: {path: "/tea", users: 10, pause_s: 0.1}  # from the application: its URL map\n' in described
-    assert re.search(r"^  threads: 2  # from gunicorn.conf.py, run with \d+ cores$", described, re.MULTILINE)
-    assert "  workers: 3  # from gunicorn.conf.py\n" in described
-    assert "Only the application knew GET /tea, GET /coffee.\n" in told.stderr
-    assert "says threads = 2, which the lab could not compute.\n" in told.stderr
+    for line in ('callable: "app:app"', "workers: 3", "threads: 2", "max_requests: 5", "timeout_s: 77"):
+        assert re.search(rf"^  {line}  # gunicorn says", described, re.MULTILINE), line
     assert re.search(r"^  coffee  GET /coffee  +200 +\d+ ms$", told.stderr, re.MULTILINE)
 
 
@@ -131,8 +129,8 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
     Much output is told. Threads and processes of the application's own are no workers. The wrapper knows the worker and
-    the thread of each request on granian, too. Before, init asks the application for routes that its source does
-    not show, and gunicorn for settings that its file computes.
+    the thread of each request on granian, too. Before, init follows the start command to what gunicorn says, and asks
+    the application for its routes.
     """
     copied_lab.hurry()
     file = written(tmp_path, CHATTER)
@@ -194,8 +192,9 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
 
 
 def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path) -> None:
-    """To stampede init, too, whose file stays as the source has it."""
+    """To stampede init, too, whose file keeps what the server has said."""
     file = written(tmp_path, "\nimport humanize\n")
+    (tmp_path / "shop" / "Procfile").write_text("web: env TIMEOUT=77 gunicorn app:app\n")
     asked = lab.run("init", str(tmp_path / "shop"), "--to", str(tmp_path / "found.yaml"), "--check")
     tried = lab.run("try", str(file))
 
@@ -204,5 +203,5 @@ def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path)
         reason = "ModuleNotFoundError: No module named 'humanize'"
         assert f"error: Your application cannot be loaded: {reason}\n" in done.stderr
         assert done.stderr.endswith(f"{reason}\n")
-    assert "# guessed: the path" in (tmp_path / "found.yaml").read_text()
+    assert "  workers: 3  # gunicorn says\n" in (tmp_path / "found.yaml").read_text()
     assert not (lab.results / "my-service-tried").exists()

@@ -1,4 +1,4 @@
-"""What an application says of itself when the lab asks it: its routes, however it is wrapped, and its settings."""
+"""What an application says of itself when the lab asks it: its routes, however it is wrapped."""
 
 from pathlib import Path
 
@@ -8,7 +8,8 @@ import yaml
 from stampede.service import build
 from stampede.service.description import UserService
 from stampede.service.discovery import describe_folder
-from stampede.service.discovery.answers import AnsweredRoute, Answers
+from stampede.service.discovery.answers import AnsweredRoute, Answers, Followed, Record
+from stampede.service.layer import Layer
 from tests.quick.test_discovery import written
 from tests.quick.test_waits import loaded
 
@@ -119,9 +120,9 @@ app = {}
 """
 
 
-def told(tmp_path: Path, source: str, app: str = "own:app", settings: str = "", variables: str = "{}") -> Answers:
+def told(tmp_path: Path, source: str, app: str = "own:app") -> Answers:
     """Load an application and ask it, as the container does."""
-    done = loaded(tmp_path, source, build.program_text("ask.py"), settings, variables, app=app)
+    done = loaded(tmp_path, source, build.program_text("ask.py"), app=app)
     assert done.returncode == 0, done.stderr
     return Answers.model_validate_json(done.stdout)
 
@@ -193,61 +194,19 @@ def test_other_frameworks_tell_their_routes(tmp_path: Path, app: str, has: list[
     assert routes(told(tmp_path, STAND_IN.format(app))) == has
 
 
-GUNICORN = """\
-import sys
-
-
-class WSGIApplication:  # as gunicorn has it: it loads the file, keeps what it knows, and leaves if that fails
-    def __init__(self):
-        self.cfg = self
-        said = self.get_config_from_filename(sys.argv[2])
-        self.settings = {name: type("Setting", (), {"get": lambda self, name=name: said.get(name, 1)})()
-                         for name in ("workers", "threads", "worker_class")}
-
-    def get_config_from_filename(self, path):
-        try:
-            found = {}
-            exec(open(path).read(), found)
-            return found
-        except Exception as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            sys.exit(1)
-"""
-
-
-@pytest.mark.parametrize(
-    ("file", "says", "problem"),
-    [
-        ("import os\nprint('hello')\nworkers = len('four') + int(os.environ['WEB_CONCURRENCY'])\n", {"workers": 7}, ""),
-        ("class Mine: pass\nworker_class = Mine\n", {"worker_class": "__config__.Mine"}, ""),
-        ("workers = int(none)\n", {}, "NameError: name 'none' is not defined"),
-        ("import os\nos._exit(3)\n", {}, "it ends the program, or does not end itself"),
+SHOP = {"Procfile": "web: gunicorn -c conf.py app:app\n", "requirements.txt": "flask\n", "conf.py": "", "app.py": ""}
+FOLLOWED = Followed(
+    records=[
+        Record(what="before", folder="/opt/application", words=["alembic", "upgrade", "head"]),
+        Record(
+            what="server", server="gunicorn", folder="/opt/application", callable="app:app",
+            words=["gunicorn", "-c", "conf.py", "--backlog", "64", "app:app"], file="/opt/application/conf.py",
+            settings={"workers": 2, "threads": 4, "worker_connections": 9, "worker_class": "gthread", "backlog": 64,
+                      "keepalive": 9, "max_requests": 100, "max_requests_jitter": 0},
+            differ=["workers", "worker_connections", "max_requests", "backlog", "keepalive"], given={"MODE": "fast"},
+        ),
     ],
-)
-def test_a_settings_file_is_run_before_the_application_is_loaded(
-    tmp_path: Path, file: str, says: dict[str, object], problem: str
-) -> None:
-    """Only what the file itself says is told, and the application is asked whatever it does. A stand-in is gunicorn."""
-    package = tmp_path / "application" / "gunicorn"
-    (package / "app").mkdir(parents=True)
-    (package / "app" / "wsgiapp.py").write_text(GUNICORN)
-    (tmp_path / "application" / "gunicorn.conf.py").write_text(file)
-
-    app = STAND_IN.format("of('litestar.app', routes=[HTTPRoute()])")
-    answers = told(tmp_path, app, "own:app", "gunicorn.conf.py", '{"WEB_CONCURRENCY": "3"}')
-
-    assert (answers.settings, answers.settings_problem) == (says, problem)
-    assert routes(answers) == ["POST /l"]
-    assert answers.cores >= 1
-
-
-SHOP = {
-    "Procfile": "web: gunicorn app:app\n", "requirements.txt": "flask\n",
-    "app.py": "app = Flask(__name__)\nfor name in KINDS:\n    app.add_url_rule(f'/kinds/{name}', name, view)\n"
-    "@app.get('/search')\n@app.get('/report')\n@app.get('/gone')\ndef report(): ...\n",
-    "gunicorn.conf.py": "import multiprocessing\nworkers = multiprocessing.cpu_count()\nthreads = len(KINDS)\n"
-    "worker_connections = 7\nworker_class = 'gthread'\n",
-}  # fmt: skip
+)  # fmt: skip
 ANSWERS = Answers(
     framework="flask",
     routes=[
@@ -258,18 +217,33 @@ ANSWERS = Answers(
         AnsweredRoute(methods=["GET"], path="/search?q={q}"),
         AnsweredRoute(methods=["GET", "POST"], path="/report"),
     ],
-    settings={"workers": 2, "threads": 4, "worker_connections": 9, "worker_class": "gthread"},
-    cores=2,
+    followed=FOLLOWED,
 )
 
 
-def test_the_answers_take_the_place_of_what_the_lab_had_read(tmp_path: Path) -> None:
-    """Each line says where it comes from, and the lab says how the answers differ from the source."""
-    found = describe_folder(written(tmp_path, SHOP), cores=2, answers=ANSWERS)
+def test_each_line_says_which_program_has_said_it(tmp_path: Path) -> None:
+    found = describe_folder(written(tmp_path, SHOP).resolve(), answers=ANSWERS)
 
     UserService.model_validate(yaml.safe_load(found.text))
-    requests = found.text.partition("requests:\n")[2]
-    assert requests.splitlines() == [
+    assert found.text.replace(str(tmp_path.resolve()), "…").splitlines()[1:] == [
+        "application:",
+        '  folder: "…"',
+        '  command: "gunicorn -c conf.py app:app"  # from Procfile:1',
+        '  callable: "app:app"  # gunicorn says, of Procfile:1',
+        "  requirements: requirements.txt",
+        "  environment:",
+        '    MODE: "fast"',
+        '  before: "alembic upgrade head"  # from Procfile:1',
+        "served:",
+        '  gunicorn: "27.0.1"  # guessed: no file names its release',
+        '  worker_class: "gthread"  # gunicorn\'s default',
+        "  workers: 2  # gunicorn says",
+        "  threads: 4  # gunicorn's default",
+        "  worker_connections: 9  # gunicorn says",
+        "  max_requests: 100  # gunicorn says",
+        '  settings: "conf.py"  # gunicorn says',
+        '  left_out: ["--backlog 64"]  # from Procfile:1',
+        "requests:",
         "  # guessed: how many users",
         '  report: {path: "/report", users: 10, pause_s: 0.1}  # from the application: its URL map',
         '  kinds-tea: {path: "/kinds/tea", users: 10, pause_s: 0.1}  # from the application: its URL map',
@@ -277,37 +251,35 @@ def test_the_answers_take_the_place_of_what_the_lab_had_read(tmp_path: Path) -> 
         '  # kinds-int-id: {path: "/kinds/<int:id>", users: 10, pause_s: 0.1}  # write a real path',
         '  # buy: {path: "/buy", method: POST, users: 10, pause_s: 0.1}  # it changes data',
     ]
-    for line in (
-        "  workers: 2  # from gunicorn.conf.py, run with 2 cores",
-        "  threads: 4  # from gunicorn.conf.py, run with 2 cores",
-        '  worker_class: "gthread"  # from gunicorn.conf.py',
-        "  worker_connections: 9  # from gunicorn.conf.py, run with 2 cores",
-    ):
-        assert line in found.text.splitlines()
-    assert found.remarks == [
-        "gunicorn.conf.py, run with 2 cores, says threads = 4, which the lab could not compute.",
-        "gunicorn.conf.py, run with 2 cores, says worker_connections = 9, not 7, as the lab had computed.",
-        "Only the application knew POST /buy, GET /kinds/tea.",
-        "Only the source had GET /gone; the application does not answer there.",
+
+
+def test_what_a_start_tells_has_the_names_of_secrets_and_no_values(tmp_path: Path) -> None:
+    """The application's own name stays, even if it is a variable of the env_file, too."""
+    given = {"URL": "postgres://shop:hush-hush@db", "MODE": "fast"}
+    record = Record(what="server", server="gunicorn", folder="/", words=["gunicorn", "hush-hush"], given=given,
+                    callable="shop.wsgi:app")  # fmt: skip
+    layer = Layer(tmp_path, "tag", {"PASSWORD": "hush-hush", "MODULE": "shop.wsgi"})
+
+    told = build.without_secrets(Followed(records=[record], said="no hush-hush"), layer)
+
+    assert told.said == "no ${PASSWORD}"
+    [masked] = told.records
+    assert masked.given == {"URL": "postgres://shop:${PASSWORD}@db", "MODE": "fast"}
+    assert (masked.words, masked.callable) == (["gunicorn", "${PASSWORD}"], "shop.wsgi:app")
+
+
+def test_an_application_that_tells_no_routes_gets_a_guess(tmp_path: Path) -> None:
+    found = describe_folder(written(tmp_path, SHOP), answers=ANSWERS.model_copy(update={"routes": []}))
+
+    assert found.text.partition("requests:\n")[2].splitlines() == [
+        '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
     ]
 
 
-def test_an_application_that_tells_no_routes_keeps_those_of_its_source(tmp_path: Path) -> None:
-    found = describe_folder(written(tmp_path, SHOP), cores=2, answers=Answers(problem="nobody knows", cores=2))
-
-    assert found.text == describe_folder(tmp_path, cores=2).text
-    assert "  workers: 2  # from gunicorn.conf.py, computed with 2 cores\n" in found.text
-    assert found.settings == "gunicorn.conf.py"
-
-
 def test_of_many_routes_the_first_are_classes_and_the_rest_is_named(tmp_path: Path) -> None:
-    """A settings file that the start command overrules says nothing of what is overruled."""
-    written(tmp_path, SHOP | {"Procfile": "web: gunicorn --workers 3 --threads 2 app:app\n"})
     many = [AnsweredRoute(methods=["GET"], path=f"/page/{number}") for number in range(17)]
 
-    found = describe_folder(tmp_path, cores=2, answers=ANSWERS.model_copy(update={"routes": many}))
+    found = describe_folder(written(tmp_path, SHOP), answers=ANSWERS.model_copy(update={"routes": many}))
 
     assert len(yaml.safe_load(found.text)["requests"]) == 10
     assert "  # not here: GET /page/10, GET /page/11, GET /page/12, GET /page/13 and 3 more\n" in found.text
-    assert "  workers: 3  # from Procfile:1\n" in found.text
-    assert [remark for remark in found.remarks if "threads" in remark] == []

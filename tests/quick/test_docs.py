@@ -21,6 +21,8 @@ from stampede.experiment.file import load_experiment, names
 from stampede.paths import EXPERIMENTS, K6, ROOT
 from stampede.servers import Server
 from stampede.service.discovery import describe_folder
+from stampede.service.discovery.answers import AnsweredRoute, Answers, Followed, Record
+from stampede.service.layer import FOLDER
 from tools.reference import renew
 
 DOCS = ROOT / "docs"
@@ -346,6 +348,10 @@ def test_the_example_of_an_own_service_is_what_lab_init_writes(tmp_path: Path) -
     required = re.search(r"requirements\.txt, with `(\S+)` and `(\S+)`", page)
     (shop / "requirements.txt").write_text("\n".join(required.groups() if required else ()))
 
-    written = describe_folder(shop, None, cores=2).text
+    said = Record(what="server", server="gunicorn", callable="app:app", folder=FOLDER, words=["gunicorn"],
+                  settings={"workers": 4, "threads": 2, "worker_class": "gthread"},
+                  differ=["workers", "threads"])  # fmt: skip
+    routes = [AnsweredRoute(methods=["GET"], path=path) for path in ("/", "/report")]
+    written = describe_folder(shop, answers=Answers(routes=routes, followed=Followed(records=[said]))).text
 
     assert written.partition("\n")[2] == file.replace("/home/me/shop", str(shop))

@@ -58,7 +58,7 @@ from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_
 from stampede.service.diagnosis.omissions import Omissions, read_omissions
 from stampede.service.diagnosis.rules import diagnose
 from stampede.service.diagnosis.tables import section_of
-from stampede.service.discovery import Description, describe_folder
+from stampede.service.discovery import Description
 from stampede.service.discovery.answers import Answers
 from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from stampede.service.kinds import label_of
@@ -228,60 +228,6 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
         assert done.stderr.replace("\n", "").startswith(says.replace("\n", "")), done.stderr
 
 
-def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
-    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=$MOST --bind :80 --backlog 9 shop:app\n")
-
-    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
-
-    assert served["left_out"] == ["--max-requests $MOST", "--backlog 9"]
-    assert Served.model_validate(served).workers == 3
-
-
-@pytest.mark.parametrize(
-    ("command", "timeout_s", "left_out"),
-    [
-        ("gunicorn -w 3 -t 120 shop:app", 120, None),
-        ("gunicorn -w 3 --timeout 0 shop:app", None, ["--timeout 0"]),
-        ("uvicorn --workers 2 --timeout-worker-healthcheck 30 shop:app", 30, None),
-        ("daphne --timeout 60 shop:app", None, ["--timeout 60"]),
-    ],
-)
-def test_init_says_for_how_long_a_worker_may_be_silent(
-    tmp_path: Path, command: str, timeout_s: int | None, left_out: list[str] | None
-) -> None:
-    (tmp_path / "Procfile").write_text(f"web: {command}\n")
-
-    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
-
-    assert (served.get("timeout_s"), served.get("left_out")) == (timeout_s, left_out)
-    assert Served.model_validate(served).timeout_s == (timeout_s or 0)
-
-
-@pytest.mark.parametrize(
-    ("files", "jitter"),
-    [
-        ({"Procfile": "web: gunicorn --max-requests 500 --max-requests-jitter=50 shop:app"}, 50),
-        ({"Procfile": "web: gunicorn -c conf.py shop:app",
-          "conf.py": "max_requests = 5 * 100\nmax_requests_jitter = 50\n"}, 50),
-        ({"Procfile": "web: uvicorn --workers 2 --limit-max-requests 500 shop:app"}, None),
-        ({"Procfile": "web: uwsgi --master --max-requests 500 --module shop:app"}, None),
-        ({"Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": "[uwsgi]\nmodule = shop:app\nmax-requests = 500\n"},
-         None),
-    ],
-)  # fmt: skip
-def test_init_says_after_how_many_requests_a_worker_is_replaced(
-    tmp_path: Path, files: dict[str, str], jitter: int | None
-) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-
-    served = yaml.safe_load(describe_folder(tmp_path).text)["served"]
-
-    assert (served["max_requests"], served.get("max_requests_jitter")) == (500, jitter)
-    assert "left_out" not in served
-    assert Served.model_validate(served).max_requests == 500
-
-
 @pytest.mark.parametrize(
     ("served", "says"),
     [
@@ -307,15 +253,16 @@ def test_workers_are_replaced_in_every_way_whose_server_counts_requests(service:
     assert not any(way.variant.elastic for way in candidates(found, LAYER))
 
 
-def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Path) -> None:
+def test_init_writes_the_command_and_try_wants_the_numbers(lab: Lab, service: Path, tmp_path: Path) -> None:
+    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
     done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
 
     assert done.returncode == 0, done.stderr
-    found = read_user_service(tmp_path / "found.yaml")
-    assert {name: one.path for name, one in found.requests.items()} == {
-        "home": "/", "report": "/report", "stream": "/stream"
-    }  # fmt: skip
-    assert "Check what was guessed" in done.stderr
+    assert read_user_service(tmp_path / "found.yaml").application.command == "gunicorn shop:app"
+    assert "Its numbers and routes come with --check: stampede init " in done.stderr
+    tried = lab.call("try", str(tmp_path / "found.yaml"))
+    assert tried.returncode == 2
+    assert "nobody has asked the server" in tried.stderr
 
 
 def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: Path) -> None:
@@ -323,6 +270,7 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
     asked = ["GET /report?token=s3cret", "GET /items/7", "GET /", "GET /", "POST /buy", "GET /report"]
     lines = [f'1.2.3.4 - - {at.format(2 * n)} "{one} HTTP/1.1" 200 5' for n, one in enumerate(asked)]
     (tmp_path / "access.log").write_text("\n".join(lines) + "\n")
+    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
     done = lab.call(
         "init",
@@ -348,6 +296,7 @@ def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Pa
     config.write_text("log_format short '$msec $host $request_method $request_uri';")
     (tmp_path / "access.log").write_text("".join(f"1793714{n}00.000 shop GET /\n" for n in (4, 5)))
     log, to = str(tmp_path / "access.log"), str(tmp_path / "found.yaml")
+    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
     done = lab.call("init", str(service.parent / "shop"), "--log", log, "--format-from", str(config), "--to", to)
 
@@ -1584,21 +1533,20 @@ def test_a_service_can_be_started_once_without_a_load(
 def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changed: bool
 ) -> None:
-    """If the application tells no routes, the file stays as the source has it. The service is started in any case."""
+    """The service is started in any case."""
     started: list[str] = []
     monkeypatch.setattr(trying, "start_once", lambda path, *_, **__: started.append(path.read_text()))
-    told = Answers(framework="flask", problem="nobody knows", settings_problem="NameError: name 'x'")
+    told = Answers(framework="flask", problem="nobody knows")
     monkeypatch.setattr(trying, "_ask_today", lambda *_: told)
-    written = Description(service.read_text(), settings="gunicorn.conf.py")
+    monkeypatch.setattr(trying, "make_ready", lambda _: None)
+    written = Description(service.read_text(), laid_out={"words": ["gunicorn"]})
     if changed:
         service.write_text("mine: 1\n")
 
     trying.ask_and_start(service, written, lambda answers: written._replace(text=f"{answers.problem}\n"), tmp_path)
 
     assert started == ["mine: 1\n" if changed else "nobody knows\n"]
-    said = capsys.readouterr().err
-    assert ("guessed from the source, because nobody knows" in said) != changed
-    assert ("gunicorn cannot run gunicorn.conf.py: NameError: name 'x'" in said) != changed
+    assert ("The requests are guessed, because nobody knows" in capsys.readouterr().err) != changed
 
 
 @pytest.fixture(autouse=True)

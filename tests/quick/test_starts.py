@@ -1,17 +1,16 @@
 """``stampede init`` reads further ways in which people start a service, from public repositories and documentation."""
 
+import os
 from pathlib import Path
 
 import pytest
 import yaml
 
 from stampede.service.description import UserService
-from stampede.service.discovery import describe_folder
-from stampede.service.discovery.settings import ANY, Setting, settings_of
-from stampede.service.discovery.shell import Shell
-from stampede.service.discovery.uwsgi import ini_settings
-from tests.quick.test_discovery import FASTAPI, FLASK, written
+from stampede.service.discovery import NO_COMMAND, describe_folder
+from tests.quick.test_discovery import FASTAPI, FLASK, OF_SERVER, described, needs_a_root, written
 
+CORES = os.cpu_count() or 1
 IMAGE = "FROM python:3.12\nWORKDIR /app\nCOPY . .\n"
 APP = {"app.py": FLASK}
 GUNICORN = IMAGE + 'CMD ["gunicorn", "-c", "gunicorn.conf.py", "app:app"]\n'
@@ -21,6 +20,7 @@ DEPLOYMENT = (
     "apiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 2\n  template:\n    spec:\n      containers:\n"
     "      - {name: proxy, image: 'nginx:1'}\n      - name: web\n        image: shop\n"
 )
+PASSED = "services:\n  web: {build: ., command: gunicorn app:app, environment: [WEB_CONCURRENCY, K]}\n"
 SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     # github.com/docker-library, the entrypoint of many images
     "a script that puts the server before options": ({
@@ -37,7 +37,7 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "entrypoint.sh": '#!/bin/sh\nif [ "$USE_UWSGI" = 1 ]; then\n  exec uwsgi --ini uwsgi.ini\nfi\n'
             'if [ "$MIGRATE" = 1 ]; then\n  flask db upgrade\nfi\nexec gunicorn -w $(expr $(nproc) \\* 2 + 1) '
             "app:app\n",
-    }, {"callable": "app:app", "workers": 5, "worker_class": "sync", "before": "flask db upgrade"}),
+    }, {"callable": "app:app", "workers": CORES * 2 + 1, "worker_class": "sync", "before": None}),
     # docs.astral.sh/uv, getsops.io and coreutils
     "wrappers with options": ({
         "Procfile": "web: sops exec-env s.yaml 'stdbuf -oL uv run --frozen gunicorn -w 3 app:app'\n",
@@ -60,9 +60,13 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "an application of gunicorn in a program": ({
         "Procfile": "web: python main.py\n", "app.py": FLASK,
         "main.py": "import os\nfrom gunicorn.app.base import BaseApplication\nfrom app import app\ndef count():\n"
-            "    return os.cpu_count() * 2 + 1\nclass Own(BaseApplication): ...\nif __name__ == '__main__':\n"
+            "    return os.cpu_count() * 2 + 1\nclass Own(BaseApplication):\n"
+            "    def __init__(self, app, options):\n        self.application, self.options = app, options\n"
+            "        super().__init__()\n    def load_config(self):\n        for name, value in self.options.items():\n"
+            "            self.cfg.set(name, value)\n    def load(self):\n        return self.application\n"
+            "if __name__ == '__main__':\n"
             "    options = {'bind': ':80', 'workers': count(), 'threads': 2}\n    Own(app, options).run()\n",
-    }, {"callable": "app:app", "workers": 5, "threads": 2, "worker_class": "gthread"}),
+    }, {"callable": "app:app", "workers": CORES * 2 + 1, "threads": 2, "worker_class": "gthread"}),
     # github.com/emmett-framework/granian and hypercorn.readthedocs.io, from a program
     "granian in a program": ({
         "Procfile": "web: python main.py\n", "app.py": FASTAPI,
@@ -108,7 +112,7 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "gunicorn.conf.py": "from os import environ as e\nfrom multiprocessing import cpu_count\n"
             "def env(name, default):\n    if name in e:\n        return int(e[name])\n    return default\n"
             "workers = env('W', cpu_count() + 1)\nthreads = {'big': 2 ** 3}.get(e.get('SIZE', 'big'))\nthreads -= 4\n",
-    }, {"workers": 3, "threads": 4}),
+    }, {"workers": CORES + 1, "threads": 4}),
     "settings in another folder than the application": ({
         "Dockerfile": IMAGE + 'CMD ["gunicorn", "-c", "/app/gunicorn.conf.py"]\n',
         "gunicorn.conf.py": "wsgi_app = 'shop:app'\nchdir = '/app/back'\nworkers = 3\n", "back/shop.py": FLASK,
@@ -118,11 +122,11 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Dockerfile": UWSGI.replace("CMD", "ENV APP=app:app UWSGI_THREADS=3\nCMD"), "common.ini": "[uwsgi]\nbase = 3\n",
         "uwsgi.ini": "[uwsgi]\nprocesses = 9\n[prod]\nini = common.ini\nmodule = $(APP)\nprocesses = 1\n"
             "processes = %(%k * 2)\nif-env = BIG\nprocesses = 8\nendif =\n",
-    }, {"callable": "app:app", "workers": 4, "threads": 3, "settings": "uwsgi.ini"}),
-    "uWSGI's settings as a list, and names that it sets": ({
-        "Procfile": "web: uwsgi --yaml a.yml --ini b.ini\n", "a.yml": "uwsgi:\n- module: app:app\n- threads: 2\n",
-        "b.ini": "[uwsgi]\nset-placeholder = n=4\nenv = N=2\nprocesses = %(%(n) * $(N))\n",
-    }, {"callable": "app:app", "workers": 8, "threads": 2}),
+    }, {"callable": "app:app", "workers": CORES * 2, "threads": 3, "settings": "uwsgi.ini"}),
+    "uWSGI's settings as YAML, and names that it sets": ({
+        "Procfile": "web: uwsgi --yaml a.yml --ini b.ini\n", "a.yml": "uwsgi:\n  module: app:app\n  threads: 2\n",
+        "b.ini": "[uwsgi]\nset-placeholder = n=4\nprocesses = %(n)\n",
+    }, {"callable": "app:app", "workers": 4, "threads": 2}),
     "uWSGI's variables": ({
         "Dockerfile": IMAGE + "ENV UWSGI_INI=uwsgi.ini UWSGI_PROCESSES=6\nCMD uwsgi --auto-procname\n",
         "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
@@ -145,6 +149,29 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "service.yaml": "apiVersion: serving.knative.dev/v1\nkind: Service\nspec: {template: {spec: {containers: "
             "[{image: x, command: [gunicorn, -w, '4', 'app:app']}]}}}\n",
     }, {"workers": 4}),
+    # what ends a worker, and what the lab does not apply
+    "a timeout of gunicorn": ({"Procfile": "web: gunicorn -w 3 -t 120 app:app\n"},
+         {"timeout_s": 120, "left_out": None}),
+    "no timeout of gunicorn": ({"Procfile": "web: gunicorn -w 3 --timeout 0 app:app\n"},
+         {"timeout_s": None, "left_out": ["--timeout 0"]}),
+    "a timeout of uvicorn": ({"Procfile": "web: uvicorn --workers 2 --timeout-worker-healthcheck 30 app:app\n"},
+         {"timeout_s": 30, "left_out": None}),
+    "a timeout of daphne": ({"Procfile": "web: daphne --http-timeout 60 app:app\n"},
+         {"timeout_s": None, "left_out": ["--http-timeout 60"]}),
+    "a backlog": ({"Procfile": "web: gunicorn -w 3 --backlog 9 app:app\n"}, {"left_out": ["--backlog 9"]}),
+    "requests after which gunicorn replaces a worker": ({
+        "Procfile": "web: gunicorn --max-requests 500 --max-requests-jitter=50 app:app\n",
+    }, {"max_requests": 500, "max_requests_jitter": 50, "left_out": None}),
+    "requests in a settings file": ({
+        "Procfile": "web: gunicorn -c conf.py app:app\n",
+        "conf.py": "max_requests = 5 * 100\nmax_requests_jitter = 50\n",
+    }, {"max_requests": 500, "max_requests_jitter": 50, "left_out": None}),
+    "requests after which uvicorn replaces a worker": ({
+        "Procfile": "web: uvicorn --workers 2 --limit-max-requests 500 app:app\n",
+    }, {"max_requests": 500, "max_requests_jitter": None, "left_out": None}),
+    "requests after which uWSGI replaces a worker": ({
+        "Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": "[uwsgi]\nmodule = app:app\nmax-requests = 500\n",
+    }, {"max_requests": 500, "max_requests_jitter": None, "left_out": None}),
     # fly.io, render.com, docs.railway.com, docs.cloudfoundry.org, docs.aws.amazon.com/apprunner, docs.platform.sh
     "the command of the image on Fly": ({
         "fly.toml": "[build]\ndockerfile = 'deploy/Dockerfile'\n[env]\nWEB_CONCURRENCY = '3'\n",
@@ -162,85 +189,67 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }, {"workers": 3, "replicas": 2, "environment": {"SHOP": "tea"}}),
     "App Runner": ({"apprunner.yaml": "run: {command: 'gunicorn -w 3 app:app'}\n"}, {"workers": 3}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
-    # docs.djangoproject.com, startproject writes both files
-    "a Django project without a command": ({
-        "site/shop/wsgi.py": "application = get_wsgi_application()\n", "site/shop/__init__.py": "",
-        "site/shop/asgi.py": "application = get_asgi_application()\n", "site/manage.py": "",
-    }, {"folder": "site", "callable": "shop.wsgi:application"}),
 }  # fmt: skip
 
 
+@needs_a_root
 @pytest.mark.parametrize("shape", SHAPES)
-def test_init_reads_a_start_as_people_write_it(tmp_path: Path, shape: str) -> None:
+def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> None:
     files, finds = SHAPES[shape]
 
-    found = yaml.safe_load(describe_folder(written(tmp_path, files), cores=2).text)
+    description, told = described(written(tmp_path / "shop", files).resolve(), tmp_path)
 
+    found = yaml.safe_load(description.text)
+    if told and told.missing:
+        assert f"starts {told.missing}, which the image lacks" in description.text
+        finds = {name: value for name, value in finds.items() if name not in OF_SERVER | {"environment"}}
     UserService.model_validate(found)
     said = found["application"] | found["served"]
-    said["folder"] = str(Path(said["folder"]).relative_to(tmp_path.resolve()))
+    said["folder"] = str(Path(said["folder"]).relative_to((tmp_path / "shop").resolve()))
     assert {name: said.get(name) for name in finds} == finds
 
 
+@needs_a_root
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({"Procfile": "web: gunicorn $OPTIONS app:app\n"}, "Procfile:1: $OPTIONS: the value is not in the repository"),
-        ({"Procfile": "web: gunicorn $OPTIONS app:app\n"}, "workers: 1  # guessed: Procfile:1 says $OPTIONS"),
+        ({"Procfile": "web: gunicorn $OPTIONS app:app\n"},
+         "# Procfile:1: $OPTIONS: the value is not in the repository"),
+        ({"Procfile": "web: gunicorn $OPTIONS app:app\n"}, "workers: 1  # guessed: Procfile:1: $OPTIONS"),
         ({"Procfile": "web: python main.py\n", "main.py": "import uvicorn\nuvicorn.run('app:app', **read())\n"},
-         "workers: 1  # guessed: Procfile:1 says **read()"),
+         "its last words: NameError: name 'read' is not defined"),
         ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "match 1:\n    case x: workers = 2\n"},
-         "workers: 2  # guessed: the lab cannot compute it from gunicorn.conf.py"),
-        ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "def f():\n    global workers\n    workers = 2\nf()\n"},
-         "workers: 2  # guessed: the lab cannot compute it from gunicorn.conf.py"),
-        ({"compose.yaml": "services:\n  web: {command: gunicorn app:app, environment: [WEB_CONCURRENCY, KEY]}\n"},
-         "workers: 1  # guessed: compose.yaml says WEB_CONCURRENCY"),
-        ({"compose.yaml": "services:\n  web: {command: gunicorn app:app, environment: [WEB_CONCURRENCY, KEY]}\n"},
-         "compose.yaml: WEB_CONCURRENCY: the value is not in the repository"),
+         "workers: 2  # gunicorn says"),
         ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "exec(open('x').read())\n"},
-         "workers: 2  # guessed: the lab cannot compute it from gunicorn.conf.py"),
-        ({"Procfile": "web: for n in 1 2 3; do uvicorn --port 800$n app:app & done; wait\n"},
-         "Procfile:1: a loop starts the server; how often is not known"),
-        ({"Procfile": "web: gunicorn --paste x.ini\n"}, "names no application that the lab can read: gunicorn --paste"),
-        ({"Procfile": "web: uwsgi --emperor /etc/vassals\n"},
-         "emperor /etc/vassals: the lab does not read its vassals"),
-        ({"Dockerfile": UWSGI, "uwsgi.ini": "[prod]\ninclude = /etc/x.ini\n"},
-         "uwsgi.ini: it includes /etc/x.ini, which"),
-        ({"Procfile": "web: uwsgi -x uwsgi.xml\n", "uwsgi.xml": ""},
-         "workers: 1  # guessed: Procfile:1 says uwsgi.xml"),
-        ({"chart/templates/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"}, "web.yaml: a template of Helm"),
+         "its last words: FileNotFoundError: [Errno 2] No such file or directory: 'x'"),
+        ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "import os\nos._exit(3)\n"},
+         "the command starts no server that the lab knows"),
+        ({"compose.yaml": PASSED},
+         "workers: 1  # guessed: compose.yaml: WEB_CONCURRENCY"),
+        ({"compose.yaml": PASSED},
+         "compose.yaml: WEB_CONCURRENCY: the value is not in the repository"),
+        ({"Procfile": "web: for n in 1 2 3; do gunicorn -b :800$n app:app & done; wait\n"},
+         "Procfile:1 starts 3 servers with this application; one is taken"),
+        ({"Procfile": "web: gunicorn --paste x.ini\n"}, "# Procfile:1: the command starts no server"),
+        ({"Procfile": "web: uwsgi --emperor /etc/vassals\n"}, "# Procfile:1: "),
+        ({"chart/templates/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"}, NO_COMMAND),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
-         "compose.yaml: replicas $N: the value is not in the repository"),
+         "compose.yaml: Compose cannot read it: "),
         ({"web.service": "[Service]\nEnvironmentFile=/etc/web\nExecStart=gunicorn app:app\n"},
          "web.service: the EnvironmentFile /etc/web is not in the repository"),
         ({
             "compose.yaml": "services: {web: {build: ., command: gunicorn -w 5 app:app}}\n",
             "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
-        }, "another way, which was not taken: gunicorn -w 3"),
+        }, "another way, which was not taken: /bin/sh -c 'gunicorn -w 3"),
         ({
-            "compose.yaml": "services: {web: {build: ., command: uvicorn --reload app:app}}\n",
-            "Dockerfile": IMAGE + "CMD uvicorn --workers 3 app:app\n",
-        }, "workers: 3  # from Dockerfile:4"),
+            "compose.yaml": "services: {web: {build: ., command: gunicorn --reload app:app}}\n",
+            "Dockerfile": IMAGE + "CMD gunicorn --workers 3 app:app\n",
+        }, 'command: "gunicorn --workers 3 app:app"  # from Dockerfile:4'),
     ],
 )  # fmt: skip
 def test_what_may_be_otherwise_is_no_finding(tmp_path: Path, files: dict[str, str], says: str) -> None:
-    """A default is a guess if a part of the command, or of its settings, cannot be read."""
-    assert says in describe_folder(written(tmp_path, files | APP)).text
-
-
-@pytest.mark.parametrize(
-    ("script", "starts"),
-    [
-        ("run ${A%.*} ${A##*/} ${A:0:1} ${A:2} ${A,,} ${UNSET#x}", ["run b/C C.d b C.d b/c.d ${UNSET#x}"]),
-        ('run $(echo "2 * $(nproc)" | bc) $(expr 7 / 2) $(date +%s)', ["run 8 3 $(date +%s)"]),
-        ('if [ "$UNSET" = 1 ]; then A=x; run a; fi\nrun $A', ["run b/C.d", "run a"]),
-        ('if [ "$ENV" = production ]; then A=1; run a; else A=2; run b; fi\nrun $A', ["run a", "run b", "run $A"]),
-    ],
-)
-def test_a_variable_that_no_file_sets_is_empty_unless_production_sets_it(script: str, starts: list[str]) -> None:
-    commands = Shell({"A": "b/C.d"}, cores=4).run(script)
-
-    assert [" ".join(each.words) for each in sorted(commands, key=lambda each: each.is_unlikely)] == starts
+    """A default is a guess if a part of the command cannot be known."""
+    assert says in described(written(tmp_path / "shop", APP | files).resolve(), tmp_path)[0].text
 
 
 def test_words_of_comments_and_values_of_options_are_no_packages(tmp_path: Path) -> None:
@@ -252,13 +261,3 @@ def test_words_of_comments_and_values_of_options_are_no_packages(tmp_path: Path)
     found = yaml.safe_load(describe_folder(written(tmp_path, {"Dockerfile": image + "CMD gunicorn a:b\n"})).text)
 
     assert found["application"]["packages"] == ["flask"]
-
-
-def test_python_settings_that_may_set_any_name_are_not_known() -> None:
-    text = "from decouple import config\na = config('A', default='3', cast=int) * 2\nglobals()['b'] = 7\n"
-
-    assert settings_of(text, {}, cores=1) | {ANY: None} == {"a": Setting(6), "b": Setting(7), ANY: None}
-    assert settings_of("a = 1\nset_defaults(globals())\n", {}, cores=1) == {ANY: None}
-    assert dict(ini_settings("[x]\na = 1\n[uwsgi]\nb = $(B)\nif-not-env = C\nc = 1\n", 1, {"B": "2", "C": ""})) == {
-        "b": "2"
-    }

@@ -346,7 +346,7 @@ def test_an_application_that_needs_others_to_be_loaded_is_not_asked(
     layer = Layer(frozen, "tag", {"TOKEN": "hush-hush"}, before=before)
 
     with nullcontext() if before else pytest.raises(LabError, match=r"cannot be loaded: no answer from \$TOKEN"):
-        answers = build.ask_application(layer, variant, "", {}, lambda _: None)
+        answers = build.ask_application(layer, variant, lambda _: None)
         assert answers.problem == "it cannot be loaded alone: Your application cannot be loaded: no answer from $TOKEN"
 
 

@@ -1,50 +1,41 @@
-"""Write the description of a service from what the folder of its application says.
+"""Write the description of a service from what its folder and its programs say.
 
-The start command is found in a Procfile, Dockerfile or Compose file and followed through scripts and variables; what
-could not be read is said at its place, and never replaced by a guess that looks like a finding.
+The files of the folder say where the start command stands. What it starts, with which numbers, and which routes there
+are, the programs themselves say when they are asked (stampede.service.build.ask_application). What could not be read
+is said at its place, and never replaced by a guess that looks like a finding.
 """
 
+import json
 import os
 import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import yaml
 
 from stampede.logs.access_log import MOST_CLASSES, AccessLog
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
-from stampede.service.description import UWSGI
-from stampede.service.discovery.answers import Answers, Route, first_of
-from stampede.service.discovery.containers import docker_images
-from stampede.service.discovery.preparation import note_preparation
+from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
+from stampede.service.discovery.answers import Answers, Followed, Record, Route, first_of
+from stampede.service.discovery.dockerfile import docker_images
 from stampede.service.discovery.repository import Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
-from stampede.service.discovery.routes import routes_of
-from stampede.service.discovery.servers import (
-    Discovery,
-    importable_from,
-    json_text,
-    lines_of,
-    note_settings,
-    note_uwsgi,
-    read_start,
-)
-from stampede.service.discovery.starts import starts_of
-from stampede.service.discovery.uwsgi import ini_settings
-from stampede.service.image import LEFT_OUT
+from stampede.service.discovery.starts import named_server, scripts_of, starts_of, text_of
+from stampede.service.layer import FOLDER
 from stampede.service.packages import locked_release, pinned_release
 
-MOST_FILES = 500
 MOST_ROUTES = 10
+MOST_CHARACTERS = 160
+"""How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
-_WSGI = r"Flask|Bottle|Falcon|falcon\.App|get_wsgi_application"
-_ASGI = r"FastAPI|Starlette|Litestar|Quart|falcon\.asgi\.App|get_asgi_application"
-_APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
-_FACTORY = re.compile(r"^def (create_app|make_app)\(([^)]*)\)", re.MULTILINE)
+UNKNOWN = "the value is not in the repository"
+NO_COMMAND = "no start command found; give it with --command"
+NOT_ASKED = "  # workers, threads and the application: stampede init --check asks the server"
 FROM_APPLICATION = "from the application: its URL map"
 """Where a class of requests comes from, if the application was asked."""
 OTHERWISE = {
@@ -52,101 +43,333 @@ OTHERWISE = {
     "daphne": "4.2.3",
 }  # fmt: skip
 """The release of each server that is taken if no file names one."""
+SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
+             "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
+"""The server that a command starts, or that stands in for the one that it starts."""
+_STANDS_IN = {
+    "waitress": "make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
+    "werkzeug": "flask run is for development, so its speed says nothing; name your server",
+    "runserver": "runserver is for development, so its speed says nothing; name your server",
+}
+_NOT_APPLIED = {
+    "gunicorn": ("backlog", "keepalive"), "uvicorn": ("backlog", "limit_concurrency", "timeout_keep_alive"),
+    "granian": ("http", "loop", "runtime_mode", "runtime_threads", "task_impl", "workers_lifetime", "workers_max_rss"),
+    "hypercorn": ("backlog", "keep_alive_timeout", "worker_class"), "uwsgi": ("harakiri", "listen", "http-timeout"),
+    "daphne": ("http_timeout",),
+}  # fmt: skip
+"""What changes how long requests wait, and the lab does not apply."""
+_KEYS = {
+    "gunicorn": {"workers": "workers", "threads": "threads", "worker_connections": "worker_connections",
+                 "max_requests": "max_requests", "max_requests_jitter": "max_requests_jitter", "timeout": "timeout_s"},
+    "uvicorn": {"workers": "workers", "limit_max_requests": "max_requests",
+                "limit_max_requests_jitter": "max_requests_jitter", "timeout_worker_healthcheck": "timeout_s"},
+    "granian": {"workers": "workers", "backpressure": "backpressure", "blocking_threads": "threads"},
+    "hypercorn": {"workers": "workers"}, "daphne": {"workers": "workers"},
+    "uwsgi": {"processes": "workers", "workers": "workers", "p": "workers", "threads": "threads",
+              "max-requests": "max_requests"},
+    "waitress": {"workers": "workers", "threads": "threads"}, "werkzeug": {"workers": "workers"},
+    "runserver": {"workers": "workers"},
+}  # fmt: skip
+"""The settings of each server that are keys of the description."""
+_ALWAYS = ("workers", "threads")
+"""Keys that are written though they have the server's default."""
+_FOR_TOOLS = re.compile(
+    r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON(?!PATH$).*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|"
+    r"GUNICORN_CMD_ARGS|WEB_CONCURRENCY|UVICORN_.*|GRANIAN_.*|UWSGI_.*|STAMPEDE_.*)$"
+)
+"""Variables for the tools of an image, or that the server has read already."""
+_MIGRATIONS = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic upgrade head"}
+"""What prepares an empty database, by the file that its tool has in the application's folder."""
 
 
 class Description(NamedTuple):
-    """The description of a service as YAML, and what is worth a word on the terminal.
-
-    ``settings`` is gunicorn's settings file, as seen from the application's folder; empty: there is none. ``variables``
-    are those that the start command gives to this file.
-    """
+    """The description of a service as YAML, what is worth a word on the terminal, and what is to be followed."""
 
     text: str
     remarks: Sequence[str] = ()
-    settings: str = ""
-    variables: Mapping[str, str] = {}
+    laid_out: Mapping[str, Any] | None = None
+
+
+@dataclass
+class Discovery:
+    """What was found: values, and for each value where it comes from."""
+
+    folder: Path
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    cores: int | None = None
+    """How many cores the start has counted, so that its numbers may differ on another machine."""
+    assumed: bool = False
+    """Whether a server may say what is only assumed."""
+    unknown: str = ""
+    """What may say what a server takes its default for; empty: everything is known."""
+
+    def default_of(self, server: str) -> str:
+        """Return where a server's default comes from, which is a guess if a part of the start is not known."""
+        return f"guessed: {self.unknown}" if self.unknown else f"{server}'s default"
+
+    def note(self, name: str, value: object, place: str) -> None:
+        """Keep a value, unless a place that counts more has already said it."""
+        if value is not None and name not in self.values:
+            self.values[name], self.places[name] = value, place
 
 
 def describe_folder(
-    folder: Path, log: AccessLog | None = None, cores: int = 1, answers: Answers | None = None
+    folder: Path, log: AccessLog | None = None, answers: Answers | None = None, command: str = ""
 ) -> Description:
     """Return the description of the service in a folder. A comment says where each line comes from.
 
-    With the log of the service, the requests are those of the log; else they are the routes of the application, if it
-    was asked and gave ``answers``, or those in its source. ``cores``: how many cores a settings file that computes its
-    workers would see.
+    With the log of the service, the requests are those of the log; else they are the routes that the application told.
+    ``command`` is the start command, if somebody gives it.
     """
-    repository = Repository(folder, cores, settings=answers.settings if answers else {})
-    found = Discovery(folder)
-    try:
-        starts = starts_of(repository)
-    except RecursionError:
-        starts = []
-        repository.problems.append("what says how the service starts is nested too deeply to be read")
-    start = _with_compose(starts) if starts else None
+    repository = Repository(folder)
+    starts = starts_of(repository, command)
+    start = starts[0] if starts else None
+    found = Discovery(repository.folder_of(start) if start else folder)
     if start:
-        read_start(found, start, repository)
-        found.problems += _other_services(starts, repository)
+        found.note("command", start.command[2] if _is_shell(start) else shlex.join(start.words), start.place)
+        found.problems += start.problems
+        found.problems += [f"{start.place}: ${name}: {UNKNOWN}" for name in _unknown_variables(repository, start)]
+        found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
+        found.problems += _other_starts(repository, starts)
+        if (folder / ".env").is_file() and (folder / ".env").resolve() not in map(Path.resolve, start.env_files):
+            found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
+    else:
+        found.problems += [f"{image.place}: states no command, so that of its base image counts, which the lab cannot "
+                           "read" for image in docker_images(repository)[:1]]  # fmt: skip
+        found.problems.append(NO_COMMAND)
+    followed = answers.followed if answers else None
+    if start and followed:
+        _note_followed(found, start, followed, repository)
+    _note_start(found, start, repository)
+    server = _note_server(found, start, repository)
+    if followed and (answered := next((each for each in followed.records if each.what == "server"), None)):
+        _note_left_out(found, answered, start.place if start else "")
+    requests = classes_of_log(log) if log else _classes_of_routes(answers)
     found.problems += repository.problems
-    if not starts and not found.problems:
-        found.problems.append("no command that starts a server was found, so the lab guesses how the service is served")
-    _note_settings_files(found, repository)
-    _from_nginx(found, repository)
-    _note_source(found, repository)
-    for name in found.values.keys() & {"settings of gunicorn", "settings of uwsgi"}:
-        found.values[name] = os.path.relpath(found.values[name], found.folder)
-    note_preparation(found, start, repository)
-    bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
-    image = next(
-        (each.image for each in [*([start] if start else []), *docker_images(repository)] if each.image.file), Image()
+    laid_out = repository.laid_out(start, scripts_of(repository, found.folder, folder)) if start else {}
+    laid_out |= {"unknown": [*_unknown_variables(repository, start)]} if start else {}
+    return Description(_yaml(found, folder, server, requests), found.remarks, laid_out or None)
+
+
+def _is_shell(start: Start) -> bool:
+    return (
+        not start.entrypoint
+        and len(start.command) == 3
+        and start.command[0] in ("sh", "/bin/sh")
+        and start.command[1] == "-c"
     )
+
+
+def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
+    """Yield the variables that a command or its scripts need and that nothing in the repository gives."""
+    text = text_of(repository, start)
+    given = {*start.environment, *re.findall(r"(?:^|[\s;(&])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
+    given |= {*re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text), "PORT", "PWD", "HOME", "HOSTNAME", "PATH", "USER",
+              "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "IFS", "CLI"}  # fmt: skip
+    for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
+        if name not in given:
+            yield name
+
+
+def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[str]:
+    """Yield what else the repository starts, and that it was not taken."""
+    first = starts[0]
+    for other in starts[1:]:
+        there = repository.folder_of(other)
+        if other.words == first.words or not named_server(repository, other):
+            continue
+        if there != repository.folder_of(first) and any(there.glob("*.py")):
+            folder = os.path.relpath(there, repository.folder)
+            yield f"{other.place} starts another service, which was not taken; stampede init {folder} describes it"
+        else:
+            command = shlex.join(other.words)
+            shown = command if len(command) <= MOST_CHARACTERS else f"{command[:MOST_CHARACTERS]} …"
+            yield f"{other.place} starts the service in another way, which was not taken: {shown}"
+
+
+def _note_followed(found: Discovery, start: Start, followed: Followed, repository: Repository) -> None:
+    """Note what the start command would have started, as its server says."""
+    servers = [each for each in followed.records if each.what == "server"]
+    if followed.without_entrypoint:
+        found.problems.append(f"{start.place}: the entrypoint does not end here, so the command was followed without "
+                              f"it; its last words: {followed.without_entrypoint}")  # fmt: skip
+    if followed.assumed:
+        found.problems.append(
+            f"{start.place}: the command needs these variables, so it was followed with 1 as each value"
+        )
+    found.assumed, found.cores = bool(followed.assumed), followed.cores
+    if not servers:
+        why = "does not end" if followed.ended is None else "starts no server that the lab knows"
+        why = f"starts {followed.missing}, which the image lacks" if followed.missing else why
+        found.problems.append(f"{start.place}: the command {why}; its last words: {followed.said or 'none'}")
+        return
+    told = servers[0]
+    found.problems += [f"{start.place} starts {each.server} {each.callable}, too, which was not taken" for each in
+                       servers[1:] if (each.server, each.callable) != (told.server, told.callable)]  # fmt: skip
+    if len(servers) > 1 and all((each.server, each.callable) == (told.server, told.callable) for each in servers):
+        found.problems.append(f"{start.place} starts {len(servers)} servers with this application; one is taken")
+    if told.server in _STANDS_IN:
+        found.problems.append(f"{start.place}: {_STANDS_IN[told.server]}")
+    if told.settings.get("reload"):
+        found.problems.append(f"{start.place}: the command is for development; make try serves without reloading")
+    if told.kind == "wsgi":
+        found.problems.append(f"{start.place}: the lab serves ASGI on hypercorn, but not WSGI; gunicorn with as many "
+                              "workers stands in")  # fmt: skip
+    server = "gunicorn" if told.kind == "wsgi" else SERVED_BY.get(told.server, told.server)
+    is_own = server == told.server
+    said = f"{told.server} says" if is_own else f"guessed: {server} stands in for {told.server}"
+    found.note("server", server, said)
+    if re.fullmatch(CALLABLE_PATTERN, told.callable):
+        found.note("callable", told.callable, f"{told.server} says, of {start.place}")
+    else:
+        found.problems.append(f"{start.place}: {told.server} names no application that can be imported"
+                              + (f": {told.callable}" if told.callable else ""))  # fmt: skip
+    _note_folder(found, told, repository)
+    _note_settings(found, told, server, start.place)
+    if told.file and is_own and told.file.startswith(f"{FOLDER}/"):
+        path = repository.folder / PurePosixPath(told.file).relative_to(FOLDER)
+        found.note(f"settings of {server}", path, f"{server} says")
+    for name, value in {**told.given, **told.env}.items():
+        if not _FOR_TOOLS.match(name) and re.fullmatch(r"[A-Za-z_]\w*", name):
+            found.note(f"environment {name}", value, start.place)
+    prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
+    found.note("before of start", [*dict.fromkeys(prepared)] or None, start.place)
+
+
+def _note_settings(found: Discovery, told: Record, server: str, place: str) -> None:
+    """Note the numbers that a server says, and its defaults, for the server that is measured."""
+    default = found.default_of(told.server)
+    said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
+    for name, key in _KEYS[told.server].items():
+        value = told.settings.get(name)
+        differs = name in told.differ
+        if value is None or not (differs or key in _ALWAYS):
+            continue
+        if key == "threads" and told.server == "granian" and told.settings.get("interface") != "wsgi":
+            continue
+        if key == "backpressure" and value == max(1, 1024 // int(str(told.settings.get("workers") or 1))):
+            continue
+        if str(value).isdecimal() and (int(value) or key.startswith("max_")):
+            found.note(key, int(value), said if differs and not found.assumed else default)
+        elif not str(value).lstrip("-").isdecimal():
+            found.problems.append(f"{place}: {told.server} says {name} = {value}, which is no number")
+    if told.processes.isdecimal() and int(told.processes) > 1:
+        found.note("replicas", int(told.processes), f"{place}: numprocs")
+    found.note("workers", 1, default)
+    if server in ("gunicorn", "uwsgi"):
+        found.note("threads", 1, default)
+    if server == "gunicorn":
+        _note_class(found, told, place)
+    if server == "granian":
+        interface = str(told.settings.get("interface") or "").removesuffix("nl")  # asginl is asgi without lifespan
+        if interface not in ("wsgi", "asgi"):
+            found.problems.append(f"{place}: the lab does not serve granian's interface {interface}")
+        found.note("interface", interface if interface in ("wsgi", "asgi") else "asgi",
+                   "granian says" if interface in ("wsgi", "asgi") else "guessed")  # fmt: skip
+
+
+def _note_folder(found: Discovery, told: Record, repository: Repository) -> None:
+    """Note the folder from which the application is imported: the server's, or one of those that Python looks in."""
+    module = told.callable.partition(":")[0].split(".")
+    for named in (told.chdir or told.folder, *told.imports):
+        if named == FOLDER or named.startswith(f"{FOLDER}/"):
+            there = repository.folder / PurePosixPath(named).relative_to(FOLDER)
+            inside = there.joinpath(*module)
+            if inside.with_suffix(".py").is_file() or inside.is_dir():
+                found.folder = there
+                return
+
+
+def _note_class(found: Discovery, told: Record, place: str) -> None:
+    """Note gunicorn's class of workers."""
+    if told.server != "gunicorn":
+        found.note("worker_class", "gthread", f"guessed: gunicorn stands in for {told.server}")
+        return
+    named = str(told.settings.get("worker_class") or "sync")
+    if named == "sync" and found.values["threads"] > 1:  # gunicorn does the same
+        named = "gthread"
+    if named in GUNICORN_CLASSES:
+        found.note(
+            "worker_class", named, "gunicorn says" if "worker_class" in told.differ else found.default_of("gunicorn")
+        )
+    else:
+        found.problems.append(f"{place}: the lab does not serve gunicorn's worker class {named}")
+        nearest = "uvicorn.workers.UvicornWorker" if "uvicorn" in named.lower() else "gthread"
+        found.note("worker_class", nearest, f"guessed: {place} says {named}, which the lab does not serve")
+    if found.values["worker_class"] != "gthread":
+        found.values.pop("threads", None)
+
+
+def _note_left_out(found: Discovery, told: Record, place: str) -> None:
+    """Note the settings that change how long requests wait, and that the lab does not apply."""
+    names = [name for name in told.differ if name in _NOT_APPLIED.get(told.server, ())
+             or (name == "timeout" and told.settings[name] == 0)]  # fmt: skip
+    if told.file:  # the lab applies the settings file
+        words = " ".join(told.words)
+        names = [name for name in names if f"--{name.replace('_', '-')}" in words or f"--{name}" in words]
+    left_out = [
+        f"--{name.replace('_', '-').replace('keepalive', 'keep-alive')} {told.settings[name]}" for name in names
+    ]
+    found.values["left_out"] = [*found.values.get("left_out", []), *left_out]
+    found.places.setdefault("left_out", place)
+    if not found.values["left_out"]:
+        del found.values["left_out"]
+
+
+def _note_start(found: Discovery, start: Start | None, repository: Repository) -> None:
+    """Note what the files give to the service: variables, containers, services beside, and what runs before."""
+    given = start.given if start else {}
+    for name, value in given.items():
+        if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name):
+            found.note(f"environment {name}", value, start.place if start else "")
+    if start and start.env_files:
+        files = [str(path) for path in start.env_files]
+        found.note("env_file", files[0] if len(files) == 1 else files, start.compose)
+    if start and start.replicas and start.replicas > 1:
+        found.note("replicas", start.replicas, start.compose or start.place)
+    if start and start.beside:
+        found.note("beside", [*start.beside], start.compose)
+    before = {re.sub(r"(?<!python )(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
+              for command, place in (start.before if start else ())}  # fmt: skip
+    place = found.places.pop("before of start", "")
+    before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place
+               for command in found.values.pop("before of start", [])}  # fmt: skip
+    for name, command in _MIGRATIONS.items():
+        if (found.folder / name).is_file() and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
+            before[command] = "guessed: a database is empty when a trial begins"
+    if before:
+        found.note("before", " && ".join(before), ", ".join(dict.fromkeys(before.values())))
+    _from_nginx(found, repository)
+
+
+def _note_server(found: Discovery, start: Start | None, repository: Repository) -> str:
+    """Note the server and its release, and what the application requires. Return the file of requirements."""
+    bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
+    image = start.image if start else Image()
     _note_installs(found, image, repository)
-    dockerfile = image.file
-    required = find_requirements(found, repository, bases, dockerfile or Path("Dockerfile"))
-    found.note("server", "gunicorn", "")
-    server = found.values["server"]
+    required = find_requirements(found.problems, found.folder, repository, bases, image.file or Path("Dockerfile"))
+    named = named_server(repository, start)
+    listed = next((server for server in SERVERS if any(re.match(rf"{server}\b", line.strip(), re.IGNORECASE)
+                                                       for line in required.lines)), "")  # fmt: skip
+    if server := SERVED_BY.get(named, named) or listed:
+        found.note("server", server, start.place if start and named else required.file)
+    server = found.values.get("server", "gunicorn")
     found.note(server, pinned_release(server, required.lines), required.file or "Dockerfile")
     packages = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
-    for key, listed in (("extras", required.extras), ("packages", packages)):
-        found.note(key, listed or None, os.path.relpath(dockerfile, repository.folder) if dockerfile else "Dockerfile")
+    place = repository.name(image.file) if image.file else "Dockerfile"
+    for key, values in (("extras", required.extras), ("packages", packages)):
+        found.note(key, values or None, place)
     if server not in found.values and (locked := locked_release(server, bases)):
         found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], found.folder)}")
     if found.values.get("uwsgi", UWSGI) != UWSGI:
-        _replace_uwsgi(found)
-    if server == "gunicorn" and "worker_class" not in found.values:
-        found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
-    if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
-        found.values["worker_class"] = "gthread"  # gunicorn does the same
-    requests = classes_of_log(log) if log else _classes_of_routes(found, repository, answers)
-    found.problems += repository.problems  # what could not be read since then
-    settings = found.values.get("settings of gunicorn", "") if server == "gunicorn" else ""
-    return Description(
-        _yaml(found, repository.folder, required.file, requests), found.remarks, settings, found.variables
-    )
-
-
-def _classes_of_routes(found: Discovery, repository: Repository, answers: Answers | None) -> list[str]:
-    """Return the routes of the application as classes, or those in its source if it was not asked, or told none."""
-    source = [*dict.fromkeys(routes_of([*_route_sources(repository, found.folder)], found.folder))]
-    if not answers or not answers.routes:
-        return [*_guessed(source, "guessed: the path, and how many users")]
-    found.remarks += answers.compared(source)
-    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, FROM_APPLICATION)]
-
-
-def _with_compose(starts: Sequence[Start]) -> Start:
-    """Return the first start, and what a Compose file that starts the same folder gives to it and has beside it."""
-    start = starts[0]
-    of_compose = (other for other in starts if other.compose and other.folder == start.folder)
-    other = next(iter(sorted(of_compose, key=lambda other: not other.beside)), None)
-    if other is None or start.beside:
-        return start
-    return replace(
-        start, environment={**other.environment, **start.environment}, given={**other.given, **start.given},
-        env_files=other.env_files, beside=other.beside,
-        compose=other.compose, image=other.image if other.image.file else start.image,
-        problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
-    )  # fmt: skip
+        there, place = found.values["uwsgi"], found.places["uwsgi"]
+        found.values["uwsgi"], found.places["uwsgi"] = UWSGI, f"guessed: {place} has {there}, which the lab lacks"
+        found.values["left_out"] = [f"uWSGI {there}: {UWSGI} is measured instead"]
+        found.places["left_out"] = place
+    return required.file
 
 
 def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
@@ -159,103 +382,18 @@ def _note_installs(found: Discovery, image: Image, repository: Repository) -> No
         found.problems.append(f"{place}: {command}: write Debian's names in application.system_packages")
     found.problems += [f"{place}: the lab does not follow {command}" for place, command in installs.unknown]
     if installs.unknown:
-        found.problems.append(f"if the application needs these steps: {_way_to_image(image, repository)}")
+        context = image.context or repository.folder
+        name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
+        file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
+        found.problems.append(f"if the application needs these steps: docker build -t {name}{file} {context}, and "
+                              f"image: {name} in the place of folder and requirements")  # fmt: skip
 
 
-def _way_to_image(image: Image, repository: Repository) -> str:
-    """Return the command that builds the image of a Dockerfile, and the key that names the image."""
-    context = image.context or repository.folder
-    name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
-    file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
-    return f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
-
-
-def _replace_uwsgi(found: Discovery) -> None:
-    """Note the only release of uWSGI that the lab has, and that the service has another."""
-    there, place = found.values["uwsgi"], found.places["uwsgi"]
-    found.values["uwsgi"], found.places["uwsgi"] = UWSGI, f"guessed: {place} has {there}, which the lab lacks"
-    found.values["left_out"] = [*found.values.get("left_out", []), f"uWSGI {there}: {UWSGI} is measured instead"]
-    found.places.setdefault("left_out", place)
-
-
-def _other_services(starts: Sequence[Start], repository: Repository) -> Iterator[str]:
-    """Yield what else the repository starts, and that it was not taken."""
-    for other in starts[1:]:
-        is_service = any(other.folder.glob("*.py"))
-        if other.folder != starts[0].folder and other.words != starts[0].words and is_service:
-            folder = other.folder.relative_to(repository.folder)
-            yield f"{other.place} starts another service, which was not taken; stampede init {folder} describes it"
-        elif other.words != starts[0].words:
-            yield f"{other.place} starts the service in another way, which was not taken: {other.command}"
-
-
-def _route_sources(repository: Repository, folder: Path) -> Iterator[Path]:
-    """Yield the sources in the folder of the service, without what only shows how something is used."""
-    for path in _sources(repository):
-        if path.is_relative_to(folder) and not {"docs", "examples", "scripts"} & {*path.relative_to(folder).parts}:
-            yield path
-
-
-def _note_settings_files(found: Discovery, repository: Repository) -> None:
-    """Note settings files that no command names, if no command was found."""
-    if "server" in found.values:
-        return
-    for name in ("gunicorn.conf.py", "gunicorn_conf.py", "gunicorn.py"):
-        if (path := repository.folder / name).exists() and "server" not in found.values:
-            found.note("server", "gunicorn", name)
-            note_settings(found, path, {}, repository)
-    for name in ("uwsgi.ini", "wsgi.ini"):
-        if (repository.folder / name).is_file() and "server" not in found.values:
-            found.note("settings of uwsgi", repository.folder / name, name)
-            said = {key: (value, name) for key, value in ini_settings(repository.text(name), repository.cores)}
-            note_uwsgi(found, said, name, repository)
-
-
-def _note_source(found: Discovery, repository: Repository) -> None:
-    """Note the application that the source has, if no command names it, and from which folder it can be imported."""
-    for path in [] if "callable" in found.values else _sources(repository):
-        text = repository.text(path)
-        named, factory = _APPLICATION.search(text), _FACTORY.search(text)
-        if not named and not factory:
-            continue
-        root = _root(path, repository.folder)
-        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        place = f"guessed from {path.relative_to(repository.folder)}"
-        is_asgi = bool(named and re.fullmatch(_ASGI, named[2]))
-        if path.name == "asgi.py" and (path.parent / "wsgi.py").is_file() and not _has_channels(path, repository):
-            continue  # Django's startproject writes both
-        if (
-            is_asgi
-            and found.values.get("server") in ("gunicorn", "uwsgi")
-            and not str(found.values.get("worker_class")).endswith(("asgi", "Worker"))
-        ):
-            continue  # gunicorn's other workers and uWSGI serve WSGI
-        found.note("callable", f"{module}:{named[1] if named else f'{factory[1]}()' if factory else ''}", place)
-        if is_asgi:
-            found.note("server", "uvicorn", place)
-        break
-    if "callable" in found.values:
-        module = found.values["callable"].partition(":")[0]
-        if there := importable_from(repository, found.folder, module):
-            found.folder = there
-            return
-    if not found.folder.is_relative_to(repository.folder):
-        found.folder = repository.folder
-
-
-def _has_channels(path: Path, repository: Repository) -> bool:
-    """Return whether the settings beside Django's asgi.py name it."""
-    return any("ASGI_APPLICATION" in repository.text(each) for each in path.parent.rglob("settings*/*.py")) or any(
-        "ASGI_APPLICATION" in repository.text(each) for each in path.parent.glob("settings*.py")
-    )
-
-
-def _root(path: Path, folder: Path) -> Path:
-    """Return the folder from which a source is imported: the one that has its package, or the repository."""
-    root = path.parent
-    while (root / "__init__.py").is_file() and root != folder:
-        root = root.parent
-    return root if root != path.parent else folder
+def _classes_of_routes(answers: Answers | None) -> list[str]:
+    """Return the routes that the application told as classes."""
+    if not answers or not answers.routes:
+        return ["  # the routes: stampede init --check asks the application"] if not answers else []
+    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, FROM_APPLICATION)]
 
 
 def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
@@ -304,42 +442,36 @@ def classes_of_log(log: AccessLog) -> list[str]:
 
 
 def _yaml(found: Discovery, root: Path, requirements: str, requests: list[str]) -> str:
-    def line(name: str, otherwise: object, key: str = "") -> str:
-        value, place = found.values.get(name, otherwise), found.places.get(name, "guessed")
-        is_finding = not place.startswith("guessed") and not place.endswith(" default")
-        comment = " ".join(f"from {place}".split() if is_finding else place.split())
-        return f"  {key or name}: {json_text(value)}  # {comment}"
+    def line(name: str, otherwise: object = None, key: str = "") -> str:
+        value, place = found.values.get(name, otherwise), found.places.get(name, "guessed: no file names its release")
+        is_plain = place.startswith("guessed") or re.search(r" default$| says\b", place)
+        return f"  {key or name}: {json_text(value)}  # {' '.join((place if is_plain else f'from {place}').split())}"
 
     def known(*names: str) -> list[str]:
-        return [line(name, None) for name in names if name in found.values]
+        return [line(name) for name in names if name in found.values]
 
-    server = found.values["server"]
-    worker = found.values.get("worker_class", "gthread") if server == "gunicorn" else server
-    has_threads = worker in ("gthread", "sync", "uwsgi") or found.values.get("interface") == "wsgi"
+    server = found.values.get("server", "")
     given = [f"    {_key(name.partition(' ')[2])}: {json_text(value)}" for name, value in found.values.items()
              if name.startswith("environment ")]  # fmt: skip
     settings = f"settings of {server}"
+    if settings in found.values:
+        found.values[settings] = os.path.relpath(found.values[settings], found.folder)
     return "\n".join([
         "# A service for make try SERVICE=<this file>. docs/reference/service-file.md explains each key.",
         *lines_of(found.problems),
         "application:",
         f"  folder: {json_text(str(found.folder))}",
-        line("callable", "app:app"),
+        *known("command", "callable"),
         *([f"  requirements: {requirements}"] if requirements else []),
         *known("extras", "packages", "system_packages", "env_file"),
         *(["  environment:", *given] if given else []),
         *known("before"),
         "served:",
-        line(server, OTHERWISE[server]),
-        *([line("worker_class", "gthread")] if server == "gunicorn" else []),
-        *known("interface"),
-        line("workers", 1),
-        *([line("threads", 1)] if has_threads else []),
-        *known("backpressure"),
-        *(known("worker_connections") if server == "gunicorn" else []),
+        line(server or "gunicorn", OTHERWISE[server or "gunicorn"]),
+        *([] if "callable" in found.values else [NOT_ASKED]),
+        *known("worker_class", "interface", "workers", "threads", "backpressure", "worker_connections"),
         *(known("max_requests", "max_requests_jitter") if found.values.get("max_requests") else []),
-        *known("timeout_s"),
-        *known("replicas", "balance"),
+        *known("timeout_s", "replicas", "balance"),
         *([line(settings, "", "settings")] if settings in found.values else []),
         *known("left_out"),
         *(["beside:", f"  compose: {json_text(str((root / found.places['beside']).resolve()))}",
@@ -367,9 +499,13 @@ def _from_nginx(found: Discovery, repository: Repository) -> None:
                 found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", place)
 
 
-def _sources(repository: Repository) -> list[Path]:
-    """Return the Python files of the application, those at the top first, and not more than MOST_FILES."""
-    skipped = {*LEFT_OUT, "tests", "test", "migrations"}
-    folder = repository.folder
-    files = [path for path in folder.rglob("*.py") if not skipped & set(path.relative_to(folder).parts)]
-    return sorted(files, key=lambda path: (len(path.parts), path))[:MOST_FILES]
+def json_text(value: object) -> str:
+    """Return a value as YAML takes it: texts and lists as JSON."""
+    return json.dumps(value) if isinstance(value, (str, list)) else str(value)
+
+
+def lines_of(problems: Iterable[str]) -> Iterator[str]:
+    """Yield each problem once, as a comment; what a terminal may obey is written as an escape."""
+    for problem in dict.fromkeys(problems):
+        line = " ".join(problem.split())
+        yield "# " + "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)

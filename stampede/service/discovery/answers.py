@@ -1,7 +1,6 @@
-"""What an application that is loaded says of itself, and its routes beside those that its source has."""
+"""What a start command, the server that it starts, and the application that is loaded say of themselves."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pydantic import Field
 
@@ -10,9 +9,6 @@ from stampede.records.model import Model
 Route = tuple[str, str]
 """The method of a route, in small letters, and its path."""
 MOST_NAMED = 4
-_PARAMETER = re.compile(r"<[^<>]*>|\{[^{}]*\}|(?<=/):\w+")
-_UNKNOWN = re.compile(r"<\^|\{[^{}:]*[.(\[]")
-"""What routes_of writes for a pattern of Django that has groups, and for what only the application knows of a path."""
 
 
 class AnsweredRoute(Model):
@@ -23,15 +19,56 @@ class AnsweredRoute(Model):
     aside: bool = False
 
 
+class Record(Model):
+    """What one program of a start wrote down. ``what``: a server, a command before it, or a missing server.
+
+    Paths are those of the container; ``differ`` are the settings that have not the server's default.
+    """
+
+    what: str
+    folder: str
+    words: list[str]
+    server: str = ""
+    program: str = ""
+    callable: str = ""
+    kind: str = ""
+    settings: dict[str, int | float | str | bool | None] = Field({})
+    differ: list[str] = Field([])
+    given: dict[str, str] = Field({})
+    env: dict[str, str] = Field({})
+    chdir: str = ""
+    imports: list[str] = Field([])
+    file: str = ""
+    processes: str = "1"
+
+
+class Followed(Model):
+    """What servers/user-service/start.py tells of a start command. ``ended``: its exit code; None: it does not end."""
+
+    records: list[Record]
+    said: str = ""
+    ended: int | None = None
+    without_entrypoint: str = ""
+    cores: int | None = None
+    """How many cores the start has counted; None: it has counted none."""
+    assumed: list[str] = Field([])
+    """The variables without a value that were taken as 1, because the command needs them."""
+
+    @property
+    def missing(self) -> str:
+        """The server that the command starts, and the image lacks; empty: it lacks none."""
+        is_served = any(record.what == "server" for record in self.records)
+        return "" if is_served else next((record.program for record in self.records if record.what == "missing"), "")
+
+
 class Answers(Model):
-    """What servers/user-service/ask.py was told: by the application, and by gunicorn of its settings file."""
+    """What the start command has told, and what the application, when it is loaded, tells of its routes."""
 
     framework: str = ""
     routes: list[AnsweredRoute] = Field([])
     problem: str = ""
-    settings: dict[str, int | float | str | bool | None] = Field({})
-    settings_problem: str = ""
     cores: int = 1
+    followed: Followed | None = None
 
     @property
     def worth_measuring(self) -> list[Route]:
@@ -39,31 +76,9 @@ class Answers(Model):
         found = [route for route in self.routes if not route.aside] or self.routes
         return [("get" if "GET" in route.methods else route.methods[0].lower(), route.path) for route in found]
 
-    def compared(self, source: Sequence[Route]) -> list[str]:
-        """Return what to know of routes that only the application knows, or that only its source has."""
-        known = {(method.lower(), _shape(route.path)) for route in self.routes for method in route.methods}
-        read = {(method, _shape(path)) for method, path in source}
-        told = [(method, path) for method, path in self.worth_measuring if (method, _shape(path)) not in read]
-        gone = [(method, path) for method, path in source if not _UNKNOWN.search(path)
-                and not any(method == other and _matches(path, there) for other, there in known)]  # fmt: skip
-        return [
-            *([f"Only the application knew {first_of(told)}."] if told else []),
-            *([f"Only the source had {first_of(gone)}; the application does not answer there."] if gone else []),
-        ]
-
-
-def _matches(path: str, shape: str) -> bool:
-    """Return whether a path from the source is that of a route, if it may have anything in the place of its names."""
-    return bool(re.fullmatch(re.escape(_shape(path)).replace(r"\*", "[^/]+"), shape))
-
 
 def first_of(routes: Iterable[Route]) -> str:
     """Return the first few routes as people write them, and how many more there are."""
     texts = [f"{method.upper()} {path}" for method, path in routes]
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return ", ".join(texts[:MOST_NAMED]) + more
-
-
-def _shape(path: str) -> str:
-    """Return a path without its query, without the names of its parameters, and without the slash at its end."""
-    return _PARAMETER.sub("*", path.partition("?")[0]).rstrip("/")

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stampede.service.description import PACKAGE_PATTERN
-from stampede.service.discovery.shell import Started
 
 _APT = ("apt-get", "apt", "aptitude")
 _APT_SCRIPTS = ("apt-install", "install_packages")
@@ -50,11 +49,12 @@ class Installs:
         )  # fmt: skip
 
 
-def installs_of(commands: Iterable[Started], place: str) -> Installs:
+def installs_of(commands: Iterable[Sequence[str]], place: str) -> Installs:
     """Return what the commands of one RUN instruction install."""
     found = Installs()
-    for command in commands:
-        found += _of_command(command.words[1:] if command.words[:1] == ["sudo"] else command.words, place)
+    for words in commands:
+        ahead = next((at for at, word in enumerate(words) if not re.match(r"[A-Za-z_]\w*=", word)), 0)
+        found += _of_command(words[ahead:], place)
     return found
 
 

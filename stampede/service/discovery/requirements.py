@@ -12,7 +12,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
 from stampede.service.discovery.repository import Repository
-from stampede.service.discovery.servers import Discovery
 from stampede.service.packages import FILES, required_lines, required_python
 
 PYTHON = "3.13"
@@ -48,9 +47,9 @@ class Requirements:
 
 
 def find_requirements(
-    found: Discovery, repository: Repository, bases: Sequence[Path], dockerfile: Path
+    problems: list[str], folder: Path, repository: Repository, bases: Sequence[Path], dockerfile: Path
 ) -> Requirements:
-    """Return what the application requires; what a file of requirements has wrong is a problem."""
+    """Return what the application in a folder requires; what a file of requirements has wrong is a problem."""
     named, extras, packages = _installed(_without_comments(repository.text(dockerfile)))
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for base in bases:
@@ -59,14 +58,14 @@ def find_requirements(
                 try:
                     lines = [*required_lines(path, extras), *packages]
                 except WrongUse as error:
-                    found.problems.append(error.message)
+                    problems.append(error.message)
                     continue
                 if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
-                    _check_python(found, path.parent / "pyproject.toml", repository)
+                    _check_python(problems, path.parent / "pyproject.toml", repository)
                     has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
-                    return Requirements(os.path.relpath(path, found.folder), lines, has, packages)
+                    return Requirements(os.path.relpath(path, folder), lines, has, packages)
     if repository.files("*.py") and not packages:
-        found.problems.append("no file of requirements was found, so make try installs only the server")
+        problems.append("no file of requirements was found, so make try installs only the server")
     return Requirements(lines=packages, packages=packages)
 
 
@@ -75,12 +74,12 @@ def _without_comments(dockerfile: str) -> str:
     return re.sub(r"^\s*#.*\n?", "", dockerfile, flags=re.MULTILINE).replace("\\\n", " ")
 
 
-def _check_python(found: Discovery, project: Path, repository: Repository) -> None:
+def _check_python(problems: list[str], project: Path, repository: Repository) -> None:
     """Say that the application needs another Python than the lab's images have."""
     said = required_python(project)
     with suppress(InvalidSpecifier):
         if not SpecifierSet(said).contains(f"{PYTHON}.99"):
-            found.problems.append(
+            problems.append(
                 f"{project.relative_to(repository.folder)}: requires Python {said}, but the lab serves a folder with "
                 f"Python {PYTHON}: if it does not start, give your own image in application.image"
             )

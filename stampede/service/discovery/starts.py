@@ -1,58 +1,291 @@
-"""How a repository starts its service: the commands of all its files, the one that counts most first."""
+"""Where a start command stands: the files of a repository, the one that counts most first."""
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from stampede.service.discovery.containers import FOR_DEVELOPMENT, compose_starts, docker_starts
-from stampede.service.discovery.platforms import last_resorts, machine_starts, platform_starts
-from stampede.service.discovery.repository import Repository, Start
+from stampede.service.discovery.compose import compose_starts, merged
+from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, docker_images, preparing
+from stampede.service.discovery.repository import Image, Repository, Start
+
+SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "waitress", "fastapi", "litestar", "flask")
+SERVES = re.compile(rf"\b({'|'.join(SERVERS)}|runserver)\b")
+_WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|main")
+_DEVELOPS = re.compile(r"--reload\b|\brunserver\b|\bfastapi dev\b|\bflask\b.* run\b|runserver_plus")
 
 
-def starts_of(repository: Repository) -> list[Start]:
-    """Return the commands that start servers, the one that counts most first, those for development last.
+class _Form(NamedTuple):
+    """Where a file has commands, and what belongs to each: the names of keys, of which those of ``within`` are nested.
 
-    A command that was not understood is a problem of the repository, if it counts more than each that was.
+    ``within`` leads to one mapping, or to a list of them, of which those with ``only`` count.
     """
-    compose = compose_starts(repository)
-    places, files = ({each(start) for start in compose if start.server} for each in (_place, _dockerfile))
-    docker = [start for start in docker_starts(repository)
-              if start.place not in places and (start.server or _dockerfile(start) not in files)]  # fmt: skip
-    others = {_dockerfile(start) for start in compose if start.server and _replaces(start)}
-    images = [start for start in docker if _dockerfile(start) not in others]
-    groups = [platform_starts(repository), images, compose, [start for start in docker if start not in images]]
-    if not any(start.server for group in groups for start in group):
-        groups.append(machine_starts(repository))
-    if not any(start.server for group in groups for start in group):
-        groups.append([start for start in last_resorts(repository) if start.server])
-    known = sorted((start for group in groups for start in group if start.server), key=_is_for_development)
-    repository.problems += _unknown_commands(groups)
-    return known
+
+    file: str
+    within: str
+    command: str
+    given: str = ""
+    folder: str = ""
+    replicas: str = ""
+    only: tuple[str, tuple[str, ...]] = ("", ())
 
 
-def _replaces(start: Start) -> bool:
-    """Return whether a Compose file replaces the command of an image by another one that is for production."""
-    return not start.is_for_development and not FOR_DEVELOPMENT.search(start.compose)
+_FORMS = (
+    _Form("heroku.yml", "run", "web"),
+    _Form("render.yaml", "services", "startCommand", "envVars", "rootDir", "numInstances", ("type", ("web", "pserv"))),
+    _Form("fly.toml", "processes", "app"),
+    _Form("fly.toml", "processes", "web"),
+    _Form("railway.json", "deploy", "startCommand", replicas="numReplicas"),
+    _Form("railway.toml", "deploy", "startCommand", replicas="numReplicas"),
+    _Form("nixpacks.toml", "start", "cmd"),
+    _Form("app.yaml", "", "entrypoint", "env_variables"),
+    _Form("app.yml", "", "entrypoint", "env_variables"),
+    _Form(".do/app.yaml", "services", "run_command", "envs", "source_dir", "instance_count"),
+    _Form("apprunner.yaml", "run", "command", "env"),
+    _Form("manifest.yml", "applications", "command", "env", replicas="instances"),
+    _Form(".platform.app.yaml", "web.commands", "start"),
+)
+"""The files of Heroku, Render, Fly, Railway, Nixpacks, App Engine, App Platform, App Runner, Cloud Foundry and
+Platform.sh."""
 
 
-def _place(start: Start) -> object:
-    return start.place
+def starts_of(repository: Repository, command: str = "") -> list[Start]:
+    """Return the commands that may start the service, the one that counts most first, those for development last.
+
+    ``command`` is that of the option, which counts more than all files.
+    """
+    images = docker_images(repository)
+    compose = sorted(compose_starts(repository), key=lambda start: _unlikely(repository, start))
+    if command:
+        found = [_start(repository, images, "--command", command)]
+    else:
+        plain = [
+            Start(
+                image.command,
+                image.place,
+                image.entrypoint,
+                image.folder,
+                image.environment,
+                image.environment,
+                image=image,
+                before=image.before,
+            )
+            for image in images
+            if image.command or image.entrypoint
+        ]
+        replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
+        others = [start for start in compose if start not in replaces]
+        found = [*_platform_starts(repository, images), *replaces, *plain, *others]
+        found = found or [*_machine_starts(repository, images)] or [*_script_starts(repository)]
+        found = sorted(found, key=lambda start: _unlikely(repository, start)[0] if start in compose else (
+            bool(_DEVELOPS.search(text_of(repository, start)))))  # fmt: skip
+    if found and compose and not found[0].compose:
+        found[0] = merged(found[0], compose[0])
+    known: dict[tuple[str, tuple[str, ...]], Start] = {}
+    for start in found:
+        known.setdefault((start.place, start.command), start)
+    return [*known.values()]
 
 
-def _dockerfile(start: Start) -> object:
-    return start.image.file
+def _unlikely(repository: Repository, start: Start) -> tuple[bool, bool, bool]:
+    """Return what speaks against a command: it is for development, names no server, and its service is no usual one."""
+    text = text_of(repository, start)
+    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not _WEB.search(start.place)
 
 
-def _is_for_development(start: Start) -> bool:
-    return start.is_for_development
+def text_of(repository: Repository, start: Start) -> str:
+    """Return a command with the scripts of the repository that it runs."""
+    return "\n".join([shlex.join(start.words), *map(repository.text, repository.scripts_of(start))])
 
 
-def _unknown_commands(groups: Sequence[Sequence[Start]]) -> Iterator[str]:
-    """Yield what was not understood in files that count more than the first file that was."""
-    is_known = any(start.server for group in groups for start in group)
-    for group in groups:
-        if any(start.server for start in group):
-            return
-        for start in group:
-            if start.words:
-                yield f"{start.place}: command not understood: {start.command}"
-            elif not is_known:
-                yield f"{start.place}: states no command, so that of its base image counts, which the lab cannot read"
+def named_server(repository: Repository, start: Start | None) -> str:
+    """Return the server that a command or one of its scripts names; empty: none is named."""
+    found = SERVES.search(text_of(repository, start)) if start else None
+    return found[1] if found else ""
+
+
+def _start(
+    repository: Repository, images: Sequence[Image], place: str, command: str | Sequence[str], given: object = None,
+    folder: str = "", replicas: object = None,
+) -> Start:  # fmt: skip
+    """Return the start that a command of a file stands for, in the image of the repository if it has one."""
+    image = next(iter(images), Image())
+    said = _variables(given)
+    words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
+    at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
+    return Start(
+        words, place, (), at, {**image.environment, **said}, {**image.environment, **said}, image=image,
+        replicas=replicas if isinstance(replicas, int) else None, before=image.before,
+    )  # fmt: skip
+
+
+def _variables(said: object) -> dict[str, str]:
+    """Return variables that a file gives: a mapping, or a list of names with values."""
+    if isinstance(said, list):
+        named = ((each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict))
+        return {str(name): str(value) for name, value in named if name and value is not None}
+    if isinstance(said, dict):
+        values = {name: value.get("value") if isinstance(value, dict) else value for name, value in said.items()}
+        return {str(name): str(value) for name, value in values.items() if value is not None}
+    return {}
+
+
+def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
+    """Return what a file of JSON, TOML or YAML says; an empty mapping: nothing, or it is not well formed."""
+    text = repository.text(name)
+    with suppress(ValueError):
+        if name.endswith((".toml", "Pipfile")):
+            return tomllib.loads(text)
+        if name.endswith(".json"):
+            return json.loads(text) if text else {}
+        return next(iter(repository.documents(repository.folder / name)), None) or {}
+    return {}
+
+
+def _place(repository: Repository, name: str, command: str) -> str:
+    """Return the place of a command in a file."""
+    part = command.splitlines()[0] if command else command
+    lines = enumerate(repository.text(name).splitlines(), start=1)
+    return f"{name}:{next((number for number, line in lines if part and part in line), 1)}"
+
+
+def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+    yield from _procfile(repository, images)
+    for form in _FORMS:
+        try:
+            said = _read(repository, form.file)
+            whole = said if form.file == "fly.toml" else {}  # its variables and its Dockerfile stand beside
+            for key in filter(None, form.within.split(".")):
+                said = said.get(key) or {}
+            for each in said if isinstance(said, list) else [said]:
+                command = each.get(form.command)
+                command = command.get("command") if isinstance(command, dict) else command
+                file = each.get("dockerfilePath") or (whole.get("build") or {}).get("dockerfile")
+                own = [image for image in images if file and image.file == (repository.folder / str(file)).resolve()]
+                given = whole.get("env") or each.get(form.given)
+                if form.only[0] and each.get(form.only[0]) not in form.only[1]:
+                    continue
+                if isinstance(command, str):
+                    place = _place(repository, form.file, command)
+                    yield _start(repository, own or images, place, command, given, str(each.get(form.folder) or ""),
+                                 each.get(form.replicas))  # fmt: skip
+                elif given and images and not whole.get("processes"):  # the command of the image
+                    image = (own or images)[0]
+                    start = _start(repository, [image], image.place, image.command, given, "", each.get(form.replicas))
+                    yield replace(start, entrypoint=image.entrypoint)
+        except (AttributeError, TypeError):  # what the file says has another form
+            repository.problems.append(f"{form.file}: the lab does not know this form")
+    yield from _kubernetes(repository, images)
+
+
+def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+    lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
+    release = [(command, f"Procfile:{number}") for number, line in lines
+               if re.match(r"release\s*:", line) and (command := preparing(line))]  # fmt: skip
+    app = _read(repository, "app.json") if lines else {}
+    formation = app.get("formation") or {} if isinstance(app, dict) else {}
+    for number, line in lines:
+        if found := re.match(r"web\s*:\s*(.+)", line):
+            start = _start(repository, images, f"Procfile:{number}", found[1], app.get("env"), str(repository.folder),
+                           (formation.get("web") or {}).get("quantity"))  # fmt: skip
+            yield replace(start, before=(*start.before, *release))
+
+
+_NO_APPLICATION = re.compile(r"(^|/)(nginx|redis|valkey|postgres|mysql|mariadb|envoy|haproxy|traefik|caddy)\b")
+"""The images of other containers of a pod."""
+_KINDS = re.compile(r"^kind:\s*(Deployment|StatefulSet|Service|ConfigMap)\b", re.MULTILINE)
+
+
+def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+    """Yield the containers of deployments whose commands name a server."""
+    documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
+                 if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
+                 and "{{" not in repository.text(path) for said in repository.documents(path)]  # fmt: skip
+    with suppress(AttributeError, TypeError):
+        maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents
+                if isinstance(said, dict) and said.get("kind") == "ConfigMap"}  # fmt: skip
+        for name, said in documents:
+            spec = said.get("spec") or {}
+            for each in ((spec.get("template") or {}).get("spec") or {}).get("containers") or []:
+                if _NO_APPLICATION.search(str(each.get("image"))):
+                    continue
+                given: dict[str, str] = {}
+                for source in each.get("envFrom") or []:
+                    given |= _variables(maps.get((source.get("configMapRef") or {}).get("name"), {}))
+                for one in each.get("env") or []:
+                    of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
+                    value = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+                    given |= {str(one["name"]): str(value)} if value is not None else {}
+                words = [re.sub(r"\$\((\w+)\)", lambda found: given.get(found[1], found[0]), str(word))  # noqa: B023
+                         for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
+                image = next(iter(images), Image())
+                entrypoint = () if each.get("command") else image.entrypoint
+                key = "command:" if each.get("command") else "args:" if words else "containers:"
+                start = _start(repository, images, _place(repository, name, key), words or image.command, None,
+                               str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
+                start = replace(start, entrypoint=entrypoint, environment={**image.environment, **given},
+                                given={**image.environment, **given})  # fmt: skip
+                if SERVES.search(text_of(repository, start)):
+                    yield start
+
+
+def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+    """Yield what the units of systemd start, and uWSGI and supervisord if they have a file."""
+    for path in repository.files("*.service"):
+        text, name = re.sub(r"\\\n\s*", " ", repository.text(path)), repository.name(path)
+        said = re.findall(r"^(\w+)\s*=\s*(.*)$", text, re.MULTILINE)
+        command = next((re.sub(r"^[@:+!-]+", "", value) for key, value in said if key == "ExecStart"), "")
+        with suppress(ValueError):
+            given = dict(word.partition("=")[::2] for key, line in said if key == "Environment"
+                         for word in shlex.split(line))  # fmt: skip
+            folder = next((value for key, value in said if key == "WorkingDirectory"), "") or str(repository.folder)
+            if command:
+                start = _start(repository, images, _place(repository, name, "ExecStart"), shlex.split(command), given,
+                               folder)  # fmt: skip
+                absent = [f"{name}: the EnvironmentFile {value} is not in the repository"
+                          for key, value in said if key == "EnvironmentFile"]  # fmt: skip
+                yield replace(start, problems=tuple(absent))
+    for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
+        yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
+    for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
+        words = ["supervisord", "-c", f"/opt/application/{repository.name(path)}"]
+        yield _start(repository, images, repository.name(path), words, None, str(repository.folder))
+
+
+def _script_starts(repository: Repository) -> Iterator[Start]:
+    """Yield the scripts of the project whose name or text says that they serve."""
+    for name, script in scripts_of(repository, repository.folder).items():
+        if SERVES.search(f"{name} {script}") or re.search(r"serve|start|web", name):
+            yield _start(repository, [], f"the script {name}", [name], None, str(repository.folder))
+
+
+def scripts_of(repository: Repository, *bases: Path) -> dict[str, str | Sequence[str]]:
+    """Return the scripts of a project by name: texts for a shell, or the function ``[module, name]``."""
+    found: dict[str, str | Sequence[str]] = {}
+    for base in dict.fromkeys(bases):
+        for text in (repository.text(base / "setup.py"), repository.text(base / "setup.cfg")):
+            entries = re.findall(r"""["'\s]([\w-]+)\s*=\s*([A-Za-z_][\w.]*):([A-Za-z_]\w*)\s*["'\n]""", text)
+            found |= {name: [module, function] for name, module, function in entries}
+        said = _read(repository, str(base / "pyproject.toml"))
+        with suppress(AttributeError, TypeError):
+            tool = said.get("tool", {})
+            hatch = [each.get("scripts", {}) for each in tool.get("hatch", {}).get("envs", {}).values()]
+            pipenv = _read(repository, str(base / "Pipfile")).get("scripts", {})
+            pixi = _read(repository, str(base / "pixi.toml")).get("tasks", {})
+            plain = [tool.get("pdm", {}).get("scripts", {}), tool.get("rye", {}).get("scripts", {}),
+                     tool.get("poe", {}).get("tasks", {}), tool.get("taskipy", {}).get("tasks", {})]  # fmt: skip
+            for table in (*plain, *hatch, pipenv, pixi):
+                found |= {name: _text_of_script(each) for name, each in table.items() if _text_of_script(each)}
+    return found
+
+
+def _text_of_script(said: object) -> str:
+    """Return a script of a project as a text for a shell: it may be a text, a list, or a table with one of them."""
+    if isinstance(said, Mapping):
+        said = said.get("cmd") or said.get("shell")
+    return "\n".join(map(str, said)) if isinstance(said, list) else said if isinstance(said, str) else ""
