@@ -84,11 +84,12 @@ def lay_out(start: dict[str, Any], root: Path) -> None:
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_text(text, encoding="utf-8")
         there.chmod(0o755)
-    for name, path in sorted({(Path(path).name, root / path[1:]) for path in programs_of(start)}):
+    usual = (f"/usr/local/bin/{name}" for name in (*SERVERS, "python"))  # for a script that sets PATH anew
+    for path in sorted({root / each[1:] for each in (*programs_of(start), *usual)}):
         with suppress(OSError):
-            if not path.exists():  # such as /usr/local/bin/gunicorn: the one on PATH is run
+            if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f'#!/bin/sh\nexec {name} "$@"\n', encoding="utf-8")
+                path.write_text(f'#!/bin/sh\nexec "${TOLD}/bin/{path.name}" "$@"\n', encoding="utf-8")
                 path.chmod(0o755)
     (root / start["folder"].strip("/")).mkdir(parents=True, exist_ok=True)
     for path in APPLICATION.rglob("*"):  # Git keeps the mode, archives and Windows may not
