@@ -12,16 +12,17 @@ from time import monotonic
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
+from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, IDLE_SINCE, LOOP, SEEN
 from stampede_probe.worker import Request, fault, native, route_of, state
 
 if TYPE_CHECKING:
     from stampede_probe.worker import Worker
 
-TICK_S, IDLE_TICK_S, HELD_S = 0.025, 0.05, 0.05
-"""How often a loop shows that it goes on, with requests and without, and the delay from which on it counts as held."""
-LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.2, 0.1
+TICK_S, IDLE_TICK_S, QUIET_TICK_S, HELD_S = 0.025, 0.05, 0.2, 0.05
+"""How often a loop shows that it goes on (with requests, without, after a second without), and when it is held."""
+LOOK_S, QUIET_LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.5, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
+QUIET_S = 1.0
 PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
@@ -111,8 +112,11 @@ class Watcher:
             sleep(self._pause())
 
     def _pause(self) -> float:
-        self._paused_s = TICK_S if self.worker.busy else IDLE_TICK_S
+        self._paused_s = TICK_S if self.worker.busy else QUIET_TICK_S if self._is_quiet() else IDLE_TICK_S
         return self._paused_s
+
+    def _is_quiet(self) -> bool:
+        return not self.worker.busy and monotonic() - self.worker.d[self.worker.base + IDLE_SINCE] > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
@@ -141,7 +145,6 @@ class Watcher:
     def _tick(self, now: float) -> None:
         self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
-        self._loop_waited = _waited_s(self._loop_native) if now - self._ticked > HELD_S else self._loop_waited
         self._ticked = now
 
     def _look_at_pools(self) -> None:
@@ -189,7 +192,7 @@ class Watcher:
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
-                wait_s = LOOK_S
+                wait_s = QUIET_LOOK_S if self._is_quiet() and not self.worker.held_since else LOOK_S
                 self._sleep(wait_s)
                 now = monotonic()
                 late_s = now - last - wait_s
@@ -199,6 +202,7 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
+                self.worker.count_ended()
                 self._look(now)
                 if now >= self._next_second:
                     self._next_second = now + 1.0
@@ -214,7 +218,10 @@ class Watcher:
 
     def _look(self, now: float) -> None:
         held = self._ticked and now - self._ticked > self._paused_s + HELD_S
-        if held and _waited_s(self._loop_native) - self._loop_waited < (now - self._ticked) / 2:
+        waited_s = _waited_s(self._loop_native) if self._ticked else 0.0
+        if not held:
+            self._loop_waited = waited_s
+        elif waited_s - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + self._paused_s)
         while self._pauses:
             generation, seconds = self._pauses.popleft()

@@ -145,10 +145,10 @@ class Asgi(Wrapped):
             await self.application(scope, receive, send)
             return
 
-        async def noted(message: Message) -> None:
-            await send(message)
+        def noted(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 _end(request)
+            return send(message)
 
         token = current.set(request)
         try:
