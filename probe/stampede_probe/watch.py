@@ -23,6 +23,8 @@ TICK_S, IDLE_TICK_S, QUIET_TICK_S, HELD_S = 0.025, 0.05, 0.2, 0.05
 LOOK_S, QUIET_LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.5, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
 QUIET_S = 1.0
+LOCK_TURNS = 20
+"""A thread that waits for the interpreter's lock asks for it every 5 ms; it runs at least so often in a second."""
 PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
@@ -64,6 +66,8 @@ class Watcher:
         self._loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
+        self._all_s = 0.0
+        """For how long the threads of this process ran, or were ready to run and had no processor."""
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._pauses: deque[tuple[int, float]] = deque(maxlen=100)
         self._codes: dict[CodeType, tuple[bool, str]] = {}
@@ -125,7 +129,7 @@ class Watcher:
         passed_s = now - self._ticked
         held_s = passed_s - self._paused_s
         if held_s > HELD_S:
-            waited_s = _waited_s(self._loop_native) - self._loop_waited
+            waited_s = _scheduled(self._loop_native)[1] - self._loop_waited
             if waited_s < held_s / 2:  # otherwise it only lacked a processor
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
@@ -218,7 +222,7 @@ class Watcher:
 
     def _look(self, now: float) -> None:
         held = self._ticked and now - self._ticked > self._paused_s + HELD_S
-        waited_s = _waited_s(self._loop_native) if self._ticked else 0.0
+        waited_s = _scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
             self._loop_waited = waited_s
         elif waited_s - self._loop_waited < (now - self._ticked) / 2:
@@ -237,6 +241,7 @@ class Watcher:
         passed_s = min(2 * SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
         self._next_sample = now + SAMPLE_S
         self._changed = True
+        self._all_s = sum(sum(_scheduled(int(one))[:2]) for one in _tasks()) or time.process_time()
         frames = sys._current_frames()
         try:
             if held:
@@ -245,9 +250,9 @@ class Watcher:
             for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
                 route = request.route or route_of(request)
                 self.worker.show_route(request, route)
-                stack = self._stack_of(request, frames, waits_for_loop=bool(held))
+                stack, thread = self._stack_of(request, frames, waits_for_loop=bool(held))
                 if stack:
-                    self._count(route, stack, weight_s, request.thread)
+                    self._count(route, stack, weight_s, thread)
         finally:
             del frames  # they keep local variables alive
 
@@ -264,26 +269,26 @@ class Watcher:
         self.worker.held_by = route
         self._count(route, stack, weight_s, self._loop_thread, "loop ")
 
-    def _stack_of(self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool) -> list[FrameType]:
-        """Return the frames of a request, the innermost first: of its thread, or of its task or greenlet.
+    def _stack_of(
+        self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool
+    ) -> tuple[list[FrameType], int]:
+        """Return the frames of a request, the innermost first, and the thread that runs them; 0: none does.
 
         While the loop is held, nobody can tell what else a task would wait for.
         """
         holder = request.holder
         if holder is None:
-            return list(_outwards(frames.get(request.thread)))
+            return list(_outwards(frames.get(request.thread))), request.thread
         if hasattr(holder, "gr_frame"):
-            frame = None if waits_for_loop else holder.gr_frame
-            return list(_outwards(frame)) if frame is not None else []
-        endpoint = (request.source or {}).get("endpoint")
-        code = getattr(endpoint, "__code__", None)
-        if code is not None:
-            for thread, frame in frames.items():  # a function in a thread of the pool
-                if thread != self._loop_thread:
-                    stack = list(_outwards(frame))
-                    if any(one.f_code is code for one in stack):
-                        return stack
-        return [] if waits_for_loop else list(_awaited(holder))
+            return [] if waits_for_loop else list(_outwards(holder.gr_frame)), 0
+        code = getattr((request.source or {}).get("endpoint"), "__code__", None)
+        for thread, frame in frames.items() if code is not None else ():  # a function in a thread of the pool
+            if thread != self._loop_thread:
+                stack = list(_outwards(frame))
+                if any(one.f_code is code for one in stack):
+                    del frames[thread]  # each request of this endpoint has a thread of its own
+                    return stack, thread
+        return [] if waits_for_loop else list(_awaited(holder)), 0
 
     def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
         application, called = "", ""
@@ -297,7 +302,9 @@ class Watcher:
             if name:
                 names.append(name)
         kind, library = _kind(names or [called])
-        if not kind:
+        if not kind or (
+            where and names and names[0].startswith("selectors.")
+        ):  # a loop that is held waits for no network
             kind = self._lock_kind(stack, thread)
         text = (
             f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
@@ -336,17 +343,17 @@ class Watcher:
         native_id = _natives().get(thread)
         if native_id is None or not stack:
             return "waits"
-        frame, now, others = stack[0], monotonic(), time.process_time()
-        ran_s = _ran_s(native_id)
+        now, all_s = monotonic(), self._all_s
+        ran_s, waited_s, turns = _scheduled(native_id)
+        mine_s = ran_s + waited_s
         before = self._before.get(thread)
-        self._before[thread] = (now, ran_s, others, id(frame.f_code) + frame.f_lasti)
+        self._before[thread] = (now, mine_s, all_s, turns)
         if before is None or now <= before[0] or now - before[0] > 3 * SAMPLE_S:
             return "computes" if _state(native_id) == "R" else "waits"
-        wall_s, mine_s = now - before[0], ran_s - before[1]
+        wall_s, mine_s, others_s = now - before[0], mine_s - before[1], all_s - before[2] - mine_s + before[1]
         if mine_s > wall_s / 2:
             return "computes"
-        moved = before[3] != id(frame.f_code) + frame.f_lasti
-        if _GIL and moved and mine_s > 0.02 * wall_s and others - before[2] - mine_s > wall_s / 2:
+        if _GIL and turns - before[3] > LOCK_TURNS * wall_s and others_s > wall_s / 2:
             return "interpreter lock"
         return "waits"
 
@@ -454,12 +461,21 @@ def _native_id() -> int:
     return threading.get_native_id()
 
 
-def _scheduled(thread: int, field: int) -> float:
+def _scheduled(thread: int) -> tuple[float, float, int]:
+    """Return how long a thread ran, was ready to run without a processor, and how often it ran; 0 if nobody tells."""
     try:
         with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:  # quick
-            return int(file.read().split()[field]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+            ran, waited, turns = map(int, file.read().split())
+            return ran / 1e9, waited / 1e9, turns
+    except (OSError, ValueError):
+        return 0.0, 0.0, 0
+
+
+def _tasks() -> list[str]:
+    try:
+        return os.listdir("/proc/self/task")[:64]
+    except OSError:
+        return []
 
 
 def _state(thread: int) -> str:
@@ -468,12 +484,3 @@ def _state(thread: int) -> str:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
         return ""
-
-
-def _ran_s(thread: int) -> float:
-    return _scheduled(thread, 0)
-
-
-def _waited_s(thread: int) -> float:
-    """Return for how long a thread was ready to run and had no processor; 0 if the kernel does not tell."""
-    return _scheduled(thread, 1)

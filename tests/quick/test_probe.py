@@ -282,6 +282,29 @@ def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared
 
 
 @pytest.mark.usefixtures("off")
+def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.memory = shared
+    app = Wsgi(lambda _environ, _start: iter([b"ok"]))
+    now = time.time()
+    bodies = []
+    for clock in (now, now - 3600, now - 3590):
+        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
+        bodies.append(app({"PATH_INFO": "/", "HTTP_X_REQUEST_START": f"t={now - 0.01:.6f}"}, print))
+    at_work = snapshot(shared)["workers"][0]["requests"]
+    for body in bodies:
+        body.close()  # type: ignore[attr-defined]
+    found = snapshot(shared)
+
+    assert all(one["since_s"] >= 0 for one in at_work)
+    assert found["unknown"]["clock_ahead"] == 2
+    assert found["routes"]["(unmatched)"]["known"] == 1
+    assert found["routes"]["(unmatched)"]["work_s"] >= 0
+    assert found["clock_ahead_s"] == pytest.approx(3600, abs=1)
+
+
+@pytest.mark.usefixtures("off")
 def test_bodies_stay_what_they_are(shared: Shared) -> None:
     """Lists and files are the application's own; other bodies are closed, keep their length, and end when forgotten."""
     state.memory = shared

@@ -27,6 +27,7 @@ PROBE = ROOT / "probe"
 PATIENCE_S = 60
 ON_LOOPS = ("/ping", "/stream", "/hold/1", "/slow/2", "/wait/3", "/part/inner/4", "/fail")
 IN_THREADS = ("/ping", "/stream", "/slow", "/file", "/fail")
+KINDS = ("computes", "interpreter lock", "waits")
 HTTP = http.client.HTTPException, OSError
 
 
@@ -233,9 +234,9 @@ def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_fro
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(ask, ["/slow"] * 3 + ["/ping"] * 5))
-        time.sleep(1)  # counts are up to half a second old
-        told = server.snapshot()["routes"]["(unmatched)"]
-    rows = [line.split(",") for file in (tmp_path / "rows").iterdir() for line in file.read_text().splitlines()]
+        rows = [line.split(",") for file in (tmp_path / "rows").iterdir() for line in file.read_text().splitlines()]
+        ends = sum(row[0] == "ended" for row in rows)
+        told = server.until(lambda one: counted(one) == ends)["routes"]["(unmatched)"]
     began = {row[1]: (row[2], float(row[5])) for row in rows if row[0] == "began"}
     done = sorted(
         (began[row[1]][1] - float(row[3]), *began[row[1]], float(row[5])) for row in rows if row[0] == "ended"
@@ -260,6 +261,22 @@ def test_a_job_in_the_background_that_holds_the_loop_is_named_and_no_request_is_
 
     of_jobs = [name for name in found["notes"]["stacks"] if "check_all" in name]
     assert all("|(no request)|" in name and name.startswith("loop ") for name in of_jobs)
+
+
+def test_threads_that_wait_for_the_interpreter_and_pools_that_are_full_are_told(tmp_path: Path) -> None:
+    """Threads that compute wait for each other, even if the machine has no processor for any of them."""
+    with (
+        served(tmp_path, "uvicorn", "--loop", "asyncio", "tests.probe_site:fast") as server,
+        ThreadPoolExecutor(60) as pool,
+    ):
+        list(pool.map(server.ask, ["/compute"] * 6))
+        list(pool.map(server.ask, ["/slow/1"] * 60))
+        found = server.until(lambda one: counted(one) == 1 + 6 + 60)
+
+    stacks = found["notes"]["stacks"]
+    of = {kind: sum(value for name, value in stacks.items() if name.startswith(f"{kind}|/compute|")) for kind in KINDS}
+    assert of["interpreter lock"] > of["waits"]
+    assert found["notes"]["pool full"]["AnyIO's pool of 40 threads"] > 0
 
 
 def test_workers_that_are_killed_under_load_leave_no_slot_and_no_busy_thread(tmp_path: Path) -> None:
