@@ -57,13 +57,12 @@ class Watcher:
     def __init__(self, worker: Worker) -> None:
         """Start the thread."""
         self.worker = worker
-        self.loop_is_watched = False
         self._ticked = 0.0
         self._loop_thread = 0
         self._loop_native = 0
         self._paused_s = TICK_S
         self._limiter: Any = None
-        self._loop: Any = None
+        self.loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._all_s = 0.0
@@ -84,9 +83,8 @@ class Watcher:
 
     def watch_loop(self, loop: Any) -> None:
         """Watch the running event loop of asyncio or uvloop."""
-        self.loop_is_watched = True
         self.worker.q[self.worker.base + LOOP] = 1
-        self._loop = loop
+        self.loop = loop
         self._start_ticking()
         self._tick_of_loop()
 
@@ -94,7 +92,6 @@ class Watcher:
         for library in ("gevent", "eventlet"):
             module = sys.modules.get(library)
             if module is not None:
-                self.loop_is_watched = True
                 self._start_ticking()
                 spawn = getattr(module, "spawn")  # noqa: B009
                 spawn(self._tick_of_hub, getattr(module, "sleep"))  # noqa: B009
@@ -108,7 +105,7 @@ class Watcher:
         if state.worker is self.worker and not state.off:
             self.goes_on(monotonic())
             self._look_at_pools()
-            self._loop.call_later(self._pause(), self._tick_of_loop)
+            self.loop.call_later(self._pause(), self._tick_of_loop)
 
     def _tick_of_hub(self, sleep: Callable[[float], None]) -> None:
         while state.worker is self.worker and not state.off:
@@ -152,7 +149,7 @@ class Watcher:
         self._ticked = now
 
     def _look_at_pools(self) -> None:
-        executor: Any = getattr(self._loop, "_default_executor", None)
+        executor: Any = getattr(self.loop, "_default_executor", None)
         waiting = getattr(executor, "_work_queue", None)
         if waiting is not None and waiting.qsize():
             self._full("executor", executor._max_workers)
@@ -163,7 +160,7 @@ class Watcher:
             async def look() -> None:
                 self._limiter = threads.current_default_thread_limiter()
 
-            self._task = self._loop.create_task(look())
+            self._task = self.loop.create_task(look())
         elif self._limiter and self._limiter.statistics().tasks_waiting:
             self._full("pool", int(self._limiter.total_tokens))
 
