@@ -124,6 +124,13 @@ def in_fastapi() -> Any:
         pause()
         return number
 
+    @made.get("/compute")
+    def compute() -> int:
+        ends = time.thread_time() + SLOW_S
+        while time.thread_time() < ends:
+            sum(range(1000))
+        return 0
+
     @made.get("/wait/{number}")
     async def wait(number: int) -> int:
         await asyncio.sleep(SLOW_S)

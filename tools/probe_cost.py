@@ -2,8 +2,9 @@
 
     PYTHONPATH=. .venv/bin/python -m tools.probe_cost
 
-Trials with and without are interleaved. The processor time is that of all threads of the server and its workers, from
-the kernel's scheduler; it is larger while others use the machine, which the spread of the trials shows.
+A server with and a server without the probe run side by side, and get short trials in turn. Numbers are medians of the
+trials' differences. The processor time is that of all threads of the server and its workers, from the kernel's
+scheduler. While idle, and while a request sleeps for a second, it is given for each second.
 """
 
 import http.client
@@ -15,18 +16,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from stampede.paths import ROOT
 
-REQUESTS, TRIALS, WARM = 4000, 7, 300
+REQUESTS, TRIALS, IDLE_TRIALS, WARM = 200, 40, 10, 300
 SITE = """
+import time
 def app(environ, start_response):
+    if environ["PATH_INFO"] == "/hold":
+        time.sleep(1)
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
 async def asgi(scope, receive, send):
     if scope["type"] == "http":
+        if scope["path"] == "/hold":
+            time.sleep(1)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 """
@@ -37,9 +45,9 @@ SERVERS = {
 }
 
 
-def family(process: int) -> Iterable[int]:
+def family(process: int) -> list[int]:
     """Return a process and the processes that it started."""
-    return [process, *(int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+    return [process, *map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
 
 
 def used_us(process: int) -> float:
@@ -55,25 +63,19 @@ def memory_kb(process: int) -> float:
     return float(next(line.split()[1] for line in lines if line.startswith("Pss:")))
 
 
-def ask(port: int, count: int) -> None:
-    """Send requests, one after the other."""
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    for _ in range(count):
-        client.request("GET", "/", headers={"X-Request-Start": f"t={time.time():.3f}"})
-        client.getresponse().read()
-
-
-def trial(command: list[str], folder: str, *, probe: bool) -> tuple[float, float, float]:
-    """Return the processor time for each request in µs, the memory of a worker in kB, the use while idle in µs/s."""
+@contextmanager
+def served(command: list[str], folder: str, *, probe: bool) -> Iterator[tuple[int, int]]:
+    """Start a server, and yield its process and its port once it has answered some requests."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = int(one.getsockname()[1])
     where = str(port) if command[0] == "uvicorn" else f"127.0.0.1:{port}"
     run = [sys.executable, "-m", "stampede_probe", "run"] if probe else []
-    line = [*run, sys.executable, "-m", *command, where]
     paths = os.pathsep.join([str(ROOT / "probe"), folder, os.environ.get("PYTHONPATH", "")])
-    quiet = subprocess.DEVNULL
-    server = subprocess.Popen(line, cwd=folder, stdout=quiet, stderr=quiet, env={**os.environ, "PYTHONPATH": paths})
+    server = subprocess.Popen(
+        [*run, sys.executable, "-m", *command, where],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
     try:
         for _ in range(300):
             try:
@@ -81,34 +83,63 @@ def trial(command: list[str], folder: str, *, probe: bool) -> tuple[float, float
                 break
             except OSError:
                 time.sleep(0.1)
-        before = used_us(server.pid)
-        ask(port, REQUESTS)
-        each = (used_us(server.pid) - before) / REQUESTS
-        idle = used_us(server.pid)
-        time.sleep(2)
-        return each, memory_kb(server.pid), (used_us(server.pid) - idle) / 2
+        yield server.pid, port
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(60)
 
 
+def ask(port: int, count: int, path: str = "/") -> None:
+    """Send requests, one after the other."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    for _ in range(count):
+        client.request("GET", path, headers={"X-Request-Start": f"t={time.time():.3f}"})
+        client.getresponse().read()
+
+
+def more(values: dict[bool, list[float]]) -> float:
+    """Return the median difference of the trials with the probe and the trials beside them without it."""
+    return statistics.median(high - low for high, low in zip(values[True], values[False], strict=True))
+
+
+def row(command: list[str], folder: str) -> list[str]:
+    """Measure a server with and without the probe, both of which run all the time."""
+    each: dict[bool, list[float]] = {False: [], True: []}
+    idle: dict[bool, list[float]] = {False: [], True: []}
+    held: dict[bool, list[float]] = {False: [], True: []}
+    with served(command, folder, probe=False) as plain, served(command, folder, probe=True) as probed:
+        servers = {False: plain, True: probed}
+        for number in range(TRIALS):
+            for probe in (False, True) if number % 2 else (True, False):
+                process, port = servers[probe]
+                before = used_us(process)
+                ask(port, REQUESTS)
+                each[probe].append((used_us(process) - before) / REQUESTS)
+        memory = {probe: [memory_kb(servers[probe][0])] for probe in servers}
+        for _ in range(IDLE_TRIALS):
+            before = {probe: used_us(servers[probe][0]) for probe in servers}
+            time.sleep(1)
+            for probe in servers:
+                idle[probe].append(used_us(servers[probe][0]) - before[probe])
+            before = {probe: used_us(servers[probe][0]) for probe in servers}
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda port: ask(port, 1, "/hold"), [port for _, port in servers.values()]))
+            for probe in servers:
+                held[probe].append(used_us(servers[probe][0]) - before[probe])
+    low, high = (f"{statistics.median(each[probe]):.0f}" for probe in (False, True))
+    return [low, high, f"{more(each):.1f}", f"{more(memory):.0f}", f"{more(idle):.0f}", f"{more(held):.0f}"]
+
+
 def main() -> None:
-    """Measure, and print a table."""
-    print("| server | µs a request, without | with | difference (median) | kB more a worker | idle, µs/s more |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    """Measure the servers that are named, or all, and print a table."""
+    print(
+        "| server | µs a request, without | with | difference | kB more a worker | idle, µs/s more | held, µs/s more |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "site_of_cost.py").write_text(SITE)
-        for name, command in SERVERS.items():
-            of: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
-            for number in range(TRIALS):
-                for probe in (False, True) if number % 2 else (True, False):
-                    of[probe].append(trial(command, folder, probe=probe))
-            spans = [" to ".join(f"{end([row[0] for row in of[probe]]):.0f}" for end in (min, max)) for probe in of]
-            more = [
-                statistics.median(row[place] for row in of[True]) - statistics.median(row[place] for row in of[False])
-                for place in range(3)
-            ]
-            print(f"| {name} | {' | '.join(spans)} | {more[0]:.1f} | {more[1]:.0f} | {more[2]:.0f} |", flush=True)
+        for name in sys.argv[1:] or SERVERS:
+            print(f"| {name} | {' | '.join(row(SERVERS[name], folder))} |", flush=True)
 
 
 if __name__ == "__main__":

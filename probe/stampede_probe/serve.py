@@ -54,7 +54,7 @@ from stampede_probe.shared import (
     get_text,
     merged,
 )  # fmt: skip
-from stampede_probe.worker import fault, memory, native
+from stampede_probe.worker import fault, memory, native, state
 
 ENDPOINT = "STAMPEDE_PROBE_METRICS"
 
@@ -65,6 +65,8 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     ``workers`` has an entry for each worker that is there, ``routes`` the sums of all workers since the server started.
     """
     shared = shared or memory()
+    if state.worker is not None:
+        state.worker.count_ended()
     for _ in range(5):
         before = shared.q[H_BANK], shared.q[H_CLAIMS]
         found = _read(shared)

@@ -153,10 +153,9 @@ class Shared:
             if self.descriptor >= 0:
                 fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
 
-    def slots(self) -> Iterator[int]:
-        """Yield the first word of each slot that was ever claimed."""
-        for place in range(2, 2 + min(self.q[H_USED], WORKERS)):
-            yield base_of(place)
+    def slots(self) -> range:
+        """Return the first word of each slot that was ever claimed."""
+        return range(base_of(2), base_of(2 + min(self.q[H_USED], WORKERS)), SLOT_WORDS)
 
     def is_live(self, base: int) -> bool:
         """Whether the worker of a slot is still there; cheap enough to be asked at the beginning of a request."""
@@ -317,6 +316,8 @@ class Shared:
         head: int = self.q[base + HEAD]
         d: Any = self.d
         ring, oldest = base + RING_AT, max(0, head - RING)
+        if not head or d[ring + (head - 1) % RING] <= from_s:
+            return head % 2 == 1, []
         low, high, step = head, head, 1
         while low > oldest and d[ring + (low - 1) % RING] > from_s:  # mostly only the last turns matter
             low, high, step = max(oldest, low - step), low - 1, 2 * step

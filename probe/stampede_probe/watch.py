@@ -12,16 +12,19 @@ from time import monotonic
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
+from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, IDLE_SINCE, LOOP, SEEN
 from stampede_probe.worker import Request, fault, native, route_of, state
 
 if TYPE_CHECKING:
     from stampede_probe.worker import Worker
 
-TICK_S, IDLE_TICK_S, HELD_S = 0.025, 0.05, 0.05
-"""How often a loop shows that it goes on, with requests and without, and the delay from which on it counts as held."""
-LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.2, 0.1
+TICK_S, IDLE_TICK_S, QUIET_TICK_S, HELD_S = 0.025, 0.05, 0.2, 0.05
+"""How often a loop shows that it goes on (with requests, without, after a second without), and when it is held."""
+LOOK_S, QUIET_LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.5, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
+QUIET_S = 1.0
+LOCK_TURNS = 20
+"""A thread that waits for the interpreter's lock asks for it every 5 ms; it runs at least so often in a second."""
 PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
@@ -54,15 +57,16 @@ class Watcher:
     def __init__(self, worker: Worker) -> None:
         """Start the thread."""
         self.worker = worker
-        self.loop_is_watched = False
         self._ticked = 0.0
         self._loop_thread = 0
         self._loop_native = 0
         self._paused_s = TICK_S
         self._limiter: Any = None
-        self._loop: Any = None
+        self.loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
+        self._all_s = 0.0
+        """For how long the threads of this process ran, or were ready to run and had no processor."""
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._pauses: deque[tuple[int, float]] = deque(maxlen=100)
         self._codes: dict[CodeType, tuple[bool, str]] = {}
@@ -79,9 +83,8 @@ class Watcher:
 
     def watch_loop(self, loop: Any) -> None:
         """Watch the running event loop of asyncio or uvloop."""
-        self.loop_is_watched = True
         self.worker.q[self.worker.base + LOOP] = 1
-        self._loop = loop
+        self.loop = loop
         self._start_ticking()
         self._tick_of_loop()
 
@@ -89,7 +92,6 @@ class Watcher:
         for library in ("gevent", "eventlet"):
             module = sys.modules.get(library)
             if module is not None:
-                self.loop_is_watched = True
                 self._start_ticking()
                 spawn = getattr(module, "spawn")  # noqa: B009
                 spawn(self._tick_of_hub, getattr(module, "sleep"))  # noqa: B009
@@ -103,7 +105,7 @@ class Watcher:
         if state.worker is self.worker and not state.off:
             self.goes_on(monotonic())
             self._look_at_pools()
-            self._loop.call_later(self._pause(), self._tick_of_loop)
+            self.loop.call_later(self._pause(), self._tick_of_loop)
 
     def _tick_of_hub(self, sleep: Callable[[float], None]) -> None:
         while state.worker is self.worker and not state.off:
@@ -111,8 +113,11 @@ class Watcher:
             sleep(self._pause())
 
     def _pause(self) -> float:
-        self._paused_s = TICK_S if self.worker.busy else IDLE_TICK_S
+        self._paused_s = TICK_S if self.worker.busy else QUIET_TICK_S if self._is_quiet() else IDLE_TICK_S
         return self._paused_s
+
+    def _is_quiet(self) -> bool:
+        return not self.worker.busy and monotonic() - self.worker.d[self.worker.base + IDLE_SINCE] > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
@@ -121,7 +126,7 @@ class Watcher:
         passed_s = now - self._ticked
         held_s = passed_s - self._paused_s
         if held_s > HELD_S:
-            waited_s = _waited_s(self._loop_native) - self._loop_waited
+            waited_s = _scheduled(self._loop_native)[1] - self._loop_waited
             if waited_s < held_s / 2:  # otherwise it only lacked a processor
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
@@ -141,11 +146,10 @@ class Watcher:
     def _tick(self, now: float) -> None:
         self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
-        self._loop_waited = _waited_s(self._loop_native) if now - self._ticked > HELD_S else self._loop_waited
         self._ticked = now
 
     def _look_at_pools(self) -> None:
-        executor: Any = getattr(self._loop, "_default_executor", None)
+        executor: Any = getattr(self.loop, "_default_executor", None)
         waiting = getattr(executor, "_work_queue", None)
         if waiting is not None and waiting.qsize():
             self._full("executor", executor._max_workers)
@@ -156,7 +160,7 @@ class Watcher:
             async def look() -> None:
                 self._limiter = threads.current_default_thread_limiter()
 
-            self._task = self._loop.create_task(look())
+            self._task = self.loop.create_task(look())
         elif self._limiter and self._limiter.statistics().tasks_waiting:
             self._full("pool", int(self._limiter.total_tokens))
 
@@ -189,7 +193,7 @@ class Watcher:
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
-                wait_s = LOOK_S
+                wait_s = QUIET_LOOK_S if self._is_quiet() and not self.worker.held_since else LOOK_S
                 self._sleep(wait_s)
                 now = monotonic()
                 late_s = now - last - wait_s
@@ -199,6 +203,7 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
+                self.worker.count_ended()
                 self._look(now)
                 if now >= self._next_second:
                     self._next_second = now + 1.0
@@ -214,7 +219,10 @@ class Watcher:
 
     def _look(self, now: float) -> None:
         held = self._ticked and now - self._ticked > self._paused_s + HELD_S
-        if held and _waited_s(self._loop_native) - self._loop_waited < (now - self._ticked) / 2:
+        waited_s = _scheduled(self._loop_native)[1] if self._ticked else 0.0
+        if not held:
+            self._loop_waited = waited_s
+        elif waited_s - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + self._paused_s)
         while self._pauses:
             generation, seconds = self._pauses.popleft()
@@ -230,6 +238,7 @@ class Watcher:
         passed_s = min(2 * SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
         self._next_sample = now + SAMPLE_S
         self._changed = True
+        self._all_s = sum(sum(_scheduled(int(one))[:2]) for one in _tasks()) or time.process_time()
         frames = sys._current_frames()
         try:
             if held:
@@ -238,9 +247,9 @@ class Watcher:
             for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
                 route = request.route or route_of(request)
                 self.worker.show_route(request, route)
-                stack = self._stack_of(request, frames, waits_for_loop=bool(held))
+                stack, thread = self._stack_of(request, frames, waits_for_loop=bool(held))
                 if stack:
-                    self._count(route, stack, weight_s, request.thread)
+                    self._count(route, stack, weight_s, thread)
         finally:
             del frames  # they keep local variables alive
 
@@ -257,26 +266,26 @@ class Watcher:
         self.worker.held_by = route
         self._count(route, stack, weight_s, self._loop_thread, "loop ")
 
-    def _stack_of(self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool) -> list[FrameType]:
-        """Return the frames of a request, the innermost first: of its thread, or of its task or greenlet.
+    def _stack_of(
+        self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool
+    ) -> tuple[list[FrameType], int]:
+        """Return the frames of a request, the innermost first, and the thread that runs them; 0: none does.
 
         While the loop is held, nobody can tell what else a task would wait for.
         """
         holder = request.holder
         if holder is None:
-            return list(_outwards(frames.get(request.thread)))
+            return list(_outwards(frames.get(request.thread))), request.thread
         if hasattr(holder, "gr_frame"):
-            frame = None if waits_for_loop else holder.gr_frame
-            return list(_outwards(frame)) if frame is not None else []
-        endpoint = (request.source or {}).get("endpoint")
-        code = getattr(endpoint, "__code__", None)
-        if code is not None:
-            for thread, frame in frames.items():  # a function in a thread of the pool
-                if thread != self._loop_thread:
-                    stack = list(_outwards(frame))
-                    if any(one.f_code is code for one in stack):
-                        return stack
-        return [] if waits_for_loop else list(_awaited(holder))
+            return [] if waits_for_loop else list(_outwards(holder.gr_frame)), 0
+        code = getattr((request.source or {}).get("endpoint"), "__code__", None)
+        for thread, frame in frames.items() if code is not None else ():  # a function in a thread of the pool
+            if thread != self._loop_thread:
+                stack = list(_outwards(frame))
+                if any(one.f_code is code for one in stack):
+                    del frames[thread]  # each request of this endpoint has a thread of its own
+                    return stack, thread
+        return [] if waits_for_loop else list(_awaited(holder)), 0
 
     def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
         application, called = "", ""
@@ -290,7 +299,9 @@ class Watcher:
             if name:
                 names.append(name)
         kind, library = _kind(names or [called])
-        if not kind:
+        if not kind or (
+            where and names and names[0].startswith("selectors.")
+        ):  # a loop that is held waits for no network
             kind = self._lock_kind(stack, thread)
         text = (
             f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
@@ -329,17 +340,17 @@ class Watcher:
         native_id = _natives().get(thread)
         if native_id is None or not stack:
             return "waits"
-        frame, now, others = stack[0], monotonic(), time.process_time()
-        ran_s = _ran_s(native_id)
+        now, all_s = monotonic(), self._all_s
+        ran_s, waited_s, turns = _scheduled(native_id)
+        mine_s = ran_s + waited_s
         before = self._before.get(thread)
-        self._before[thread] = (now, ran_s, others, id(frame.f_code) + frame.f_lasti)
+        self._before[thread] = (now, mine_s, all_s, turns)
         if before is None or now <= before[0] or now - before[0] > 3 * SAMPLE_S:
             return "computes" if _state(native_id) == "R" else "waits"
-        wall_s, mine_s = now - before[0], ran_s - before[1]
+        wall_s, mine_s, others_s = now - before[0], mine_s - before[1], all_s - before[2] - mine_s + before[1]
         if mine_s > wall_s / 2:
             return "computes"
-        moved = before[3] != id(frame.f_code) + frame.f_lasti
-        if _GIL and moved and mine_s > 0.02 * wall_s and others - before[2] - mine_s > wall_s / 2:
+        if _GIL and turns - before[3] > LOCK_TURNS * wall_s and others_s > wall_s / 2:
             return "interpreter lock"
         return "waits"
 
@@ -447,12 +458,21 @@ def _native_id() -> int:
     return threading.get_native_id()
 
 
-def _scheduled(thread: int, field: int) -> float:
+def _scheduled(thread: int) -> tuple[float, float, int]:
+    """Return how long a thread ran, was ready to run without a processor, and how often it ran; 0 if nobody tells."""
     try:
         with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:  # quick
-            return int(file.read().split()[field]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+            ran, waited, turns = map(int, file.read().split())
+            return ran / 1e9, waited / 1e9, turns
+    except (OSError, ValueError):
+        return 0.0, 0.0, 0
+
+
+def _tasks() -> list[str]:
+    try:
+        return os.listdir("/proc/self/task")[:64]
+    except OSError:
+        return []
 
 
 def _state(thread: int) -> str:
@@ -461,12 +481,3 @@ def _state(thread: int) -> str:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
         return ""
-
-
-def _ran_s(thread: int) -> float:
-    return _scheduled(thread, 0)
-
-
-def _waited_s(thread: int) -> float:
-    """Return for how long a thread was ready to run and had no processor; 0 if the kernel does not tell."""
-    return _scheduled(thread, 1)

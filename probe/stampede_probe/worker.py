@@ -24,15 +24,19 @@ from stampede_probe import shared as layout
 from stampede_probe.shared import (
     AHEAD,
     AHEAD_S,
+    AVOIDABLE_S,
     AVOIDABLES,
+    AVOIDED,
     BUCKETS_S,
     BUSY,
+    DELAY_S,
     DELAYS,
     FAULTS,
     HEAD,
     HELD_S,
     HELD_SINCE,
     IDLE_SINCE,
+    KNOWN,
     MINUTE,
     MISTOLD,
     NO_HEADER,
@@ -50,18 +54,22 @@ from stampede_probe.shared import (
     SECONDS,
     UNMATCHED,
     UNTIL,
+    WORK_S,
     Shared,
 )  # fmt: skip
 
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
 COUNTS_S = 0.05
 """A wait counts if it is longer than this, as in the lab."""
-CLOCK_S, LONGEST_S = 0.002, 3600.0
-"""A clock that is ahead by less is in step; a request that came longer ago carries a wrong time."""
+CLOCK_S, STEP_S, LONGEST_S = 0.002, 0.001, 3600.0
+"""A clock that is ahead by less is in step. Proxies tell the time in steps of a millisecond, so a shorter delay is none
+that another worker could avoid. A request that came longer ago carries a wrong time."""
+UNCOUNTED = 64
+"""At most so many requests have ended and are not counted."""
 NAMES = 500
 """How many names of one kind a worker keeps counts of."""
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
-_PLACE, _SECOND, _COUNTS = Struct("=QdQdQQ"), Struct("=QQQQ"), Struct("=QQQddd")
+_PLACE, _SECOND = Struct("=QdQdQQ"), Struct("=QQQQ")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 
@@ -81,7 +89,7 @@ def native(module: str, name: str) -> Any:
 def sent_at(text: str) -> float | None:
     """Return the epoch seconds of a header ``X-Request-Start``; its unit follows from its size. None: it is no time."""
     try:
-        value = float(text[2:] if text.startswith("t=") else text.rstrip("s"))
+        value = float(text[2:] if text[:2] == "t=" else text.rstrip("s"))
     except ValueError:
         return None
     if 1e9 <= value < 1e10:
@@ -97,22 +105,10 @@ class Request:
     def __init__(self, thread: int, holder: Any, source: Any, ident: str) -> None:
         self.thread, self.holder, self.source, self.ident = thread, holder, source, ident
         self.route: str | None = None
-        self.ended = False
         self.place = -1
-        self.began = 0.0
+        self.began = self.ended = 0.0
         self.delay: float | None = None
         self.avoidable: float | None = None
-
-
-class Counts:
-    """What was counted of a route; the memory gets a copy of each number."""
-
-    def __init__(self, number: int, base: int) -> None:
-        """Begin at zero, for a route of this number in the slot at this word."""
-        self.number, self.at = number, base + ROUTE_AT + number * ROUTE_WORDS
-        self.requests = self.known = self.avoided = 0
-        self.delay_s = self.avoidable_s = self.work_s = 0.0
-        self.delays, self.avoidables = [0] * layout.COUNTS, [0] * layout.COUNTS
 
 
 class Worker:
@@ -141,11 +137,12 @@ class Worker:
         self.held_by = "(not seen)"
         self.holds: deque[tuple[float, float, str]] = deque(maxlen=64)
         self.lately: deque[tuple[float, float, str]] = deque(maxlen=64)
-        self.counts: dict[str, Counts] = {}
+        self.ended: deque[Request] = deque()
+        """Requests that are not counted yet."""
+        self.counting = native("_thread", "allocate_lock")()
+        self.numbers = {UNMATCHED: 0, OTHER: 1}
         self.bytes = memory.bytes
         self.head, self.turned, self.is_full, self.sequence = 0, 0.0, False, 0
-        self.second, self.in_second, self.waited, self.avoided = 0, 0, 0, 0
-        self.other = Counts(1, slot)
         self.notes: dict[str, dict[str, float]] = {}
         self.notes_lock = native("_thread", "allocate_lock")()
         self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
@@ -168,7 +165,7 @@ class Worker:
             known = self._delay(sent)
             if known is not None:
                 request.delay = delay = known
-                if self.turned < now - delay and not self.is_full:
+                if delay < STEP_S or (self.turned < now - delay and not self.is_full):
                     request.avoidable = 0.0
                 else:
                     self._find_wait(request, now - delay, now)
@@ -188,56 +185,59 @@ class Worker:
             self.rows.began(request)
 
     def end(self, request: Request) -> None:
-        """Note that work on a request ends, and count it."""
+        """Note that work on a request ends. It is counted later, with others: that costs less."""
         if request.ended:
             return
-        request.ended = True
-        now = monotonic()
-        route = request.route or route_of(request)
-        delay, avoidable, base = request.delay, request.avoidable, self.base
+        request.ended = now = monotonic()
+        if request.route is None:
+            request.route = route_of(request)
+        base = self.base
         with self.lock:
             self.at_work.discard(request)
-            counts = self.counts.get(route) or self._counts_of(route)
-            counts.requests += 1
-            counts.work_s += now - request.began
-            if int(now) != self.second:
-                self.second, self.in_second, self.waited, self.avoided = int(now), 0, 0, 0
-            if delay is not None:
-                counts.delay_s += delay
-                place = bisect_left(BUCKETS_S, delay)
-                counts.delays[place] += 1
-                self.q[counts.at + DELAYS + place] = counts.delays[place]
-                if avoidable is not None:
-                    counts.known += 1
-                    counts.avoidable_s += avoidable
-                    place = bisect_left(BUCKETS_S, avoidable) if avoidable else 0
-                    counts.avoidables[place] += 1
-                    self.q[counts.at + AVOIDABLES + place] = counts.avoidables[place]
-                    self.in_second += 1
-                    self.waited += delay > COUNTS_S
-                    if avoidable > COUNTS_S:
-                        counts.avoided += 1
-                        self.avoided += 1
-                    at = (base + MINUTE + self.second % SECONDS * SECOND_WORDS) * 8
-                    _SECOND.pack_into(self.bytes, at, self.second, self.in_second, self.waited, self.avoided)
-            _COUNTS.pack_into(
-                self.bytes, (counts.at + REQUESTS) * 8, counts.requests, counts.known, counts.avoided,
-                counts.delay_s, counts.avoidable_s, counts.work_s,
-            )  # fmt: skip
             if request.place >= 0:
                 self.d[base + PLACE_AT + request.place * PLACE_WORDS + 1] = 0.0
                 self.free.append(request.place)
             busy = self.busy
             if busy == self.capacity and not self.held_since:
                 self._turn(now)
-            self.busy = busy = busy - 1
-            self.q[base + BUSY] = busy
+            self.busy = self.q[base + BUSY] = busy = busy - 1
             if not busy:
                 self.d[base + IDLE_SINCE] = now
-        self.lately.append((request.began, now, route))
-        if self.rows:
-            self.rows.ended(request, route)
         request.source = request.holder = None
+        self.ended.append(request)
+        if self.rows:
+            self.rows.ended(request, request.route)
+        if len(self.ended) >= UNCOUNTED:
+            self.count_ended()
+
+    def count_ended(self) -> None:
+        """Count the requests that have ended; called by the watching thread, and when there are many."""
+        q, d = self.q, self.d
+        with self.counting:
+            while self.ended:
+                request = self.ended.popleft()
+                delay, avoidable, route = request.delay, request.avoidable, request.route or UNMATCHED
+                self.lately.append((request.began, request.ended, route))
+                at = self.base + ROUTE_AT + self._number_of(route) * ROUTE_WORDS
+                q[at + REQUESTS] += 1
+                d[at + WORK_S] += request.ended - request.began
+                if delay is None:
+                    continue
+                d[at + DELAY_S] += delay
+                q[at + DELAYS + bisect_left(BUCKETS_S, delay)] += 1
+                if avoidable is None:
+                    continue
+                q[at + KNOWN] += 1
+                d[at + AVOIDABLE_S] += avoidable
+                q[at + AVOIDABLES + bisect_left(BUCKETS_S, avoidable)] += 1
+                q[at + AVOIDED] += avoidable > COUNTS_S
+                second = int(request.ended)
+                at = self.base + MINUTE + second % SECONDS * SECOND_WORDS
+                if q[at] != second:
+                    _SECOND.pack_into(self.bytes, at * 8, second, 0, 0, 0)
+                q[at + 1] += 1
+                q[at + 2] += delay > COUNTS_S
+                q[at + 3] += avoidable > COUNTS_S
 
     def _find_wait(self, request: Request, from_s: float, to_s: float) -> None:
         request.avoidable = self.memory.avoidable(self.base, from_s, to_s)
@@ -275,6 +275,8 @@ class Worker:
     def _delay(self, sent: str) -> float | None:
         at = sent_at(sent)
         delay = None if at is None else time.time() - at
+        if delay is not None and 0 <= delay <= LONGEST_S:
+            return delay
         if delay is None or delay > LONGEST_S:
             self.q[self.base + MISTOLD] += 1
             return None
@@ -282,10 +284,11 @@ class Worker:
             self.q[self.base + AHEAD] += 1
             self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
             return None
-        return max(0.0, delay)
+        return 0.0
 
     def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
         """Share a wait among the routes that worked here, or that held the loop, meanwhile, each by its time."""
+        self.count_ended()
         with self.lock:
             spans = [*self.holds]
             if not self.loop:
@@ -308,23 +311,24 @@ class Worker:
 
     def show_route(self, request: Request, route: str) -> None:
         """Show the route of a request at work to others."""
+        with self.counting:
+            number = self._number_of(route)
         with self.lock:
             if request.place >= 0 and not request.ended:
-                number = (self.counts.get(route) or self._counts_of(route)).number
                 self.q[self.base + PLACE_AT + request.place * PLACE_WORDS + 4] = number
 
-    def _counts_of(self, route: str) -> Counts:
-        number = {UNMATCHED: 0, OTHER: 1}.get(route)
+    def _number_of(self, route: str) -> int:
+        number = self.numbers.get(route)
         if number is None:
             number = self.memory.add_route(self.base, route)
-        found = Counts(number, self.base) if number != 1 else self.other
-        if len(self.counts) < 4 * layout.ROUTES:
-            self.counts[route] = found
-        return found
+            if len(self.numbers) < 4 * layout.ROUTES:
+                self.numbers[route] = number
+        return number
 
     def close(self) -> None:
         """Say that this worker has ended."""
         if os.getpid() == self.pid:
+            self.count_ended()
             self.memory.write_notes(self.base, self.notes)
             self.d[self.base + UNTIL] = monotonic()
 

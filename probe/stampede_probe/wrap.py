@@ -12,7 +12,6 @@ from stampede_probe.worker import Request, Worker, current, fault, guarded, nati
 _ID = os.environ.get("STAMPEDE_PROBE_ID", "")
 _WSGI_ID = "HTTP_" + _ID.upper().replace("-", "_") if _ID else ""
 _ASGI_ID = _ID.lower().encode()
-_ident: dict[int, Callable[[], int]] = {}
 Scope = Dict[str, Any]
 Message = Dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -145,10 +144,10 @@ class Asgi(Wrapped):
             await self.application(scope, receive, send)
             return
 
-        async def noted(message: Message) -> None:
-            await send(message)
+        def noted(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 _end(request)
+            return send(message)
 
         token = current.set(request)
         try:
@@ -160,23 +159,25 @@ class Asgi(Wrapped):
 
 def _serving() -> Worker:
     mine = state.worker or worker(loop=True)
-    if not mine.watcher.loop_is_watched:
+    if mine.watcher.loop is None:
         mine.watcher.watch_loop(asyncio.get_running_loop())
     return mine
 
 
 def _begin_asgi(scope: Scope) -> Request:
-    mine = _serving()
-    sent, ident = None, b""
+    mine = state.worker
+    if mine is None or mine.watcher.loop is None:
+        mine = _serving()
+    sent, ident = None, ""
     for name, value in scope["headers"]:
         if name in (b"x-request-start", b"x-queue-start"):
             sent = value.decode("latin-1")
         elif _ASGI_ID and name == _ASGI_ID:
-            ident = value
+            ident = value.decode("latin-1")
     if ident:
         scope["headers"] = [one for one in scope["headers"] if one[0] != _ASGI_ID]
-    text = ident.decode("latin-1")
-    request = Request(_get_ident(), asyncio.current_task(), scope, text if text.replace("-", "").isalnum() else "")
+        ident = ident if ident.replace("-", "").isalnum() else ""
+    request = Request(_get_ident(), asyncio.current_task(mine.watcher.loop), scope, ident)
     mine.begin(request, sent)
     return request
 

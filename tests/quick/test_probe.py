@@ -136,6 +136,7 @@ def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_ag
             mine.end(request)
         mine.begin(Request(1, None, {"PATH_INFO": "/"}, ""), None)
         mine.count("filled by", "/a", 2.0)
+        mine.count_ended()
         shared.write_notes(mine.base, mine.notes)
         os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
@@ -147,7 +148,7 @@ def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_ag
     assert before["busy_threads"] == 0
     assert before["routes"]["/a"]["requests"] == after["routes"]["/a"]["requests"] == 3
     assert after["notes"]["filled by"] == {"/a": 2.0}
-    assert first == next(shared.slots())
+    assert first == shared.slots()[0]
     assert len(list(shared.slots())) == 1
 
 
@@ -278,6 +279,29 @@ def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared
     assert state.off
     assert capfd.readouterr().err.count("stampede-probe: turned off") == 1
     assert snapshot(shared)["faults"] == 1
+
+
+@pytest.mark.usefixtures("off")
+def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.memory = shared
+    app = Wsgi(lambda _environ, _start: iter([b"ok"]))
+    now = time.time()
+    bodies = []
+    for clock in (now, now - 3600, now - 3590):
+        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
+        bodies.append(app({"PATH_INFO": "/", "HTTP_X_REQUEST_START": f"t={now - 0.01:.6f}"}, print))
+    at_work = snapshot(shared)["workers"][0]["requests"]
+    for body in bodies:
+        body.close()  # type: ignore[attr-defined]
+    found = snapshot(shared)
+
+    assert all(one["since_s"] >= 0 for one in at_work)
+    assert found["unknown"]["clock_ahead"] == 2
+    assert found["routes"]["(unmatched)"]["known"] == 1
+    assert found["routes"]["(unmatched)"]["work_s"] >= 0
+    assert found["clock_ahead_s"] == pytest.approx(3600, abs=1)
 
 
 @pytest.mark.usefixtures("off")
