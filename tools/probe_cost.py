@@ -112,9 +112,9 @@ def row(command: list[str], folder: str) -> list[str]:
         for number in range(TRIALS):
             for probe in (False, True) if number % 2 else (True, False):
                 process, port = servers[probe]
-                before = used_us(process)
+                used = used_us(process)
                 ask(port, REQUESTS)
-                each[probe].append((used_us(process) - before) / REQUESTS)
+                each[probe].append((used_us(process) - used) / REQUESTS)
         memory = {probe: [memory_kb(servers[probe][0])] for probe in servers}
         for _ in range(IDLE_TRIALS):
             before = {probe: used_us(servers[probe][0]) for probe in servers}
