@@ -23,7 +23,7 @@ from pathlib import Path
 
 from stampede.paths import ROOT
 
-REQUESTS, TRIALS, IDLE_TRIALS, WARM = 200, 40, 10, 300
+REQUESTS, TRIALS, IDLE_TRIALS, WARM = 200, 60, 8, 300
 SITE = """
 import time
 def app(environ, start_response):
@@ -116,11 +116,13 @@ def row(command: list[str], folder: str) -> list[str]:
                 ask(port, REQUESTS)
                 each[probe].append((used_us(process) - used) / REQUESTS)
         memory = {probe: [memory_kb(servers[probe][0])] for probe in servers}
+        time.sleep(2)  # nothing has been asked for a while
         for _ in range(IDLE_TRIALS):
             before = {probe: used_us(servers[probe][0]) for probe in servers}
             time.sleep(1)
             for probe in servers:
                 idle[probe].append(used_us(servers[probe][0]) - before[probe])
+        for _ in range(IDLE_TRIALS):
             before = {probe: used_us(servers[probe][0]) for probe in servers}
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda port: ask(port, 1, "/hold"), [port for _, port in servers.values()]))

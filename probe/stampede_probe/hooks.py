@@ -47,46 +47,33 @@ def serve_gunicorn(gunicorn_worker: Any) -> bool:
     return bool(of & {"SyncWorker", "ThreadWorker", "AsyncWorker"})
 
 
-def _gunicorn_asgi(module: Any) -> None:
-    def loaded(_result: Any, self: Any) -> None:
-        state.capacity = (0, "gunicorn asgi", True)
-        self.asgi = asgi(self.asgi)
-
-    after(module.ASGIWorker, "load_wsgi", loaded)
-
-
 def _serve(capacity: int, server: str, *, loop: bool = False) -> None:
     state.capacity = (capacity, server, loop)
     worker(loop=loop)
 
 
-def _uvicorn(module: Any) -> None:
-    def loaded(_result: Any, self: Any) -> None:
-        state.capacity = (0, "uvicorn", True)
-        self.loaded_app = asgi(self.loaded_app)
+def _asgi(loads: str, attribute: str, server: str) -> Callable[[Any], None]:
+    """Return a hook that wraps what ``Class.method`` of a module leaves in an attribute."""
+    owner, name = loads.split(".")
 
-    after(module.Config, "load", loaded)
+    def loaded(_result: Any, self: Any, *_: Any) -> None:
+        state.capacity = (0, server, True)
+        setattr(self, attribute, asgi(getattr(self, attribute)))
+
+    return lambda module: after(getattr(module, owner), name, loaded)
 
 
-def _granian_wsgi(module: Any) -> None:
-    function = module._callback_wrapper
+def _granian(module: Any) -> None:
+    function, is_wsgi = module._callback_wrapper, module.__name__ == "granian.wsgi"
 
     @wraps(function)
     def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
         threads = sys._getframe(1).f_locals.get("blocking_threads")
-        guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
-        return function(guarded(wsgi, callback) or callback, *arguments, **named)
-
-    module._callback_wrapper = replaced
-
-
-def _granian_asgi(module: Any) -> None:
-    function = module._callback_wrapper
-
-    @wraps(function)
-    def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
-        state.capacity = (0, "granian", True)
-        return function(guarded(asgi, callback) or callback, *arguments, **named)
+        if is_wsgi:
+            guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
+        else:
+            state.capacity = (0, "granian", True)
+        return function(guarded(wsgi if is_wsgi else asgi, callback) or callback, *arguments, **named)
 
     module._callback_wrapper = replaced
 
@@ -122,10 +109,16 @@ def _django(module: Any) -> None:
 
 
 HOOKS: dict[str, Callable[[Any], None]] = {
-    "gunicorn.workers.base": _gunicorn, "gunicorn.workers.gasgi": _gunicorn_asgi, "uvicorn.config": _uvicorn,
-    "granian.wsgi": _granian_wsgi, "granian.asgi": _granian_asgi, "hypercorn.utils": _hypercorn, "daphne.cli": _daphne,
-    "werkzeug.routing.map": _werkzeug, "django.core.handlers.base": _django,
-}  # fmt: skip
+    "gunicorn.workers.base": _gunicorn,
+    "gunicorn.workers.gasgi": _asgi("ASGIWorker.load_wsgi", "asgi", "gunicorn asgi"),
+    "uvicorn.config": _asgi("Config.load", "loaded_app", "uvicorn"),
+    "granian.wsgi": _granian,
+    "granian.asgi": _granian,
+    "hypercorn.utils": _hypercorn,
+    "daphne.cli": _daphne,
+    "werkzeug.routing.map": _werkzeug,
+    "django.core.handlers.base": _django,
+}
 
 
 def _call_after(loader: Any, hook: Callable[[Any], None]) -> None:

@@ -9,51 +9,7 @@ from time import monotonic
 from typing import Any
 
 from stampede_probe import shared as layout
-from stampede_probe.shared import (
-    AHEAD,
-    AHEAD_S,
-    AVOIDABLE_S,
-    AVOIDABLES,
-    AVOIDED,
-    BUCKETS_S,
-    BUSY,
-    CAPACITY,
-    CLAIM,
-    COLLECTED_MAX_S,
-    COLLECTED_S,
-    COLLECTIONS,
-    COUNTS,
-    DELAY_S,
-    DELAYS,
-    FAULTS,
-    H_BANK,
-    H_CLAIMS,
-    HEAD,
-    HELD_S,
-    HELD_SINCE,
-    IDLE_SINCE,
-    KNOWN,
-    LOOP,
-    MINUTE,
-    MISTOLD,
-    NO_HEADER,
-    NO_RING,
-    PID,
-    PLACE_AT,
-    PLACE_WORDS,
-    PLACES,
-    REQUESTS,
-    ROUTE_AT,
-    ROUTE_WORDS,
-    SECOND_WORDS,
-    SECONDS,
-    SERVER,
-    SINCE,
-    WORK_S,
-    Shared,
-    get_text,
-    merged,
-)  # fmt: skip
+from stampede_probe.shared import Shared, get_text, merged
 from stampede_probe.worker import fault, memory, native, state
 
 ENDPOINT = "STAMPEDE_PROBE_METRICS"
@@ -68,9 +24,9 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     if state.worker is not None:
         state.worker.count_ended()
     for _ in range(5):
-        before = shared.q[H_BANK], shared.q[H_CLAIMS]
+        before = shared.q[layout.H_BANK], shared.q[layout.H_CLAIMS]
         found = _read(shared)
-        if before == (shared.q[H_BANK], shared.q[H_CLAIMS]):
+        if before == (shared.q[layout.H_BANK], shared.q[layout.H_CLAIMS]):
             break
     return found
 
@@ -82,20 +38,26 @@ def _read(shared: Shared) -> dict[str, Any]:
     routes: dict[str, dict[str, Any]] = {}
     for base in bases:
         for number, name in enumerate(shared.routes(base)):
-            at = base + ROUTE_AT + number * ROUTE_WORDS
+            at = base + layout.ROUTE_AT + number * layout.ROUTE_WORDS
             kept = routes.setdefault(
                 name, {"requests": 0, "known": 0, "avoidable": 0, "work_s": 0.0, "delay_s": 0.0, "avoidable_s": 0.0,
-                       "delays": [0] * COUNTS, "avoidables": [0] * COUNTS},
+                       "delays": [0] * layout.COUNTS, "avoidables": [0] * layout.COUNTS},
             )  # fmt: skip
-            for key, word in (("requests", REQUESTS), ("known", KNOWN), ("avoidable", AVOIDED)):
+            for key, word in (("requests", layout.REQUESTS), ("known", layout.KNOWN), ("avoidable", layout.AVOIDED)):
                 kept[key] += q[at + word]
-            for key, word in (("work_s", WORK_S), ("delay_s", DELAY_S), ("avoidable_s", AVOIDABLE_S)):
+            for key, word in (
+                ("work_s", layout.WORK_S),
+                ("delay_s", layout.DELAY_S),
+                ("avoidable_s", layout.AVOIDABLE_S),
+            ):
                 kept[key] += d[at + word]
-            for key, word in (("delays", DELAYS), ("avoidables", AVOIDABLES)):
-                kept[key] = [one + two for one, two in zip(kept[key], q[at + word : at + word + COUNTS])]
+            for key, word in (("delays", layout.DELAYS), ("avoidables", layout.AVOIDABLES)):
+                kept[key] = [one + two for one, two in zip(kept[key], q[at + word : at + word + layout.COUNTS])]
     minute = [0, 0, 0]
     for base in shared.slots():
-        for at in range(base + MINUTE, base + MINUTE + SECONDS * SECOND_WORDS, SECOND_WORDS):
+        for at in range(
+            base + layout.MINUTE, base + layout.MINUTE + layout.SECONDS * layout.SECOND_WORDS, layout.SECOND_WORDS
+        ):
             if now - 60 < q[at] <= now:
                 minute = [have + q[at + 1 + place] for place, have in enumerate(minute)]
     known, waited, avoidable = minute
@@ -115,19 +77,19 @@ def _read(shared: Shared) -> dict[str, Any]:
         },
         "routes": {name: of for name, of in routes.items() if of["requests"]},
         "unknown": {
-            "no_header": sum(q[base + NO_HEADER] for base in bases),
-            "no_time": sum(q[base + MISTOLD] for base in bases),
-            "clock_ahead": sum(q[base + AHEAD] for base in bases),
-            "too_long_ago": sum(q[base + NO_RING] for base in bases),
+            "no_header": sum(q[base + layout.NO_HEADER] for base in bases),
+            "no_time": sum(q[base + layout.MISTOLD] for base in bases),
+            "clock_ahead": sum(q[base + layout.AHEAD] for base in bases),
+            "too_long_ago": sum(q[base + layout.NO_RING] for base in bases),
         },
-        "clock_ahead_s": max(d[base + AHEAD_S] for base in bases),
+        "clock_ahead_s": max(d[base + layout.AHEAD_S] for base in bases),
         "collector": {
-            "count": sum(q[base + COLLECTIONS] for base in bases),
-            "paused_s": sum(d[base + COLLECTED_S] for base in bases),
-            "longest_s": max(d[base + COLLECTED_MAX_S] for base in bases),
+            "count": sum(q[base + layout.COLLECTIONS] for base in bases),
+            "paused_s": sum(d[base + layout.COLLECTED_S] for base in bases),
+            "longest_s": max(d[base + layout.COLLECTED_MAX_S] for base in bases),
         },
-        "held_s": sum(d[base + HELD_S] for base in bases),
-        "faults": sum(q[base + FAULTS] for base in bases),
+        "held_s": sum(d[base + layout.HELD_S] for base in bases),
+        "faults": sum(q[base + layout.FAULTS] for base in bases),
         "notes": merged([shared.read_notes(base) for base in bases]),
     }
 
@@ -136,7 +98,9 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     q, d = shared.q, shared.d
     names = shared.routes(base)
     requests = []
-    for at in range(base + PLACE_AT, base + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS):
+    for at in range(
+        base + layout.PLACE_AT, base + layout.PLACE_AT + layout.PLACES * layout.PLACE_WORDS, layout.PLACE_WORDS
+    ):
         for _ in range(3):
             number = q[at + 5]  # written last
             since, thread, delay, route = d[at + 1], q[at + 2], d[at + 3], q[at + 4]
@@ -147,25 +111,26 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
                         "route": names[route] if route < len(names) else layout.OTHER,
                     })  # fmt: skip
                 break
-    held = d[base + HELD_SINCE]
+    held = d[base + layout.HELD_SINCE]
     return {
-        "pid": q[base + PID],
-        "generation": q[base + CLAIM],
-        "server": get_text(shared.bytes, base + SERVER, 2),
-        "up_s": now - d[base + SINCE],
-        "threads": q[base + CAPACITY],
-        "loop": bool(q[base + LOOP]),
-        "busy": q[base + BUSY],
-        "full": bool(q[base + HEAD] % 2),
+        "pid": q[base + layout.PID],
+        "generation": q[base + layout.CLAIM],
+        "server": get_text(shared.bytes, base + layout.SERVER, 2),
+        "up_s": now - d[base + layout.SINCE],
+        "threads": q[base + layout.CAPACITY],
+        "loop": bool(q[base + layout.LOOP]),
+        "busy": q[base + layout.BUSY],
+        "full": bool(q[base + layout.HEAD] % 2),
         "held_s": now - held if held else 0.0,
-        "idle_s": now - d[base + IDLE_SINCE] if not q[base + BUSY] else 0.0,
+        "idle_s": now - d[base + layout.IDLE_SINCE] if not q[base + layout.BUSY] else 0.0,
         "requests": sorted(requests, key=lambda one: -one["since_s"]),
     }
 
 
-def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:
+def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:  # noqa: PLR0915  # a line for each family
     """Return the counts of all workers as text for Prometheus, or in the format OpenMetrics."""
     found = snapshot(shared)
+    minute, notes, routes = found["minute"], found["notes"], found["routes"]
     lines: list[str] = []
 
     def family(name: str, kind: str, says: str, samples: list[tuple[str, dict[str, Any], float]]) -> None:
@@ -178,93 +143,55 @@ def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:
                 end = "_total" if kind == "counter" else suffix
                 lines.append(f"{base}{end}{'{' + inside + '}' if inside else ''} {value:.10g}")
 
+    def one(name: str, value: float | None, says: str, kind: str = "gauge") -> None:
+        family(name, kind, says, [] if value is None else [("", {}, value)])
+
+    def by(label: str, name: str, values: dict[Any, float], says: str, kind: str = "counter") -> None:
+        family(name, kind, says, [("", {label: of}, value) for of, value in values.items()])
+
+    def by_route(name: str, key: str, says: str) -> None:
+        by("route", name, {route: of[key] for route, of in routes.items()}, says)
+
     def histogram(name: str, says: str, counts: str, total: str) -> None:
         samples: list[tuple[str, dict[str, Any], float]] = []
-        for route, of in found["routes"].items():
+        for route, of in routes.items():
             amount = 0
-            for bound, count in zip((*BUCKETS_S, float("inf")), of[counts]):
+            for bound, count in zip((*(f"{one:g}" for one in layout.BUCKETS_S), "+Inf"), of[counts]):
                 amount += count
-                samples.append(
-                    ("_bucket", {"route": route, "le": "+Inf" if bound == float("inf") else f"{bound:g}"}, amount)
-                )
+                samples.append(("_bucket", {"route": route, "le": bound}, amount))
             samples += [("_sum", {"route": route}, of[total]), ("_count", {"route": route}, amount)]
         family(name, "histogram", says, samples)
 
-    def by_route(key: str) -> list[tuple[str, dict[str, Any], float]]:
-        return [("", {"route": route}, of[key]) for route, of in found["routes"].items()]
-
-    one = found["minute"]
-    notes = found["notes"]
+    busy, threads = found["busy_threads"], found["threads"]
+    in_flight = {of["pid"]: of["busy"] for of in found["workers"]}
+    share = "Share of the last minute's requests that waited"
+    one("workers", len(found["workers"]), "Workers on this host.")
+    one("threads", threads, "Threads of all workers that serve requests.")
+    one("busy_threads", busy, "Threads at work on a request.")
+    by("pid", "requests_in_flight", in_flight, "Requests at work, by worker.", "gauge")
+    one("utilization_ratio", busy / threads if threads else None, "Busy threads, divided by threads.")
+    one("waited_share", minute["waited_share"], f"{share} for more than 50 ms.")
+    one("avoidable_wait_share", minute["avoidable_share"], f"{share} avoidably for more than 50 ms.")
+    by_route("requests", "requests", "Requests that ended.")
+    by_route("work_seconds", "work_s", "Time at work on requests.")
+    by_route("avoidable_waits", "avoidable", "Requests that waited avoidably for more than 50 ms.")
+    histogram("queueing_delay_seconds", "Time from X-Request-Start to the beginning of the work.", "delays", "delay_s")
+    says = "The part in which only other workers had a free thread."
+    histogram("avoidable_wait_seconds", says, "avoidables", "avoidable_s")
+    by("reason", "unknown_waits", found["unknown"], "Requests whose wait is unknown.")
+    one("clock_ahead_seconds", found["clock_ahead_s"], "How far the clock of X-Request-Start was ahead at most.")
+    filled = notes.get("filled by", {})
+    by("route", "filled_seconds", filled, "Avoidable waits, by the route that filled the worker.")
+    one("loop_held_seconds", found["held_s"], "Time in which an event loop or hub did not go on.", "counter")
+    full = notes.get("pool full", {})
+    by("pool", "pool_full_seconds", full, "Time in which calls waited for a thread of a full pool.")
     stacks = [
         ("", dict(zip(("kind", "route", "at"), name.split("|", 2))), value)
         for name, value in notes.get("stacks", {}).items()
     ]
-    family("workers", "gauge", "Workers on this host.", [("", {}, len(found["workers"]))])
-    family("threads", "gauge", "Threads of all workers that serve requests.", [("", {}, found["threads"])])
-    family("busy_threads", "gauge", "Threads at work on a request.", [("", {}, found["busy_threads"])])
-    family(
-        "requests_in_flight",
-        "gauge",
-        "Requests at work, by worker.",
-        [("", {"pid": of["pid"]}, of["busy"]) for of in found["workers"]],
-    )
-    if found["threads"]:
-        family(
-            "utilization_ratio",
-            "gauge",
-            "Busy threads, divided by threads.",
-            [("", {}, found["busy_threads"] / found["threads"])],
-        )
-    for name, key, says in (
-        ("waited_share", "waited_share", "waited"),
-        ("avoidable_wait_share", "avoidable_share", "waited avoidably"),
-    ):
-        if one[key] is not None:
-            family(
-                name,
-                "gauge",
-                f"Share of the last minute's requests that {says} for more than 50 ms.",
-                [("", {}, one[key])],
-            )
-    family("requests", "counter", "Requests that ended.", by_route("requests"))
-    family("work_seconds", "counter", "Time at work on requests.", by_route("work_s"))
-    family("avoidable_waits", "counter", "Requests that waited avoidably for more than 50 ms.", by_route("avoidable"))
-    histogram("queueing_delay_seconds", "Time from X-Request-Start to the beginning of the work.", "delays", "delay_s")
-    histogram(
-        "avoidable_wait_seconds", "The part in which only other workers had a free thread.", "avoidables", "avoidable_s"
-    )
-    family(
-        "unknown_waits",
-        "counter",
-        "Requests whose wait is unknown.",
-        [("", {"reason": name}, value) for name, value in found["unknown"].items()],
-    )
-    family(
-        "clock_ahead_seconds",
-        "gauge",
-        "How far the clock of X-Request-Start was ahead at most.",
-        [("", {}, found["clock_ahead_s"])],
-    )
-    family(
-        "filled_seconds",
-        "counter",
-        "Avoidable waits, by the route that filled the worker.",
-        [("", {"route": name}, value) for name, value in notes.get("filled by", {}).items()],
-    )
-    family(
-        "loop_held_seconds", "counter", "Time in which an event loop or hub did not go on.", [("", {}, found["held_s"])]
-    )
-    family(
-        "pool_full_seconds",
-        "counter",
-        "Time in which calls waited for a thread of a full pool.",
-        [("", {"pool": name}, value) for name, value in notes.get("pool full", {}).items()],
-    )
     family("stack_seconds", "counter", "Time of long requests and held loops, by line of code.", stacks)
-    family(
-        "gc_pause_seconds", "counter", "Pauses of the garbage collector.", [("", {}, found["collector"]["paused_s"])]
-    )
-    family("probe_faults", "counter", "Faults of the probe, which turned itself off.", [("", {}, found["faults"])])
+    one("gc_pause_seconds", found["collector"]["paused_s"], "Pauses of the garbage collector.", "counter")
+    one("probe_faults", found["faults"], "Faults of the probe, which turned itself off.", "counter")
     return "\n".join([*lines, *(["# EOF"] if openmetrics else []), ""])
 
 
