@@ -344,7 +344,7 @@ if __name__ == "__main__":
 
 
 def the_wrapper(folder: Path) -> None:
-    """Time calls of an application that does nothing, with and without the wrapper that notes who served a request."""
+    """Time calls of an application that does nothing, with and without the probe that notes who served a request."""
     folder = folder / "wrapped"
     folder.mkdir()
     (folder / "environment.json").write_text("{}")
@@ -355,7 +355,8 @@ def the_wrapper(folder: Path) -> None:
     rows = []
     for what, called in (("WSGI", "app"), ("ASGI", "asgi")):
         environment = os.environ | {
-            "LAB_FOLDER": str(folder), "LAB_CALLABLE": f"plain:{called}", "LAB_APP": f"own:{called}"
+            "LAB_FOLDER": str(folder), "LAB_CALLABLE": f"plain:{called}", "LAB_APP": f"own:{called}",
+            "PYTHONPATH": str(SERVERS.parent / "probe"),
         }  # fmt: skip
         found: dict[str, list[list[float]]] = {"alone": [], "wrapped": []}
         for _ in range(REPEATS):
@@ -368,8 +369,8 @@ def the_wrapper(folder: Path) -> None:
             at = {name: [one[int(part * len(one))] / 1000 for one in times] for name, times in found.items()}
             added = [wrapped - alone for wrapped, alone in zip(at["wrapped"], at["alone"], strict=True)]
             rows.append((f"{what}, {stat}: alone", spread(at["alone"], "µs")))
-            rows.append((f"{what}, {stat}: added by the wrapper", spread(added, "µs")))
-    show("A call of an application, and what the wrapper adds", rows)
+            rows.append((f"{what}, {stat}: added by the probe", spread(added, "µs")))
+    show("A call of an application, and what the probe adds", rows)
 
 
 def the_simulator(_folder: Path) -> None:

@@ -29,7 +29,7 @@ PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
 """At most so many requests are looked at each time; the others count as these do."""
-BY_NOBODY = "(no request)"
+BY_NOBODY, IN_POOL = "(no request)", "(pool)"
 _PLUMBING = {
     "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select",
     "contextlib", "anyio", "sniffio", "subprocess", "importlib", "codecs",
@@ -47,6 +47,7 @@ _KINDS = (
     (re.compile(r"^subprocess\."), "subprocess"),
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
+_POOLS = (os.path.join("anyio", "_backends", "_asyncio.py"), os.path.join("concurrent", "futures", "thread.py"))
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
@@ -68,7 +69,8 @@ class Watcher:
         self._all_s = 0.0
         """For how long the threads of this process ran, or were ready to run and had no processor."""
         self._silent_s = self._collected_before = self._collecting = 0.0
-        self._pauses: deque[tuple[int, float]] = deque(maxlen=100)
+        self._pauses: deque[tuple[CodeType, int, int, int, float]] = deque(maxlen=100)
+        self._full_since_look = False
         self._codes: dict[CodeType, tuple[bool, str]] = {}
         self._folders: tuple[str, ...] = ()
         self._changed = False
@@ -167,7 +169,7 @@ class Watcher:
     def _full(self, what: str, threads: int) -> None:
         names = {"executor": "asyncio's default pool", "pool": "AnyIO's pool"}
         self.worker.count("pool full", f"{names[what]} of {threads} threads", self._paused_s)
-        self._changed = True
+        self._changed = self._full_since_look = True
         if self.worker.rows:
             self.worker.rows.span(what, threads, self._paused_s)
 
@@ -182,7 +184,8 @@ class Watcher:
             d[base + COLLECTED_S] += seconds
             d[base + COLLECTED_MAX_S] = max(d[base + COLLECTED_MAX_S], seconds)
             if seconds > PAUSE_S:
-                self._pauses.append((about.get("generation", 2), seconds))
+                by = sys._getframe().f_back or sys._getframe()  # while the interpreter ends, nobody called this
+                self._pauses.append((by.f_code, by.f_lasti, by.f_lineno, about.get("generation", 2), seconds))
 
     # The watching thread.
 
@@ -212,6 +215,8 @@ class Watcher:
                         with self.worker.notes_lock:
                             notes = {kind: dict(of) for kind, of in self.worker.notes.items()}
                         self.worker.memory.write_notes(self.worker.base, notes)
+                        if self.worker.rows:
+                            self.worker.rows.stacks(notes.get("stacks", {}))
                     endpoint.take()
             except Exception:  # a fault of the probe is no fault of the server
                 fault()
@@ -225,15 +230,18 @@ class Watcher:
         elif waited_s - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + self._paused_s)
         while self._pauses:
-            generation, seconds = self._pauses.popleft()
-            self.worker.count("stacks", f"gc|(all requests)|garbage collector, generation {generation}", seconds)
+            code, instruction, line, generation, seconds = self._pauses.popleft()
+            by = _collector(code, instruction, line, generation)
+            self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
             self._changed = True
         if now < self._next_sample:
             return
         with self.worker.lock:
             long = [one for one in self.worker.at_work if now - one.began > LONG_S]
-        if not held and not long:
+        pool_is_full, self._full_since_look = self._full_since_look, False
+        if not held and not long and not pool_is_full:
             self._before.clear()
+            self._next_sample = 0.0  # the next sample is the first one
             return
         passed_s = min(2 * SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
         self._next_sample = now + SAMPLE_S
@@ -243,6 +251,8 @@ class Watcher:
         try:
             if held:
                 self._count_held(frames, passed_s)
+            if pool_is_full:
+                self._count_pools(frames, passed_s)
             weight_s = passed_s * max(1.0, len(long) / SAMPLED)
             for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
                 route = request.route or route_of(request)
@@ -265,6 +275,14 @@ class Watcher:
                 self.worker.show_route(request, route)
         self.worker.held_by = route
         self._count(route, stack, weight_s, self._loop_thread, "loop ")
+
+    def _count_pools(self, frames: dict[int, FrameType], weight_s: float) -> None:
+        """Count what the threads of asyncio's and AnyIO's pools do, for requests and after their answers."""
+        for thread, frame in frames.items():
+            stack = list(_outwards(frame))
+            inner = next((place for place, one in enumerate(stack) if one.f_code.co_filename.endswith(_POOLS)), 0)
+            if inner and any(self._about(one.f_code)[0] for one in stack[:inner]):
+                self._count(IN_POOL, stack[:inner], weight_s, thread, "pool thread ")
 
     def _stack_of(
         self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool
@@ -294,7 +312,7 @@ class Watcher:
             is_application, name = self._about(frame.f_code)
             if is_application:
                 application = f"{_short(frame.f_code.co_filename)}:{frame.f_lineno} {name}"
-                called = "" if names else _called(frame)
+                called = "" if names else _called(frame.f_code, frame.f_lasti)
                 break
             if name:
                 names.append(name)
@@ -402,19 +420,28 @@ def _kind(names: list[str]) -> tuple[str, str]:
     return "", telling
 
 
-def _called(frame: FrameType) -> str:
+def _collector(code: CodeType, instruction: int, line: int, generation: int) -> str:
+    """Return which line called the garbage collector; mostly it runs by itself."""
+    called = _called(code, instruction)
+    if called.rpartition(".")[2] != "collect":
+        return f"garbage collector, generation {generation}"
+    name = getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
+    return f"{_short(code.co_filename)}:{line} {name} → {called}"
+
+
+def _called(code: CodeType, instruction: int) -> str:
     """Return what a line calls that is not written in Python: ``time.sleep``, ``with lock``; from Python 3.11 on."""
-    positions = getattr(frame.f_code, "co_positions", None)
-    if positions is None or frame.f_lasti < 0:
+    positions = getattr(code, "co_positions", None)
+    if positions is None or instruction < 0:
         return ""
-    key = (frame.f_code, frame.f_lasti)
+    key = (code, instruction)
     if key not in _texts:
         if len(_texts) > 1000:
             _texts.clear()
         import linecache  # only when something is held
 
-        line, _last, start, _ = next(_nth(positions(), frame.f_lasti // 2), (None, None, None, None))
-        source = linecache.getline(frame.f_code.co_filename, line).encode() if line and start is not None else b""
+        line, _last, start, _ = next(_nth(positions(), instruction // 2), (None, None, None, None))
+        source = linecache.getline(code.co_filename, line).encode() if line and start is not None else b""
         match = re.match(rb"([A-Za-z_][\w.]*)(\(?)", source[start:] if start else source)
         is_lock = match is not None and not match.group(2) and source.lstrip().startswith((b"with ", b"async with "))
         name = match.group(1).decode() if match is not None and (match.group(2) or is_lock) else ""

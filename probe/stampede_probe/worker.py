@@ -68,6 +68,7 @@ UNCOUNTED = 64
 """At most so many requests have ended and are not counted."""
 NAMES = 500
 """How many names of one kind a worker keeps counts of."""
+_NO_CSV = str.maketrans(',"\n\r', ";'  ")
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
 _PLACE, _SECOND = Struct("=QdQdQQ"), Struct("=QQQQ")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
@@ -336,7 +337,8 @@ class Worker:
 class Rows:
     """A line at the beginning and at the end of each request, in a file of this process.
 
-    ``began,ID,HOST:PID,THREAD,,TIME`` and ``ended,ID,ROUTE,DELAY,AVOIDABLE,TIME``, with times in epoch seconds.
+    ``began,ID,HOST:PID,THREAD,,TIME`` and ``ended,ID,ROUTE,DELAY,AVOIDABLE,TIME``, with times in epoch seconds. Each
+    second has a line ``stack,KIND|ROUTE|LINE,HOST:PID,,SECONDS,TIME`` for each stack that was counted in it.
     """
 
     def __init__(self, folder: str) -> None:
@@ -345,6 +347,7 @@ class Rows:
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
         self._file = os.open(os.path.join(folder, str(os.getpid())), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._count = 0
+        self._stacks: dict[str, float] = {}
 
     def began(self, request: Request) -> None:
         """Write the first line of a request."""
@@ -356,6 +359,15 @@ class Rows:
         """Write the second line of a request."""
         delay, avoidable = ("" if one is None else f"{one:.6f}" for one in (request.delay, request.avoidable))
         self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{time.time():.6f}")
+
+    def stacks(self, counts: dict[str, float]) -> None:
+        """Write by how much the counts of stacks have grown since they were last written."""
+        now = f"{time.time():.6f}"
+        for name, seconds in counts.items():
+            grown_s = seconds - self._stacks.get(name, 0.0)
+            if grown_s > 0:
+                self.write(f"stack,{name.translate(_NO_CSV)},{self._worker},,{grown_s:.6f},{now}")
+        self._stacks = counts
 
     def span(self, what: str, number: int, seconds: float) -> None:
         """Write what has lasted for some time until now."""

@@ -22,6 +22,7 @@ from stampede.service.packages import required_lines
 
 LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
 """Files and folders that are no part of an application."""
+_COMPILED = shutil.ignore_patterns("__pycache__")
 MOST_MIB = 500
 PORTS = [80, 443]
 """The ports of a host outside, if none is named."""
@@ -51,6 +52,7 @@ def lay_out_layer(service: UserService, start: Mapping[str, Any] | None = None) 
             shutil.copyfile(SERVERS / "user-service" / name, srv / name)
         if start:
             (srv / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
+        shutil.copytree(SERVERS.parent / "probe" / "stampede_probe", srv / "stampede_probe", ignore=_COMPILED)
         if application.folder:
             _lay_out_folder(application.folder, folder)
             file, extras = application.requirements, application.extras

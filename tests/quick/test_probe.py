@@ -1,14 +1,18 @@
 """The probe without a server: the shared memory, who waited avoidably, what is told, and what fails."""
 
+import gc
 import os
 import random
 import re
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +28,8 @@ from stampede_probe import shared as layout  # noqa: E402
 from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
 from stampede_probe.shared import BUSY, HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import _kind  # noqa: E402
-from stampede_probe.worker import Request, Worker, sent_at, state  # noqa: E402
+from stampede_probe.watch import Watcher, _collector, _kind  # noqa: E402
+from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Body, SizedBody, Wsgi  # noqa: E402
 
 
@@ -219,6 +223,63 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
     assert _kind(names) == (kind, telling)
+
+
+def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
+    rows = Rows(str(tmp_path))
+
+    rows.stacks({"waits|/a|shop.py:1 f → lib.g": 1.0, 'waits|/a|"x", 2\n': 0.25})
+    rows.stacks({"waits|/a|shop.py:1 f → lib.g": 1.5, 'waits|/a|"x", 2\n': 0.25})
+
+    [file] = tmp_path.iterdir()
+    lines = [line.split(",") for line in file.read_text().splitlines()]
+    assert [(line[0], line[1], line[4]) for line in lines] == [
+        ("stack", "waits|/a|shop.py:1 f → lib.g", "1.000000"),
+        ("stack", "waits|/a|'x'; 2 ", "0.250000"),
+        ("stack", "waits|/a|shop.py:1 f → lib.g", "0.500000"),
+    ]
+
+
+def test_the_line_that_calls_the_collector_is_named_and_no_other() -> None:
+    seen: list[tuple[CodeType, int, int]] = []
+
+    def collected(phase: str, _about: dict[str, int]) -> None:
+        by = sys._getframe().f_back
+        if phase == "stop" and by is not None:
+            seen.append((by.f_code, by.f_lasti, by.f_lineno))
+
+    gc.callbacks.append(collected)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(collected)
+
+    called = _collector(*seen[-1], 2)
+    assert re.fullmatch(r"(.*/)?test_probe.py:\d+ test_the_line_that_calls_\w+ → gc.collect", called)
+    assert _collector(seen[-1][0], 0, 1, 1) == "garbage collector, generation 1"
+
+
+def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
+    counted: list[str] = []
+    watcher = Watcher.__new__(Watcher)
+    watcher._codes, watcher._folders, watcher._before = {}, (), {}
+    watcher.worker = SimpleNamespace(count=lambda kind, name, _seconds: counted.append(f"{kind}: {name}"))  # type: ignore[assignment]
+    begun, over = threading.Event(), threading.Event()
+
+    def send_mail() -> None:
+        begun.set()
+        over.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(int).result(60)  # this thread is idle, or sends the mail
+        pool.submit(send_mail)
+        begun.wait(60)
+        while not counted:
+            watcher._count_pools(sys._current_frames(), 0.2)
+        over.set()
+
+    [name] = {one.partition(" → ")[0] for one in counted}
+    assert re.fullmatch(r"stacks: pool thread \w+\|\(pool\)\|(.*/)?test_probe.py:\d+ .*send_mail", name)
 
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:

@@ -143,6 +143,8 @@ def loaded(
     (tmp_path / "environment.json").write_text(environment)
     for name in ("user-service/own.py", "app/counters.py"):
         (tmp_path / Path(name).name).write_bytes((SERVERS / name).read_bytes())
+    if not (tmp_path / "stampede_probe").exists():
+        (tmp_path / "stampede_probe").symlink_to(SERVERS.parent / "probe" / "stampede_probe")
     variables = os.environ | {
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": app,
         "PYTHONPATH": str(tmp_path),

@@ -98,15 +98,17 @@ END
 FROM requests
 """
 
-# Somebody's own application does not say who gave an answer: the wrapper around it (servers/user-service/own.py) has
-# noted that on the worker's side. The time at work stands in for the service time that a request of the lab's workload
-# asks for.
+# Somebody's own application does not say who gave an answer: stampede-probe has noted it on the worker's side (Rows in
+# probe/stampede_probe/worker.py). The time at work stands in for the service time that a request of the lab's workload
+# asks for. The lines of an end have the route and two waits where those of a beginning have the worker and its thread.
 _SERVED = """
 CREATE OR REPLACE TABLE served AS
-SELECT id, arg_min(worker, time) AS worker, arg_min(thread, time) AS thread, arg_min(connection, time) AS connection,
+SELECT id, arg_min(worker, time) FILTER (WHERE what = 'began') AS worker,
+    arg_min(thread::BIGINT, time) FILTER (WHERE what = 'began') AS thread,
+    arg_min(connection, time) FILTER (WHERE what = 'began') AS connection,
     min(time) FILTER (WHERE what = 'began') AS began, max(time) FILTER (WHERE what = 'ended') AS ended
 FROM read_csv($files, header = false, delim = ',', columns = {
-    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
+    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'DOUBLE', 'connection': 'VARCHAR',
     'time': 'DOUBLE'})
 WHERE what IN ('began', 'ended') GROUP BY id
 """

@@ -201,7 +201,7 @@ class _Notes:
 
 _NOTES = """
 WITH notes AS (FROM read_csv($files, header = false, delim = ',', columns = {
-    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
+    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'DOUBLE', 'connection': 'VARCHAR',
     'time': 'DOUBLE'}))
 SELECT split_part(worker, ':', 2)::BIGINT, max(time),
     max(connection::DOUBLE) FILTER (WHERE what = 'loaded'), max(time) FILTER (WHERE what = 'loaded'),

@@ -1,11 +1,11 @@
-"""What holds up requests of somebody's own application: its event loops, its pools of threads, and other requests.
+"""What holds up requests of somebody's own application: its event loops, its pools of threads, and lines of its code.
 
-It is known when event loops were held up, which requests were at work when that began, when all threads of a pool were
-busy while calls waited for a thread, and how long requests take alone.
+stampede-probe notes when event loops were held up, when all threads of a pool were busy while calls waited for a
+thread, and where long requests, held loops and the threads of full pools spend their time.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -22,17 +22,22 @@ from stampede.records.folder import trial_folder
 from stampede.records.summary import Summary
 from stampede.service.diagnosis.lost import LostTimes, lost_times
 
-TICK_S = 0.02
-"""How exactly it is known when an event loop began to be held up (servers/user-service/own.py)."""
-# servers/user-service/own.py writes the lines; the column of the connection has the seconds, which end at the time, and
-# for pools, the column of the thread has how many threads the pool has.
-_NOTES = """
-SELECT what, worker, thread, {time} - connection::DOUBLE - $first AS began_s, {time} - $first AS ended_s
-FROM read_csv($files, header = false, delim = ',', columns = {{
-    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
-    'time': 'DOUBLE'}}) {clocks}
-WHERE what IN ('held', 'computed', 'locked', 'pool', 'executor') ORDER BY ALL
-"""
+# probe/stampede_probe/worker.py writes the lines; the column of the connection has the seconds, which end at the time,
+# for pools, the column of the thread has how many threads the pool has, and for stacks, the id says what was seen.
+_COLUMNS = """read_csv($files, header = false, delim = ',', columns = {
+    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'DOUBLE', 'connection': 'VARCHAR',
+    'time': 'DOUBLE'})"""
+_NOTES = f"""
+SELECT what, worker, thread, {{time}} - connection::DOUBLE - $first AS began_s, {{time}} - $first AS ended_s,
+    connection::DOUBLE AS seconds, id
+FROM {_COLUMNS.replace("{", "{{").replace("}", "}}")} {{clocks}}
+WHERE what IN ('held', 'computed', 'locked', 'collected', 'pool', 'executor', 'stack') ORDER BY ALL
+"""  # noqa: S608  # made of constants
+# The line of the end of a request has its route in the column of the worker.
+_ROUTES = f"""
+SELECT notes.worker, requests.request_class, count(*) FROM {_COLUMNS} AS notes JOIN requests USING (id)
+WHERE notes.what = 'ended' AND {OF_TRIAL} GROUP BY ALL ORDER BY ALL
+"""  # noqa: S608  # made of constants
 # Requests that failed, or that the end of the load cut off, were at work, too.
 _BEGUN = f"""
 SELECT request_class, worker, began - $first AS began_s, coalesce(ended - $first, $last) AS ended_s
@@ -53,11 +58,9 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
 class Held(NamedTuple):
     """How often and how long event loops were held up in one trial, in all and at most, in seconds.
 
-    ``what`` is why: a function on the loop blocked (``held``; in older runs, also if it computed) or ``computed``, or
-    other threads had the interpreter lock (``locked``; servers/user-service/own.py). ``lost_s`` is how much of the
-    requests' lost time it covers. ``at_work`` says for each class of requests how often one was at work, or was
-    answered just before, when a loop began to be held up; ``elsewhere`` is for which share of all other time.
-    ``idle`` is how often no request was at work.
+    ``what`` is why: a function on the loop blocked (``held``; in older runs, also if it computed) or ``computed``,
+    other threads had the interpreter lock (``locked``), or the garbage collector had it (``collected``). ``lost_s`` is
+    how much of the requests' lost time it covers.
     """
 
     what: str
@@ -65,9 +68,24 @@ class Held(NamedTuple):
     total_s: float
     longest_s: float
     lost_s: float = 0.0
-    at_work: Mapping[str, int] = {}
-    elsewhere: Mapping[str, float] = {}
-    idle: int = 0
+
+
+class Stack(NamedTuple):
+    """For how long something that was looked at was in one line of the code, in one trial, in seconds.
+
+    ``of`` is what was looked at: a held ``loop``, a ``pool thread`` of a full pool, the garbage collector (``gc``), or
+    nothing: a request that is at work for longer than 0.1 s. ``kind`` is what it did: ``computes``, ``waits``,
+    ``pool``, ``lock`` and so on (probe/README.md). ``request_class`` is whose it was; empty: of no request.
+    ``line`` is the innermost line of the application; empty: there is none. ``called`` is the function of a library
+    that the line called, or empty.
+    """
+
+    of: str
+    kind: str
+    request_class: str
+    line: str
+    called: str
+    seconds: float
 
 
 class FullPool(NamedTuple):
@@ -86,11 +104,15 @@ class FullPool(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """When event loops were held up, and how long requests were under way in all trials together, in seconds."""
+    """When event loops were held up, where time was spent, and how long requests were under way in all trials.
+
+    ``span_s`` is in seconds.
+    """
 
     held: Sequence[Held]
     span_s: float
     pools: Sequence[FullPool] = ()
+    stacks: Sequence[Stack] = ()
 
 
 class _Note(NamedTuple):
@@ -99,6 +121,8 @@ class _Note(NamedTuple):
     threads: int
     began_s: float
     ended_s: float
+    seconds: float
+    seen: str
 
 
 class _Trial(NamedTuple):
@@ -126,6 +150,7 @@ def read_held(
     """
     held: list[Held] = []
     pools: list[FullPool] = []
+    stacks: list[Stack] = []
     span_s = 0.0
     for trial in summary.trials:
         if trial.variant != variant or trial.verdict == "invalid":
@@ -141,14 +166,16 @@ def read_held(
             read = _trial(rows, trial.key, answered, noted, alone_ms)
             held += _held(read)
             pools += _pools(read)
-    return Loops(held, span_s, pools)
+            routes = rows.execute(_ROUTES, {"files": [*map(str, files)], **of_trial(trial.key)}).fetchall()
+            stacks += _stacks(read, routes)
+    return Loops(held, span_s, pools, stacks)
 
 
 def _trial(
     rows: duckdb.DuckDBPyConnection,
     key: Key,
     answered: Answered,
-    noted: Sequence[tuple[str, str, int, float, float]],
+    noted: Sequence[tuple[str, str, float | None, float, float, float, str]],
     alone_ms: Mapping[str, float],
 ) -> _Trial:
     last_s = answered.last - answered.first
@@ -161,45 +188,38 @@ def _trial(
         for worker, classes in of_worker.items()
     }
     notes = [
-        _Note(what, worker, threads, max(began_s, 0.0), min(ended_s, last_s))
-        for what, worker, threads, began_s, ended_s in noted
+        _Note(what, worker, int(threads or 0), max(began_s, 0.0), min(ended_s, last_s), seconds, seen or "")
+        for what, worker, threads, began_s, ended_s, seconds, seen in noted
         if worker in begun and began_s < last_s and ended_s > 0
     ]
     return _Trial(answered, begun, notes, lost_times(answered, alone_ms))
 
 
 def _held(trial: _Trial) -> Iterator[Held]:
-    for what in ("held", "computed", "locked"):
+    for what in ("held", "computed", "locked", "collected"):
         mine = [note for note in trial.notes if note.what == what]
         if not mine:
             continue
         lasted_s = [note.ended_s - note.began_s for note in mine]
         covered_s = np.minimum(_covered_s(mine, trial.answered, trial.answered.sent_s), trial.lost.all_s)
-        yield Held(what, len(mine), sum(lasted_s), max(lasted_s), float(covered_s.sum()), *_at_work(mine, trial))
+        yield Held(what, len(mine), sum(lasted_s), max(lasted_s), float(covered_s.sum()))
 
 
-def _at_work(mine: Sequence[_Note], trial: _Trial) -> tuple[dict[str, int], dict[str, float], int]:
-    """Return how often a request of each class was at work when a loop began to be held up, and how much elsewhere.
-
-    The third value is how often no request was. A request that was answered just before counts as at work, because its
-    function may go on after the answer.
-    """
-    times, elsewhere_s, idle, free_s = Counter[str](), defaultdict[str, float](float), len(mine), 0.0
-    for worker, classes in trial.begun.items():
-        stalls = _merged([note for note in trial.notes if note.worker == worker and note.what not in _POOLS], TICK_S)
-        free_s += trial.span_s - float((stalls[:, 1] - stalls[:, 0]).sum())
-        starts_s = [note.began_s for note in mine if note.worker == worker]
-        busy_starts = np.zeros(len(starts_s), bool)
-        for name, (began_s, ended_s) in classes.items():
-            busy = at_least(1, began_s, ended_s + TICK_S)
-            lasted_s = float((busy[:, 1] - busy[:, 0]).sum())
-            elsewhere_s[name] += lasted_s - float(time_in(stalls, busy[:, 0], busy[:, 1]).sum())
-            at_work = np.array([((busy[:, 0] <= at_s + 0.001) & (busy[:, 1] >= at_s)).any() for at_s in starts_s], bool)
-            times[name] += int(at_work.sum())
-            busy_starts |= at_work
-        idle -= int(busy_starts.sum())
-    elsewhere = {name: min(1.0, seconds / free_s) if free_s > 0 else 1.0 for name, seconds in elsewhere_s.items()}
-    return times, elsewhere, idle
+def _stacks(trial: _Trial, routes: Sequence[tuple[str, str, int]]) -> Iterator[Stack]:
+    """Yield where time was spent. ``routes`` says how many requests of each class had a route."""
+    classes: dict[str, tuple[int, str]] = {}
+    for route, request_class, requests in routes:
+        classes[route] = max(classes.get(route, (0, "")), (requests, request_class))
+    spent_s: defaultdict[str, float] = defaultdict(float)
+    for note in trial.notes:
+        if note.what == "stack":
+            spent_s[note.seen] += note.seconds  # of several threads at once
+    for seen, seconds in spent_s.items():
+        kind, route, at = "".join(filter(str.isprintable, seen)).split("|", 2)
+        line, _, called = at.partition(" → ")
+        of = next((each for each in ("loop", "pool thread", "gc") if kind.startswith(each)), "")
+        known = "" if line.startswith(("(", "/srv/", "garbage")) else line  # not of a library or of the lab itself
+        yield Stack(of, kind.removeprefix(of).strip(), classes.get(route, (0, ""))[1], known, called, seconds)
 
 
 def _pools(trial: _Trial) -> Iterator[FullPool]:
@@ -229,6 +249,5 @@ def _covered_s(notes: Sequence[_Note], answered: Answered, from_s: Times) -> Tim
     return covered_s
 
 
-def _merged(notes: Sequence[_Note], before_s: float = 0.0) -> Segments:
-    began_s = np.array([note.began_s for note in notes]) - before_s
-    return at_least(1, np.maximum(began_s, 0.0), np.array([note.ended_s for note in notes]))
+def _merged(notes: Sequence[_Note]) -> Segments:
+    return at_least(1, np.array([note.began_s for note in notes]), np.array([note.ended_s for note in notes]))

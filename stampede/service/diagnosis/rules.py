@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 
 import duckdb
 
@@ -13,7 +13,7 @@ from stampede.records.summary import Summary
 from stampede.report.spread import value_and_spread
 from stampede.report.wording import number, percent
 from stampede.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks, is_always_said
-from stampede.service.diagnosis.held import Loops
+from stampede.service.diagnosis.held import Loops, Stack
 from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit
 from stampede.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
 from stampede.service.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Stall, Symptoms
@@ -25,8 +25,10 @@ _FAILED = "failed: "
 """How a reason begins that a trial itself gives, such as a server that ended."""
 MINOR = 1 / 20
 """A limit is minor if it explains less than this part of what the first limit explains."""
-SOME_IDLE = 0.1
-"""From this share of the holds on, something else than the known requests holds up loops, too."""
+SOME_TIME = 0.1
+"""A line of code is named from this share of the time on."""
+COLLECTS = 0.05
+"""From this share of the time on, long runs of the garbage collector are an alarm, also if no event loop is held up."""
 MOSTLY = 0.5
 """The limits explain what requests lose if they explain at least this share of the lost time."""
 _NAMED = 3
@@ -196,9 +198,11 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
         at_most = "" if longest_ms is None else f", for up to {number(longest_ms / 1000)} s"
         sentences.append(f"{share} of the {name} requests waited for a busy worker while another worker had a free "
                          f"thread{at_most}.")  # fmt: skip
-    if blockers := [f"{name} for {percent(share)} of the time" for name, share in found.blockers()]:
+    held_by = [*found.blockers()]
+    if blockers := [f"{name} for {percent(share)} of the time" for name, share in held_by]:
         held = "While they waited, these requests held the threads of their worker"
         sentences.append(f"{held}: {', '.join(blockers)}.")
+        sentences += _waits_in(found, [name for name, _ in held_by])
     several = int(found.variant.settings.get("workers") or 0) > 1
     if several and found.variant.accept == "per-worker":
         cause = "how workers accept connections: each worker has its own listening socket, and the kernel chooses a "
@@ -252,6 +256,7 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
         f"for {_time(ms)} or more, so {found.slots} requests at a time are too few for this load."
         for name, (stat, ms) in found.slow_in_one_queue.items()
     ]
+    sentences += _waits_in(found, sorted(found.classes, key=found.at_work_s, reverse=True))
     numbers = {"threads": float(found.slots), "lost_ms": max(ms for _, ms in lost.values())}
     explains = found.part_of_lost(found.lost.before_of(lost))
     return Bottleneck(limit="threads", requests=[*lost], explains=explains, numbers=numbers, sentences=sentences)
@@ -264,7 +269,7 @@ def _event_loop(found: Symptoms) -> Bottleneck | None:
     if stall is not None:
         said = (f"The {loop}s of the workers were held up for {percent(stall.share)} of the time, for up to "
                 f"{number(stall.longest_s)} s at once. Meanwhile, no other request of the worker went on.")  # fmt: skip
-        return _stalled(found, "event-loop", stall, slow, said, _cure_of_loop(found))
+        return _stalled(found, "event-loop", stall, slow, [said, *_held_in(found)], _cure_of_loop(found))
     if not slow or found.stall("locked"):
         return None
     why = (f"probably, the {loop} of their worker was held up. A function that computes, or that blocks instead of "
@@ -274,14 +279,19 @@ def _event_loop(found: Symptoms) -> Bottleneck | None:
 
 
 def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
-    """Event loops do not go on because other threads of the process compute."""
+    """Event loops do not go on because other threads of the process compute, or the garbage collector stops all."""
     stall, slow = found.stall("locked"), {} if found.stall("held") else _slow_by_loop(found)
+    if stall is None and found.collected >= COLLECTS:
+        return Bottleneck(
+            limit="interpreter-lock", numbers={"share": found.collected},
+            sentences=[_collects(found), _cure_of_lock(found)],
+        )  # fmt: skip
     if stall is None:
         return None
     said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
             f"{'hubs' if found.has_greenlets else 'event loops'} of the workers did not go on because other threads of "
             "the process kept Python's interpreter lock.")  # fmt: skip
-    return _stalled(found, "interpreter-lock", stall, slow, said, _cure_of_lock(found))
+    return _stalled(found, "interpreter-lock", stall, slow, [said, *_computed_in(found, stall)], _cure_of_lock(found))
 
 
 def _slow_by_loop(found: Symptoms) -> Loses:
@@ -289,31 +299,72 @@ def _slow_by_loop(found: Symptoms) -> Loses:
     return {} if found.slots or found.computes or found.slow_by_machine else found.slow
 
 
-def _stalled(found: Symptoms, limit: Limit, stall: Stall, slow: Loses, said: str, cure: str) -> Bottleneck:
-    """Return that loops were held up, as ``said``, what requests lose by it, who holds them up, and the cure."""
+def _stalled(found: Symptoms, limit: Limit, stall: Stall, slow: Loses, said: Sequence[str], cure: str) -> Bottleneck:
+    """Return that loops were held up, as ``said``, what requests lose by it, and the cure."""
     lost = [_loses(slow)] if slow else []
     return Bottleneck(
         limit=limit, requests=[*slow], explains=found.part_of_lost(stall.lost_s),
         numbers={"share": stall.share, "longest_s": stall.longest_s},
-        sentences=[said, *lost, *_holder_sentences(stall), cure],
+        sentences=[*said, *lost, cure],
     )  # fmt: skip
 
 
-def _holder_sentences(stall: Stall) -> Iterator[str]:
-    """Say which requests hold up the loops, or that it is no request, as far as this is known."""
-    for holder in stall.holders[:_NAMED]:
-        yield (
-            f"Requests of {holder.request_class} hold them up: one was at work at the start of "
-            f"{percent(holder.at_start)} of the holds, and for {percent(holder.elsewhere)} of the other time."
-        )
-    too = ", too" if stall.holders else ""
-    what = f"holds them up{too}: a background task, a timer or a thread."
-    if stall.idle >= SOME_IDLE:
-        yield (f"{percent(stall.idle)} of the holds began while no request was at work: something that is no request "
-               f"{what}")  # fmt: skip
-    elif stall.others_are_quick and sum(holder.at_start for holder in stall.holders) < 1 - SOME_IDLE:
-        each = "Each other class" if stall.holders else "Each class of requests"
-        yield f"{each} is quick alone, so something that is no request probably {what}"
+def _held_in(found: Symptoms) -> Iterator[str]:
+    """Say in which lines of code loops were held up, and for which requests."""
+    stacks = found.stacks("loop")
+    for name in dict.fromkeys(stack.request_class for stack in stacks):
+        mine = [stack for stack in stacks if stack.request_class == name]
+        if lines := _lines(mine, " of this time is spent", _seconds(stacks)):
+            yield f"{lines}, called by {f'requests of {name}' if name else 'no request'}."
+
+
+def _computed_in(found: Symptoms, stall: Stall) -> Iterator[str]:
+    """Say what keeps the interpreter lock from event loops: the garbage collector, or lines that compute in threads."""
+    if found.collected >= stall.share / 2:
+        yield _collects(found)
+        return
+    stacks = [stack for of in ("", "pool thread") for stack in found.stacks(of) if stack.kind == "computes"]
+    if computed := _lines(stacks, " of what long requests compute is"):
+        yield f"{computed}."
+
+
+def _collects(found: Symptoms) -> str:
+    lines = [stack.line for stack in found.stacks("gc") if stack.line]
+    return (
+        f"The garbage collector held all threads for {percent(found.collected)} of the time"
+        f"{f', called in {lines[0]}' if lines else ''}. After gc.freeze() at the end of the start, it looks at new "
+        "objects only."
+    )
+
+
+def _waits_in(found: Symptoms, classes: Iterable[str]) -> Iterator[str]:
+    """Say in which lines of code requests wait, for the first of the classes of which this is known."""
+    for name in classes:
+        if lines := _lines([stack for stack in found.stacks("", name) if stack.kind != "computes"],
+                           f" of the waits inside {name} are"):  # fmt: skip
+            yield f"{lines}."
+            return
+
+
+def _lines(stacks: Sequence[Stack], of: str, whole_s: float | None = None) -> str:
+    """Return in which lines of code how much of a time was spent: ``92% of it is in …, 8% in …``; empty: unknown."""
+    whole_s = _seconds(stacks) if whole_s is None else whole_s
+    spent_s: dict[str, float] = {}
+    for stack in stacks:
+        spent_s[_line(stack)] = spent_s.get(_line(stack), 0.0) + stack.seconds
+    named = [(line, seconds / whole_s) for line, seconds in spent_s.items() if line and seconds >= SOME_TIME * whole_s]
+    worst = sorted(named, key=lambda item: -item[1])[:_NAMED]
+    return ", ".join(f"{share:.0%}{'' if place else of} in {line}" for place, (line, share) in enumerate(worst))
+
+
+def _line(stack: Stack) -> str:
+    """Return what a line of code called, and the line: ``QueuePool._do_get (shop.py:12 report)``."""
+    called = stack.called if " " in stack.called else ".".join(stack.called.split(".")[-2:])
+    return f"{called} ({stack.line})" if called and stack.line else called or stack.line
+
+
+def _seconds(stacks: Iterable[Stack]) -> float:
+    return sum(stack.seconds for stack in stacks)
 
 
 def _cure_of_lock(found: Symptoms) -> str:
@@ -363,8 +414,9 @@ def _thread_pool(found: Symptoms) -> Bottleneck | None:
                     "out of the pool: into a queue with workers of its own, or into async functions. "
                     f"{cure}")  # fmt: skip
         share = percent(found.share_of_workers(pool.total_s))
+        lines = _lines(found.stacks("pool thread"), " of the time of its threads is spent")
         sentences += [f"For {share} of the time, all {pool.threads} threads of {name}{where} were busy, and {waited}",
-                      *slower, cure]  # fmt: skip
+                      *([f"{lines}."] if lines and len(found.full_pools) == 1 else []), *slower, cure]  # fmt: skip
         slower = []
     largest = max(found.full_pools.values(), key=lambda pool: pool.total_s)
     return Bottleneck(
@@ -407,7 +459,8 @@ def _inside(found: Symptoms) -> Bottleneck | None:
         limit="inside", requests=[*found.slower_together], numbers={"at_work_ms": longest_ms},
         explains=found.part_of_lost(max(0.0, lost_s - known_s)),
         sentences=[f"{_slower_sentence(found)} {why}, so these requests wait inside the "
-                   "application: for a pool of connections, a database, a lock or another service."],
+                   "application: for a pool of connections, a database, a lock or another service.",
+                   *_waits_in(found, sorted(found.slower_together, key=lambda name: -found.slower_together[name][0]))],
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Row
 from stampede.service.diagnosis.deaths import DeathsByLimit, waited_for_places
-from stampede.service.diagnosis.held import FullPool, Held, Loops
+from stampede.service.diagnosis.held import FullPool, Loops, Stack
 from stampede.service.diagnosis.lost import lost_times
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
@@ -42,16 +42,6 @@ others keep it busy."""
 MUCH_BYTES, MUCH_BYTES_PER_S = 10_000, 1_000_000
 """The workers write much if they write more than this for each request, or in each second."""
 MOST_LOOKED_AT = 300
-HOLDER, HOLDER_DEVIATIONS, SOME_HOLDS = 0.3, 3, 3
-"""A class of requests holds up event loops if its requests are at work when a loop begins to be held up for a share of
-the holds that is larger by this than the share of the other time in which they are, and larger by so many standard
-deviations of chance; these are at least so many holds. So are those that begin while no request is at work."""
-MUCH_QUICKER = 0.1
-"""A class of requests only waits if it takes less than this part of the mean hold, or of another class that may hold up
-loops."""
-QUICK = 0.5
-"""A class of requests is too quick to hold up a loop if it takes less than this part of the mean hold."""
-
 Loses = dict[str, tuple[str, float]]
 """What classes of requests lose: for each class the percentile, and its value in ms."""
 # What requests took at work as the service is served today, by class.
@@ -61,32 +51,15 @@ GROUP BY request_class ORDER BY request_class
 """
 
 
-class Holder(NamedTuple):
-    """A class of requests that holds up event loops.
-
-    ``at_start`` is how often its requests were at work when a loop began to be held up, as a share of all times;
-    ``elsewhere`` is for which share of the other time they were.
-    """
-
-    request_class: str
-    at_start: float
-    elsewhere: float
-
-
 class Stall(NamedTuple):
-    """For which share of the time loops were held up, for how long at most, and by which classes of requests.
+    """For which share of the time loops were held up, and for how long at most.
 
-    ``lost_s`` is how much of the requests' lost time this covers. ``idle`` is the share of the holds that began while
-    no request was at work. ``others_are_quick``: each class of requests that is no holder takes far less time alone
-    than loops are held up, so it is probably no holder, either.
+    ``lost_s`` is how much of the requests' lost time this covers.
     """
 
     share: float
     longest_s: float
     lost_s: float
-    holders: list[Holder]
-    idle: float
-    others_are_quick: bool
 
 
 class LostTime(NamedTuple):
@@ -301,23 +274,30 @@ class Symptoms:
 
         The times are shares of the time of all workers.
         """
-        held = [stall for stall in self.loops.held if (stall.what == "locked") == (what == "locked")]
+        held = [stall for stall in self.loops.held if (stall.what in ("locked", "collected")) == (what == "locked")]
         all_s = self.variant.workers * self.loops.span_s
         total_s = sum(stall.total_s for stall in held)
         if not all_s or total_s < STALLED * all_s:
             return None
-        found, times = [*_holders(held)], sum(stall.times for stall in held)
-        mean_ms = 1000 * total_s / times
-        takes_ms = {each: self.lost.takes_ms.get(each.request_class, mean_ms) for each in found}
-        least_ms = MUCH_QUICKER * max([mean_ms, *takes_ms.values()])
-        holders = [each for each in found if takes_ms[each] >= least_ms]
-        others_ms = [self.lost.takes_ms.get(name, mean_ms)
-                     for name in {*self.classes} - {holder.request_class for holder in found}]  # fmt: skip
-        return Stall(
-            total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held), holders,
-            idle / times if (idle := sum(stall.idle for stall in held)) >= SOME_HOLDS else 0.0,
-            bool(others_ms) and found == holders and max(others_ms) < QUICK * mean_ms,
-        )  # fmt: skip
+        return Stall(total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held))
+
+    @property
+    def collected(self) -> float:
+        """For which share of the workers' time long runs of the garbage collector held all threads."""
+        all_s = self.variant.workers * self.loops.span_s
+        return sum(stack.seconds for stack in self.loops.stacks if stack.of == "gc") / all_s if all_s else 0.0
+
+    def stacks(self, of: str, request_class: str | None = None) -> list[Stack]:
+        """Return where loops, threads of pools or requests spend their time, each line once, the longest time first.
+
+        None: of all classes, each with lines of its own.
+        """
+        spent_s: defaultdict[Stack, float] = defaultdict(float)
+        for stack in self.loops.stacks:
+            if stack.of == of and request_class in (None, stack.request_class):
+                spent_s[stack._replace(seconds=0.0)] += stack.seconds
+        found = [stack._replace(seconds=seconds) for stack, seconds in spent_s.items()]
+        return sorted(found, key=lambda stack: -stack.seconds)
 
     @property
     def loops_compute(self) -> bool:
@@ -374,6 +354,10 @@ class Symptoms:
         joined = {name: np.concatenate(found) for name, found in waits_ms.items()}
         return LostTime(avoidable_s, deaths_s, joined, before_s, at_work_s, alone_s, takes_ms)
 
+    def at_work_s(self, request_class: str) -> float:
+        """Return for how long requests of a class were at work."""
+        return self.lost.alone_s.get(request_class, 0.0) + self.lost.at_work_s.get(request_class, 0.0)
+
     @cached_property
     def lost_to_computing_s(self) -> float:
         """How much time requests lost because the workers were computing.
@@ -421,16 +405,3 @@ def _held_threads_s(variant: VariantRecord, answered: waiting.Answered) -> Itera
         for request_class in np.unique(answered.request_class[mine]):
             both = overlap[answered.request_class[mine] == request_class]
             yield answered.classes[request_class], float(both[both > 0].sum())
-
-
-def _holders(held: Collection[Held]) -> Iterator[Holder]:
-    """Yield the classes of requests that are at work when loops begin to be held up, but seldom elsewhere."""
-    times = sum(stall.times for stall in held)
-    found = []
-    for name in {name for stall in held for name in stall.at_work}:
-        at_start = sum(stall.at_work.get(name, 0) for stall in held)
-        elsewhere = max(stall.elsewhere.get(name, 1.0) for stall in held)
-        by_chance = times * elsewhere + HOLDER_DEVIATIONS * math.sqrt(times * elsewhere * (1 - elsewhere))
-        if at_start >= max(SOME_HOLDS, by_chance, times * (elsewhere + HOLDER)):
-            found.append(Holder(name, at_start / times, elsewhere))
-    yield from sorted(found, key=lambda holder: (-holder.at_start, holder.request_class))
