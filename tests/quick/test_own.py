@@ -684,6 +684,7 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     before = dict(sys.modules)
     for name in [name for name in sys.modules if name.partition(".")[0] == "stampede_probe"]:
         del sys.modules[name]  # it has read another environment
+    import_module("stampede_probe.serve")  # which its thread would import
     yield wrap
     if "stampede_probe.worker" in sys.modules:
         sys.modules["stampede_probe.worker"].state.off = True
