@@ -128,7 +128,7 @@ def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> No
 def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> None:
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
-    Much output is told. Threads and processes of the application's own are no workers. The wrapper knows the worker and
+    Much output is told. Threads and processes of the application's own are no workers. The probe knows the worker and
     the thread of each request on granian, too. Before, init follows the start command to what gunicorn says, and asks
     the application for its routes.
     """

@@ -399,7 +399,7 @@ def test_load_generators_on_several_machines_make_the_throughput_uncertain(tmp_p
 
 
 def test_an_application_that_ends_its_work_after_the_answer_contradicts_nothing(tmp_path: Path) -> None:
-    """The wrapper notes that the work ended 5 ms after the answer arrived."""
+    """The probe notes that the work ended 5 ms after the answer arrived."""
     run = a_run(tmp_path)
     [folder] = trial_folders(run)
     first = BEGAN.timestamp()
