@@ -337,8 +337,8 @@ class Worker:
 class Rows:
     """A line at the beginning and at the end of each request, in a file of this process.
 
-    ``began,ID,HOST:PID,THREAD,,TIME`` and ``ended,ID,ROUTE,DELAY,AVOIDABLE,TIME``, with times in epoch seconds. Each
-    second has a line ``stack,KIND|ROUTE|LINE,HOST:PID,,SECONDS,TIME`` for each stack that was counted in it.
+    ``began,ID,HOST:PID,THREAD,CONNECTION,TIME`` and ``ended,ID,ROUTE,DELAY,AVOIDABLE,TIME``, with times in epoch
+    seconds. Each second has a line ``stack,KIND|ROUTE|LINE,HOST:PID,,SECONDS,TIME`` for each stack that was counted.
     """
 
     def __init__(self, folder: str) -> None:
@@ -353,7 +353,9 @@ class Rows:
         """Write the first line of a request."""
         self._count += 1
         request.ident = request.ident or f"{os.getpid()}-{self._count}"
-        self.write(f"began,{request.ident},{self._worker},{request.thread},,{time.time():.6f}")
+        self.write(
+            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{time.time():.6f}"
+        )
 
     def ended(self, request: Request, route: str) -> None:
         """Write the second line of a request."""
@@ -379,6 +381,15 @@ class Rows:
             os.write(self._file, line.encode("utf-8", "replace") + b"\n")
         except OSError:
             pass
+
+
+def connection_of(source: Any) -> str:
+    """Return the inode of a request's socket, which, unlike a port, is unique; empty if the server keeps the socket."""
+    try:
+        known = source.get("gunicorn.socket")
+        return str(os.fstat(known.fileno() if known is not None else sys.modules["uwsgi"].connection_fd()).st_ino)
+    except (OSError, AttributeError, KeyError):
+        return ""
 
 
 def route_of(request: Request) -> str:

@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -238,6 +239,18 @@ def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
         ("stack", "waits|/a|'x'; 2 ", "0.250000"),
         ("stack", "waits|/a|shop.py:1 f → lib.g", "0.500000"),
     ]
+
+
+def test_rows_name_the_connection_if_the_server_hands_on_its_socket(tmp_path: Path) -> None:
+    rows = Rows(str(tmp_path))
+    with socket.socket() as connection:
+        rows.began(Request(7, None, {"gunicorn.socket": connection}, "1-1"))
+        inode = os.fstat(connection.fileno()).st_ino
+    for closed in ({"gunicorn.socket": connection}, {}):
+        rows.began(Request(7, None, closed, "1-1"))
+
+    [file] = tmp_path.iterdir()
+    assert [line.split(",")[4] for line in file.read_text().splitlines()] == [str(inode), "", ""]
 
 
 def test_the_line_that_calls_the_collector_is_named_and_no_other() -> None:
