@@ -434,6 +434,14 @@ class _State:
     off = False
     by_hand = False
     """Whether an application was wrapped in this process before its workers were forked."""
+    remove_file: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        """Say that this worker has ended, and remove the file if it was the last one."""
+        if self.worker is not None:
+            self.worker.close()
+        if self.remove_file is not None:
+            self.remove_file()
 
 
 state = _State()
@@ -472,6 +480,7 @@ def keep_file() -> None:
             except OSError:
                 pass
 
+    state.remove_file = end
     atexit.register(end)
 
 

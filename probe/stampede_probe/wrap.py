@@ -136,6 +136,7 @@ class Asgi(Wrapped):
         if kind == "lifespan":
             guarded(_serving)
             await self.application(scope, receive, send)
+            guarded(state.close)  # uvicorn then ends by a signal, and no function of atexit is called
             return
         try:
             request = _begin_asgi(scope)

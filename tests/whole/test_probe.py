@@ -191,7 +191,6 @@ def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(n
         assert {"/hold/{number}", "/slow/{number}", "/wait/{number}", "/part/inner/{number}"} <= set(found["routes"])
         assert found["held_s"] > 0
         assert any(one.startswith("loop ") and "|/hold/{number}|" in one for one in found["notes"]["stacks"])
-    assert not Path(server.file if server.process.poll() is None else "/none").exists()
 
 
 @pytest.mark.parametrize("framework", ["flask", "django"])
@@ -363,6 +362,15 @@ def test_another_worker_serves_the_metrics_when_the_one_that_did_is_killed(tmp_p
             for one in server.snapshot()["workers"][:1]:
                 os.kill(one["pid"], signal.SIGKILL)
             server.until(lambda one: len(one["workers"]) == 2)
+
+
+@pytest.mark.parametrize("name", ["sync", "uvicorn"])
+def test_no_file_is_left_when_the_server_has_ended(name: str, tmp_path: Path) -> None:
+    with served(tmp_path, *SERVERS[name]) as server:
+        file = Path(server.file)
+        assert file.exists()
+
+    assert not file.exists()
 
 
 def test_a_proxy_s_clock_that_is_ahead_is_told_and_never_counted_as_a_wait(tmp_path: Path) -> None:
