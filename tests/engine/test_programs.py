@@ -97,11 +97,14 @@ def test_uwsgi_does_not_start_with_an_option_that_it_does_not_know(box_of: BoxOf
     assert f"[strict-mode] unknown config directive: {misspelt}" in done.stderr
 
 
+PROBE = "stampede_probe"
+
+
 @pytest.mark.parametrize(
     ("image", "files"),
     [
-        ("gunicorn:27.0.1", {"acceptors.py", "event_loops.py", "gunicorn.conf.py", "gunicorn_idle_thread.py"}),
-        ("asgi:trixie", {"counted.py"}),
+        ("gunicorn:27.0.1", {"acceptors.py", "event_loops.py", "gunicorn.conf.py", "gunicorn_idle_thread.py", PROBE}),
+        ("asgi:trixie", {"counted.py", PROBE}),
         ("uwsgi:2.0.31", {"application.py", "stats.py", "uwsgi.ini"}),
         ("flup:1.1.1", {"ready.py", "serve.py"}),
     ],
