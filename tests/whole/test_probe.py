@@ -176,7 +176,9 @@ def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(n
         expected = answers(plain)
     with served(tmp_path, *command) as server:
         assert answers(server) == expected
-        found = server.until(lambda one: one["notes"].get("stacks") and counted(one) > len(paths))
+        found = server.until(
+            lambda one: one["notes"].get("stacks") and counted(one) > len(paths) and (one["held_s"] > 0 or not loop)
+        )
         requests = counted(found)
 
     assert found["faults"] == 0
@@ -189,7 +191,6 @@ def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(n
     assert "probe_site.py" in stacks
     if loop:
         assert {"/hold/{number}", "/slow/{number}", "/wait/{number}", "/part/inner/{number}"} <= set(found["routes"])
-        assert found["held_s"] > 0
         assert any(one.startswith("loop ") and "|/hold/{number}|" in one for one in found["notes"]["stacks"])
 
 
