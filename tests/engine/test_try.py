@@ -157,7 +157,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     said = " ".join(diagnosis.sentences) if diagnosis else ""
     assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
     on_granian = duckdb.read_parquet(f"{trial_folder(run, 'granian-2x2', 'own', 1)}/requests.parquet")
-    workers = "SELECT count(DISTINCT worker), count(DISTINCT thread) > 2, count(*) > 50 FROM requests"
+    workers = "SELECT count(DISTINCT worker), count(DISTINCT (worker, thread)) > 2, count(*) > 50 FROM requests"
     assert rows_of(on_granian, workers) == [(2, True, True)]
     folder = trial_folder(run, "today", "own", 1)
     requests = duckdb.read_parquet(f"{folder}/requests.parquet")
