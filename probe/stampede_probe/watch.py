@@ -23,6 +23,10 @@ TICK_S, IDLE_TICK_S, QUIET_TICK_S, HELD_S = 0.025, 0.05, 0.2, 0.05
 LOOK_S, QUIET_LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.5, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
 QUIET_S = 1.0
+LONGEST_SAMPLE_S = 2.0
+"""While threads contend for the interpreter's lock, the watching thread waits for it, too, and samples so seldom."""
+OTHERS_RUN = 5
+"""Other threads have the lock if they run for more than this part of the time; on a busy machine, they run seldom."""
 LOCK_TURNS = 20
 """A thread that waits for the interpreter's lock asks for it every 5 ms; it runs at least so often in a second."""
 PAUSE_S = 0.01
@@ -65,9 +69,8 @@ class Watcher:
         self._limiter: Any = None
         self.loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
+        self._files: dict[int, int] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
-        self._all_s = 0.0
-        """For how long the threads of this process ran, or were ready to run and had no processor."""
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._pauses: deque[tuple[CodeType, int, int, int, float]] = deque(maxlen=100)
         self._full_since_look = False
@@ -128,7 +131,7 @@ class Watcher:
         passed_s = now - self._ticked
         held_s = passed_s - self._paused_s
         if held_s > HELD_S:
-            waited_s = _scheduled(self._loop_native)[1] - self._loop_waited
+            waited_s = self._scheduled(self._loop_native)[1] - self._loop_waited
             if waited_s < held_s / 2:  # otherwise it only lacked a processor
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
@@ -193,6 +196,7 @@ class Watcher:
         from stampede_probe.serve import Endpoint  # it reads all workers
 
         endpoint = Endpoint(self.worker.memory)
+        self._libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
@@ -224,7 +228,7 @@ class Watcher:
 
     def _look(self, now: float) -> None:
         held = self._ticked and now - self._ticked > self._paused_s + HELD_S
-        waited_s = _scheduled(self._loop_native)[1] if self._ticked else 0.0
+        waited_s = self._scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
             self._loop_waited = waited_s
         elif waited_s - self._loop_waited < (now - self._ticked) / 2:
@@ -241,12 +245,13 @@ class Watcher:
         pool_is_full, self._full_since_look = self._full_since_look, False
         if not held and not long and not pool_is_full:
             self._before.clear()
+            for thread in [one for one in self._files if one != self._loop_native]:
+                os.close(self._files.pop(thread))
             self._next_sample = 0.0  # the next sample is the first one
             return
-        passed_s = min(2 * SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
+        passed_s = min(LONGEST_SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
         self._next_sample = now + SAMPLE_S
         self._changed = True
-        self._all_s = sum(sum(_scheduled(int(one))[:2]) for one in _tasks()) or time.process_time()
         frames = sys._current_frames()
         try:
             if held:
@@ -353,22 +358,34 @@ class Watcher:
             )
         return self._folders
 
+    def _scheduled(self, thread: int) -> tuple[float, float, int]:
+        """Return how long a thread ran, was ready to run without a processor, and how often it ran; 0 if nobody tells.
+
+        Each call of the system gives the interpreter's lock away, and others may keep it for long, so files stay open.
+        """
+        try:
+            if thread not in self._files:
+                self._files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+            ran, waited, turns = map(int, os.pread(self._files[thread], 100, 0).split())
+            return ran / 1e9, waited / 1e9, turns
+        except (OSError, ValueError):
+            return 0.0, 0.0, 0
+
     def _lock_kind(self, stack: list[FrameType], thread: int) -> str:
         """Return whether a thread computes, waits for the interpreter's lock, or waits for something else."""
         native_id = _natives().get(thread)
         if native_id is None or not stack:
             return "waits"
-        now, all_s = monotonic(), self._all_s
-        ran_s, waited_s, turns = _scheduled(native_id)
-        mine_s = ran_s + waited_s
+        now, process_s = monotonic(), time.process_time()
+        ran_s, waited_s, turns = self._scheduled(native_id)
         before = self._before.get(thread)
-        self._before[thread] = (now, mine_s, all_s, turns)
-        if before is None or now <= before[0] or now - before[0] > 3 * SAMPLE_S:
+        self._before[thread] = now, ran_s + waited_s, process_s - ran_s, turns
+        if before is None or now <= before[0] or now - before[0] > LONGEST_SAMPLE_S:
             return "computes" if _state(native_id) == "R" else "waits"
-        wall_s, mine_s, others_s = now - before[0], mine_s - before[1], all_s - before[2] - mine_s + before[1]
+        wall_s, mine_s, others_s = now - before[0], ran_s + waited_s - before[1], process_s - ran_s - before[2]
         if mine_s > wall_s / 2:
             return "computes"
-        if _GIL and turns - before[3] > LOCK_TURNS * wall_s and others_s > wall_s / 2:
+        if _GIL and turns - before[3] > LOCK_TURNS * wall_s and others_s > wall_s / OTHERS_RUN:
             return "interpreter lock"
         return "waits"
 
@@ -483,23 +500,6 @@ def _native_id() -> int:
     import threading
 
     return threading.get_native_id()
-
-
-def _scheduled(thread: int) -> tuple[float, float, int]:
-    """Return how long a thread ran, was ready to run without a processor, and how often it ran; 0 if nobody tells."""
-    try:
-        with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:  # quick
-            ran, waited, turns = map(int, file.read().split())
-            return ran / 1e9, waited / 1e9, turns
-    except (OSError, ValueError):
-        return 0.0, 0.0, 0
-
-
-def _tasks() -> list[str]:
-    try:
-        return os.listdir("/proc/self/task")[:64]
-    except OSError:
-        return []
 
 
 def _state(thread: int) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ import pytest
 
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.paths import ROOT
+from tests.conftest import PATIENCE_S, wait_until
 
 PROBE = ROOT / "probe"
-PATIENCE_S = 60
 ON_LOOPS = ("/ping", "/stream", "/hold/1", "/slow/2", "/wait/3", "/part/inner/4", "/fail")
 IN_THREADS = ("/ping", "/stream", "/slow", "/file", "/fail")
 KINDS = ("computes", "interpreter lock", "waits")
@@ -63,13 +62,17 @@ class Server:
         found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
         return json.loads(found)  # type: ignore[no-any-return]
 
+    def answers(self) -> bool:
+        """Whether the server answers. It must not have ended."""
+        assert self.process.poll() is None, self.log.read_text()
+        with suppress(*HTTP):
+            self.ask("/ping")
+            return True
+        return False
+
     def until(self, told: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Return the first snapshot that tells something."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not told(found := self.snapshot()):
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
-        return found
+        return wait_until(lambda: found if told(found := self.snapshot()) else None, every_s=0.1)
 
 
 def counted(found: dict[str, Any]) -> int:
@@ -105,8 +108,6 @@ def served(
         "daphne": ("-p", str(port)),
     }
     program, *rest = command
-    if find_spec(program) is None:
-        pytest.skip(f"{program} is not installed")
     run = [sys.executable, "-m", "stampede_probe", "run", *options] if probe else []
     line = [*run, sys.executable, "-m", program, *where.get(program, ("--port", str(port))), *rest]
     with (folder / "log").open("wb") as log:
@@ -115,15 +116,7 @@ def served(
         )
     server = Server(port, process, folder / "log")
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                server.ask("/ping")
-                break
-            except HTTP:
-                assert process.poll() is None, server.log.read_text()
-                assert time.monotonic() < deadline, server.log.read_text()
-                time.sleep(0.1)
+        wait_until(server.answers, every_s=0.1)
         yield server
     finally:
         try:
@@ -345,20 +338,14 @@ def test_another_worker_serves_the_metrics_when_the_one_that_did_is_killed(tmp_p
     ) as server:
 
         def scraped() -> str:
-            client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-            client.request("GET", "/metrics")
-            return client.getresponse().read().decode()
+            with suppress(*HTTP):
+                client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+                client.request("GET", "/metrics")
+                return client.getresponse().read().decode()
+            return ""
 
-        deadline = time.monotonic() + PATIENCE_S
         for _ in range(2):
-            while True:
-                try:
-                    text = scraped()
-                    break
-                except HTTP:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.1)
-            assert "stampede_workers 2\n" in text
+            assert "stampede_workers 2\n" in wait_until(scraped, every_s=0.1)
             for one in server.snapshot()["workers"][:1]:
                 os.kill(one["pid"], signal.SIGKILL)
             server.until(lambda one: len(one["workers"]) == 2)
@@ -401,19 +388,23 @@ def test_workers_of_an_application_that_was_wrapped_by_hand_find_each_other(prel
     with served(
         tmp_path, "gunicorn", "--workers", "3", "--threads", "2", *more, "tests.probe_site:by_hand", probe=False
     ) as server:
-        deadline = time.monotonic() + PATIENCE_S
-        found: dict[str, Any] = {"workers": []}
-        while len(found["workers"]) < 3:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
+
+        def workers() -> list[dict[str, Any]]:
             maps = "".join(Path(f"/proc/{child}/maps").read_text() for child in children(server.process.pid))
-            if files := {line.split()[-1] for line in maps.splitlines() if "stampede-probe-" in line}:
-                [file] = files
+            for file in {line.split()[-1] for line in maps.splitlines() if "stampede-probe-" in line}:
+                used.add(file)
                 command = [sys.executable, "-m", "stampede_probe", "snapshot", file]
-                found = json.loads(subprocess.run(command, env=environment(), capture_output=True, check=True).stdout)
+                told = subprocess.run(command, env=environment(), capture_output=True, check=True).stdout
+                found: list[dict[str, Any]] = json.loads(told)["workers"]
+                return found if len(found) == 3 else []
+            return []
+
+        used: set[str] = set()
+        found = wait_until(workers, every_s=0.1)
+    [file] = used
     Path(file).unlink()
 
-    assert [(one["server"], one["threads"]) for one in found["workers"]] == [("gthread", 2)] * 3
+    assert [(one["server"], one["threads"]) for one in found] == [("gthread", 2)] * 3
 
 
 def children(process: int) -> list[int]:
