@@ -1,7 +1,7 @@
 """Commands that messages name, in the language that the user typed: targets of make, or ``stampede``."""
 
 import os
-import re
+import shlex
 from pathlib import Path
 
 MAKES = "STAMPEDE_TYPED"
@@ -38,4 +38,4 @@ def option(name: str, value: str | int = "") -> str:
 
 
 def _quoted(word: str) -> str:
-    return f"'{word}'" if re.search(r"[\s\"$&|;<>()*?]", word) else word
+    return word if "…" in word else shlex.quote(word)  # an ellipsis stands for what the user types

@@ -348,9 +348,10 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
 def start_procfile(arguments: Sequence[str]) -> NoReturn:
     """Start a process of a Procfile: the one that is named, or web."""
     file = next((after for before, after in pairwise(arguments) if before in ("-f", "--procfile")), "Procfile")
+    named = {word for word in arguments if not word.startswith("-")} - {"start", file} or {"web"}
     for line in Path(file).read_text(encoding="utf-8").splitlines():
         name, _, command = line.partition(":")
-        if name.strip() in (*arguments[1:], "web"):
+        if name.strip() in named:
             subprocess.run(["sh", "-c", command], check=False)
     sys.exit(0)
 
@@ -534,8 +535,6 @@ def hook_uvicorn(module: Any) -> None:
         if isinstance(app, str) and config.factory:
             app += "()"
         differ = [name for name, value in values.items() if value != defaults[name]]
-        if config.app_dir if hasattr(config, "app_dir") else False:
-            values["app_dir"] = config.app_dir
         if not isinstance(app, str) and not name_of(app) and inspect.isfunction(app):
             app = f"{app.__module__}:{app.__qualname__}" + ("()" if config.factory else "")
         serve("uvicorn", app, values | {"workers": config.workers or 1}, differ)

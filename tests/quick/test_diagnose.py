@@ -694,6 +694,7 @@ def test_what_a_real_haproxy_and_a_real_gunicorn_wrote_is_joined(tmp_path: Path)
 
 def test_setup_prints_the_lines_of_each_server(lab: Lab) -> None:
     said = lab.call("diagnose", "--setup").stdout
+    assert "t=%[date(0,ms)]" in said  # not %Ts: on a kept connection, that is when the request before it was answered
     for server in ("nginx", "HAProxy", "Traefik", "gunicorn", "uWSGI", "uvicorn", "granian"):
         assert server in said
 

@@ -155,7 +155,7 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
         better = {usual, *(name for name, way in found.items() if way.most < HALVES * found[usual].waited)}
         few = around_longest(requests.waited_s, MOST_COMPUTING)
         computing = requests.answered(findings.names, findings.of_class, workers, capacity.place, few)
-        busy = float((answered.ended_s - answered.began_s).sum() / np.ptp(answered.ended_s))
+        busy = float((answered.ended_s - answered.began_s).sum() / max(np.ptp(answered.ended_s), 1e-9))
         for of, kinds in ((threads, OPTION_KINDS), (2 * threads, (more,))):
             replayed = [kind for kind in kinds if kind.name in better]
             for name, way in _served_each(computing, workers, of, 1, replayed, computing=True):
