@@ -1,4 +1,4 @@
-"""From a run's raw points to its report: rows, observed, judged, measured, verdicts, shown.
+"""From a run's raw points to its report, one way: rows, valid trials, metrics, estimates, verdicts, shown.
 
 docs/explain/method.md says what each step counts.
 
@@ -12,19 +12,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
-from stampede.evaluate.metrics.asked import check_names, claims_of, published_in
-from stampede.evaluate.metrics.simulated import NOTHING, Predictions
+from stampede.evaluate.metrics.asked import check_names
 from stampede.evaluate.read.trial_data import derive_rows
+from stampede.evaluate.statistics.estimates import Measured, completion_times, measure_cells
 from stampede.evaluate.statistics.pooling import pool_cells
-from stampede.evaluate.statistics.results import completion_times, measure_cells, results_of, seconds_of_round, too_few
-from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
-from stampede.evaluate.verdict.article import circumstances, judge_article
-from stampede.evaluate.verdict.claims import claim_row, published_rows
-from stampede.evaluate.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
-from stampede.predict.prediction import not_predicted
+from stampede.evaluate.verdict.conclusion import conclude
+from stampede.evaluate.verdict.validity import judge_trials, seconds_of_round, several_clocks, unapplied
 from stampede.predict.stored import predictions_of
 from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, is_derived, sealed
 from stampede.records.folder import read_run, read_summary, trial_folders, write_whole
+from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
 from stampede.report.extensions import write_section
@@ -85,48 +82,37 @@ def _draws_pages() -> bool:
     return all(map(find_spec, ("altair", "jinja2", "vl_convert")))
 
 
-def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:
+def derive_summary(run_folder: Path, predictions: PredictedRun = NOTHING) -> Summary:
     """Do the same as ``derive``, but without predicted.json, diagnosis.json and report.html.
 
     ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
     """
     run = read_run(run_folder)
     check_names(run_folder, run)
-    claims, entries = claims_of(run), [*published_in(run)]
     with derive_rows(run_folder, run, trial_folders(run_folder), sealed(run_folder)) as (rows, trials):
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
-        doubts = [*unapplied(trials), *several_clocks(trials)]
+        cells = measure_cells(rows, trusted, classes)
+        measured = Measured(
+            judged,
+            cells,
+            pool_cells(rows, trusted, cells),
+            completion_times(rows, trusted),
+            [*unapplied(trials), *several_clocks(trials)],
+            seconds_of_round(trials),
+        )
         waves = list(bursts.wave_rows(rows, run, trusted))
         rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
-        cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)
-        pools = pool_cells(rows, trusted, cells)
-    results = results_of(run, cells, claims, entries, predictions, pools, times, seconds_of_round(trials))
-    doubts += too_few(results, cells, claims, pools)
-    judged = doubt_effects(judged, cells)
-    validity = judge_run(run, judged, doubts)
-    figures, completions = list(figure_rows(results, predictions)), list(completion_times_rows(results, predictions))
-    differences = list(difference_rows(results)) if run.against_itself else []
-    decided, apart = [claim_row(claim, results, judged) for claim in claims], circumstances(figures)
-    published = list(published_rows(results, judged, apart))
-    summary = Summary(
-        experiment=run.experiment,
-        round_s=results.round_s,
-        validity=validity,
-        trials=judged,
-        rows=figures,
-        completion_times=completions,
-        differences=differences,
-        claims=decided,
-        published=published,
-        article=judge_article(run, decided, published, apart.floors),
+    summary = conclude(
+        run,
+        measured,
+        predictions,
         workers=list(spread.worker_rows(trusted)),
         counters=list(servers.counter_rows(trials)),
         waves=waves,
         rate_steps=rate_steps,
         errors=failures.error_rows(trusted),
-        not_predicted=not_predicted(predictions),
         clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
     )
     values = {"schema": SCHEMA, **summary.model_dump(mode="json")}

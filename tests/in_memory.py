@@ -12,17 +12,14 @@ from unittest.mock import patch
 import duckdb
 from rich.console import Console
 
-from stampede.evaluate.metrics.asked import claims_of, published_in
 from stampede.evaluate.metrics.metric import Family
-from stampede.evaluate.metrics.simulated import NOTHING, Cell
+from stampede.evaluate.read import Cell
 from stampede.evaluate.read.observation import Container, Observation, parse
 from stampede.evaluate.read.trial_data import TrialData, derive_rows
+from stampede.evaluate.statistics.estimates import Cells, Measured, TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.statistics.results import CompletionTimes, TrialValues, measure_cells, results_of, too_few
-from stampede.evaluate.statistics.rows import completion_times_rows, difference_rows, figure_rows
-from stampede.evaluate.verdict.article import circumstances
-from stampede.evaluate.verdict.claims import claim_row, published_rows
-from stampede.evaluate.verdict.validity import judge_run, judge_trial
+from stampede.evaluate.verdict import conclusion
+from stampede.evaluate.verdict.validity import judge_trial
 from stampede.records.folder import read_run, trial_folder, trial_folders, write_record
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
@@ -146,34 +143,22 @@ def concluded(
 
 def conclude(
     run: Run,
-    cells: Mapping[tuple[str, str, Any], Sequence[TrialValues]],
+    cells: Cells,
     doubtful: Sequence[TrialValidity] = (),
-    times: Mapping[tuple[str, str], CompletionTimes] = {},
+    times: Mapping[tuple[str, str], Sequence[Sequence[float]]] = {},
 ) -> Summary:
     """Return the results that follow from the statistics of a run's trusted trials; a run takes a minute.
 
     ``doubtful`` are the verdicts on the trials that are not valid.
     """
-    claims = claims_of(run)
-    results = results_of(run, cells, claims, [*published_in(run)], NOTHING, {}, times, 60 / run.trials)
     trusted = [
         TrialValidity(variant=variant, load=load, trial=trial.trial, verdict="valid", reasons=[])
         for (variant, load, _), trials in cells.items()
         for trial in trials
         if (variant, load, trial.trial) not in {one.key for one in doubtful}
     ]
-    every, rows = [*doubtful, *trusted], [*figure_rows(results, NOTHING)]
-    return Summary(
-        experiment=run.experiment,
-        round_s=results.round_s,
-        validity=judge_run(run, every, [*too_few(results, cells, claims, {})]),
-        trials=every,
-        rows=rows,
-        completion_times=[*completion_times_rows(results, NOTHING)],
-        differences=[*difference_rows(results)] if run.against_itself else [],
-        claims=[claim_row(claim, results, every) for claim in claims],
-        published=[*published_rows(results, every, circumstances(rows))],
-    )
+    measured = Measured([*doubtful, *trusted], cells, times=times, round_s=60 / run.trials)
+    return conclusion.conclude(run, measured)
 
 
 def page_of(folder: Path, run: Run, summary: Summary) -> str:

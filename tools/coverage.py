@@ -127,7 +127,7 @@ def pooled(studies: Sequence[Path]) -> Iterator[tuple[str, float]]:
 def _pooled_over_starts(found: Sequence[Times], trials: int) -> float | None:
     """Return how often the pooled interval of so many trials holds the p99 of all; None: single trials carry it."""
     truth = float(np.quantile(np.concatenate(found), LEVELS["p99"]))
-    holding = [holds((one.low, one.high), truth) for one in drawn_pools(found, trials, DRAWN)]
+    holding = [holds(interval, truth) for interval in drawn_pools(found, trials, DRAWN)]
     return sum(holding) / len(holding) if holding else None
 
 

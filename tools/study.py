@@ -32,9 +32,10 @@ from stampede.evaluate.metrics.metric import rows_needed
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import RawTrial, derive_raw_trial, read_trial_data
+from stampede.evaluate.statistics.estimates import Cells, Measured, Results, TrialValues, estimate, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.statistics.pooling import Pooled, pooled_percentile
-from stampede.evaluate.statistics.results import Cells, Results, TrialValues, figures_of, measure_cells
+from stampede.evaluate.statistics.pooling import pooled_percentile
+from stampede.evaluate.statistics.stopping import Interval
 from stampede.evaluate.verdict.claims import claim_row
 from stampede.experiment.file import load_experiment
 from stampede.predict.system import system_of
@@ -151,8 +152,9 @@ def table(path: Path) -> Iterator[str]:
 
 def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
     """Return whether the claim holds in each trial of the study."""
-    figures = figures_of(cells, claim.with_load(run.loads[0].name).quantities, {})
-    values, *others = [{trial: draw.value for trial, draw in figure.draws.items()} for figure in figures.values()]
+    values, *others = [
+        estimate(of, Measured(cells=cells)).values for of in claim.with_load(run.loads[0].name).quantities
+    ]
     divisors = others[0] if others else dict.fromkeys(values, 1.0)
     return [claim.holds(values[trial] / divisors[trial]) for trial in values.keys() & divisors.keys()]
 
@@ -160,7 +162,8 @@ def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
 def row_of(claim: Claim, run: Run, cells: Cells) -> ClaimRow:
     """Return the verdict on a claim from the statistics of trials, all of which are trusted."""
     claim = claim.with_load(run.loads[0].name)
-    return claim_row(claim, Results(run, figures_of(cells, claim.quantities, {})), [])
+    measured = Measured(cells=cells)
+    return claim_row(claim, Results(run, measured, {of: estimate(of, measured) for of in claim.quantities}))
 
 
 def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, runs: int = RUNS) -> tuple[int, int]:
@@ -234,13 +237,16 @@ def measured_waits(run_folder: Path, seconds: int) -> Waits:
     return found
 
 
-def drawn_pools(waits: Sequence[Times], trials: int, runs: int = RUNS) -> Iterator[Pooled]:
-    """Yield the p99 of each drawn run whose single trials are too small for it; trials are drawn with replacement."""
+def drawn_pools(waits: Sequence[Times], trials: int, runs: int = RUNS) -> Iterator[Interval]:
+    """Yield the interval of the p99 of each drawn run whose single trials are too small for it.
+
+    Trials are drawn with replacement.
+    """
     chance = random.Random(1)  # a simulation, not a secret
     for _ in range(runs):
         drawn = chance.choices(waits, k=trials)
         if min(map(len, drawn)) < rows_needed("p99") <= sum(map(len, drawn)):
-            yield pooled_percentile(drawn, 0.99)
+            yield pooled_percentile(drawn, 0.99)[1]
 
 
 class _Bound(NamedTuple):
@@ -249,11 +255,12 @@ class _Bound(NamedTuple):
     least: float
     most: float = float("inf")
 
-    def decided(self, pooled: Pooled) -> bool | None:
+    def decided(self, interval: Interval) -> bool | None:
         """Return whether the whole interval keeps the bound, or breaks it on one side; None: it does neither."""
-        if self.least <= pooled.low and pooled.high <= self.most:
+        low, high = interval
+        if self.least <= low and high <= self.most:
             return True
-        return False if pooled.high < self.least or pooled.low > self.most else None
+        return False if high < self.least or low > self.most else None
 
 
 def pooled_table(
@@ -279,7 +286,7 @@ def pooled_table(
             yield f"| {variant} | {truth:.0f} | {trials} | {len(pools) / runs:.0%} | {' | '.join(shown)} |"
 
 
-def _share_decided(pools: Sequence[Pooled], bound: _Bound, *, holds: bool) -> str:
+def _share_decided(pools: Sequence[Interval], bound: _Bound, *, holds: bool) -> str:
     verdicts = [bound.decided(pooled) for pooled in pools]
     decided, false = sum(each is not None for each in verdicts), verdicts.count(not holds)
     return f"{decided / len(pools):.1%} / {false / len(pools):.1%}"

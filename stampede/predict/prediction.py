@@ -11,15 +11,15 @@ from zlib import crc32
 import numpy as np
 
 from stampede.evaluate.metrics import FAMILIES, bursts
-from stampede.evaluate.metrics.asked import published_in
 from stampede.evaluate.metrics.metric import Family, percentile
-from stampede.evaluate.metrics.simulated import Prediction, Predictions, SimulatedTrial
-from stampede.evaluate.statistics.results import results_of
-from stampede.evaluate.statistics.rows import completion_times_rows, figure_rows
+from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.statistics.estimates import Measured
+from stampede.evaluate.verdict.conclusion import conclude
 from stampede.predict.system import NotModelled, system_of
 from stampede.records.duration import in_seconds
+from stampede.records.predicted import PredictedCell, PredictedFigure, PredictedRun
 from stampede.records.run import LoadRecord, Run, VariantRecord
-from stampede.records.summary import NotPredicted, Summary
+from stampede.records.summary import Summary
 from stampede.theory.model import QueueingSystem
 
 SIMULATED, LEAST_SIMULATED = 60, 10
@@ -29,51 +29,45 @@ SIMULATED_REQUESTS = 2_000_000
 _GROUPS = 1000
 
 
-def predict_run(run: Run) -> Predictions:
-    """Return what theory predicts of a run: a function of its settings alone, without chance."""
-    found = Predictions({}, {}, {})
+def predict_run(run: Run) -> list[PredictedCell]:
+    """Return what theory predicts of a run: a function of its settings alone, without chance.
+
+    The cells that it cannot predict come first.
+    """
+    cells = []
     for load in run.loads:
+        side_by_side = min(run.jobs, len(run.variants_under(load.name)))
         for variant in run.variants_under(load.name):
-            cell = variant.name, load.name
             try:
-                side_by_side = min(run.jobs, len(run.variants_under(load.name)))
                 system = system_of(variant, load, side_by_side, run.cores)
+                requests = sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)  # if none waits
+                simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, requests)))
+                if simulated < LEAST_SIMULATED:
+                    most = SIMULATED_REQUESTS // LEAST_SIMULATED
+                    raise NotModelled(f"time for a load of more than {most:,} requests")  # noqa: TRY301
             except NotModelled as reason:
-                found.missing[cell] = str(reason)
-                continue
-            requests = sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)  # if none waits
-            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, requests)))
-            if simulated < LEAST_SIMULATED:
-                most = SIMULATED_REQUESTS // LEAST_SIMULATED
-                found.missing[cell] = f"time for a load of more than {most:,} requests"
+                cells.append(PredictedCell(variant=variant.name, load=load.name, missing=str(reason)))
                 continue
             trials = list(_trials(system, variant, load, simulated))
             values = _values(trials)
-            for (request_class, metric, stat), prediction in zip(
-                values, _of_runs(values.values(), run.trials), strict=True
-            ):
-                found.values[(*cell, request_class), metric, stat] = prediction
-            if load.has_small_bursts:
-                completion_times = [bursts.simulated_completion_times_ms(trial) for trial in trials]
-                found.completion_times[cell] = _of_runs(list(zip(*completion_times, strict=False)), run.trials)
-    return found
+            figures = [
+                PredictedFigure(request_class=of_class, metric=metric, stat=stat, median=middle, low=low, high=high)
+                for (of_class, metric, stat), (middle, low, high) in zip(
+                    values, _of_runs(values.values(), run.trials), strict=True
+                )
+            ]
+            steps = zip(*map(bursts.simulated_completion_times_ms, trials), strict=False)
+            times = _of_runs([*steps], run.trials) if load.has_small_bursts else []
+            cells.append(PredictedCell(variant=variant.name, load=load.name, figures=figures, completion_times=times))
+    return sorted(cells, key=lambda cell: cell.missing is None)
 
 
 def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
-    predictions = predict_run(run)
-    results = results_of(run, {}, [], [*published_in(run)], predictions, {})
-    found = {
-        "rows": list(figure_rows(results, predictions)),
-        "completion_times": list(completion_times_rows(results, predictions)),
-        "not_predicted": not_predicted(predictions),
-    }
-    return Summary.of_nothing(run.experiment).model_copy(update=found)
-
-
-def not_predicted(predictions: Predictions) -> list[NotPredicted]:
-    """Return which variants theory cannot predict under which loads, and why."""
-    return [NotPredicted(variant=of, load=under, missing=what) for (of, under), what in predictions.missing.items()]
+    unclaimed = run.model_copy(update={"claims": []})
+    found = conclude(unclaimed, Measured(), PredictedRun(settings="", cells=predict_run(run)))
+    predicted = {name: getattr(found, name) for name in ("rows", "completion_times", "not_predicted")}
+    return Summary.of_nothing(run.experiment).model_copy(update=predicted)
 
 
 def _trials(
@@ -101,7 +95,7 @@ def _values(
     return {key: values for key, values in found.items() if len(values) >= least[key]}
 
 
-def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[Prediction]:
+def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[tuple[float, float, float]]:
     """Return of each column the median, and where the median of a run of ``trials`` trials falls in 95 of 100 runs.
 
     Six digits: the last bits of logarithms differ between processors, and a run is verified on any machine.
@@ -112,7 +106,9 @@ def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[Predicti
     }
     medians = [np.median(np.array(values)[drawn[len(values)]], axis=1) for values in columns]
     ends = np.quantile(medians, [0.025, 0.975], axis=1).T.tolist() if medians else []
-    return [
-        Prediction(*(float(f"{number:.6g}") for number in (median(values), *between)))
-        for values, between in zip(columns, ends, strict=True)
-    ]
+
+    def rounded(number: float) -> float:
+        return float(f"{number:.6g}")
+
+    return [(rounded(median(values)), rounded(low), rounded(high))
+            for values, (low, high) in zip(columns, ends, strict=True)]  # fmt: skip

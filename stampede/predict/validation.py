@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stampede.predict.system import system_of
 from stampede.records.run import Run
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.theory.model import Servers
 
 VALIDATED = {
@@ -30,7 +30,7 @@ class Compared(NamedTuple):
 
     experiment: str
     policy: str
-    row: Row
+    row: Estimate
     is_inside: bool
 
 

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
+from stampede.records.claims import Quantity
 from stampede.records.model import Record, TrialPart
 
 Verdict = Literal["valid", "suspect", "invalid"]
@@ -71,8 +72,8 @@ class Validity(Record):
         return [reason for reason in self.reasons if reason not in self.notes]
 
 
-class Row(Record):
-    """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
+class Estimate(Record):
+    """One number with its doubt, as published, predicted and measured: from ``n`` rows in ``trials`` trials.
 
     ``request_class`` is None for all classes together. ``values`` has the value of each trial by the number of the
     trial, and ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see
@@ -106,6 +107,18 @@ class Row(Record):
     def median(self) -> float | None:
         """The median over trials; None: nothing was measured, or the measured value is pooled."""
         return None if self.pooled else self.measured
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the measured value; None: there is none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def quantity(self) -> Quantity:
+        """What it is the number of."""
+        return Quantity(
+            variant=self.variant, load=self.load, request_class=self.request_class, metric=self.metric, stat=self.stat
+        )
 
 
 class WorkerRow(TrialPart):
@@ -391,7 +404,7 @@ class Summary(Record):
     round_s: float = 0.0
     validity: Validity
     trials: list[TrialValidity]
-    rows: list[Row]
+    rows: list[Estimate]
     workers: list[WorkerRow] = Field([])
     counters: list[CounterRow] = Field([])
     claims: list[ClaimRow]
@@ -405,7 +418,7 @@ class Summary(Record):
     not_predicted: list[NotPredicted] = Field([])
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
 
-    def row(self, variant: str, load: str | None, request_class: str | None, metric: str, stat: str) -> Row | None:
+    def row(self, variant: str, load: str | None, request_class: str | None, metric: str, stat: str) -> Estimate | None:
         """Return the row of a quantity; None: there is none. ``load`` may be None if the run has only one load."""
         rows, found = self._rows_by_quantity
         if rows is not self.rows:  # a copy with other rows has the index of its model
@@ -419,7 +432,7 @@ class Summary(Record):
         return sorted({row.request_class for row in mine if row.request_class})
 
     @cached_property
-    def _rows_by_quantity(self) -> tuple[list[Row], dict[tuple[str, str | None, str | None, str, str], Row]]:
+    def _rows_by_quantity(self) -> tuple[list[Estimate], dict[tuple[str, str | None, str | None, str, str], Estimate]]:
         return self.rows, {
             (row.variant, load, row.request_class, row.metric, row.stat): row
             for row in self.rows

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from stampede.evaluate.statistics.stopping import ENOUGH, FAR, MOST, has_interval
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Run
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.report.wording import number
 
 INTERVAL = (
@@ -49,12 +49,12 @@ def value_and_spread(
     return told or shown(measured)
 
 
-def is_certain(row: Row) -> bool:
+def is_certain(row: Estimate) -> bool:
     """Whether the interval of a measured value tells a reader anything."""
     return has_interval([row.measured or 0.0] * row.trials if row.pooled else [*row.values.values()], row.low, row.high)
 
 
-def line_ends(row: Row) -> tuple[float, float]:
+def line_ends(row: Estimate) -> tuple[float, float]:
     """Return the ends of the line that a picture draws through a measured value: its interval, or its trials."""
     if row.low is not None and row.high is not None and is_certain(row):
         return row.low, row.high

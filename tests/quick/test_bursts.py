@@ -10,8 +10,8 @@ import pytest
 from stampede.evaluate.metrics import bursts, times
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.workers import in_order
+from stampede.evaluate.statistics.estimates import TrialValues, completion_times
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.statistics.results import TrialValues, _of_trials, completion_times
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity, WaveRow
@@ -70,7 +70,7 @@ def staircases(
     variants = [variant(name) for name in of]
     run = run_record(of, len(trials), **({"loads": [load(size)], "variants": variants} | changed))
     cells = {(name, "mix", None): [TrialValues(n, size, {}) for n in range(1, len(trials) + 1)] for name in of}
-    both = dict.fromkeys(((name, "mix") for name in of), _of_trials([[*trial] for trial in trials]))
+    both = {(name, "mix"): [[*trial] for trial in trials] for name in of}
     return run, conclude(run, cells, times=both)
 
 
@@ -106,7 +106,7 @@ def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_setti
 def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
     """Return the completion times of a trial under a load."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return [time for found in completion_times(rows, [trial]).values() for time in found.measured]
+        return [time for [found] in completion_times(rows, [trial]).values() for time in found]
 
 
 CRASH = LoadRecord(

@@ -21,12 +21,12 @@ from stampede.evaluate.statistics.compare import (
     welch,
     what_differs,
 )
-from stampede.evaluate.statistics.results import Cells
+from stampede.evaluate.statistics.estimates import Cells
 from stampede.paths import ROOT
 from stampede.pipeline import derive_summary
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, Run
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.report.tables.comparison import comparison_tables
 from stampede.report.terminal import terminal_table
 from tests.synthetic import Request, make_run
@@ -155,9 +155,9 @@ def test_the_error_of_a_difference_comes_from_both_sides() -> None:
     assert welch([1, 1], [1, 1, 1]) == (0, 1)
 
 
-def row(metric: MetricName, stat: Statistic, values: dict[int, float], request_class: str) -> Row:
+def row(metric: MetricName, stat: Statistic, values: dict[int, float], request_class: str) -> Estimate:
     """Return a row with the value of each trial."""
-    return Row(
+    return Estimate(
         variant="it", load="heavy-mix", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
         published=None, predicted=None, measured=1, low=None, high=None, n=1, trials=len(values), values=values,
     )  # fmt: skip
@@ -220,7 +220,7 @@ def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) 
     unsure = before.model_copy(update={"by_clocks": {1: (0.0, 0.3), 2: (0.0, 0.3)}})
     after = before.model_copy(update={"values": {1: 0.2, 2: 0.2}})
 
-    def compared(a: Row, b: Row) -> Change:
+    def compared(a: Estimate, b: Estimate) -> Change:
         sides = [one._replace(summary=one.summary.model_copy(update={"rows": [row]})) for row in (a, b)]
         [found] = changes(*sides)
         return found

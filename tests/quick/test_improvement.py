@@ -9,7 +9,7 @@ from stampede.advise.show import advice_verdict
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.run import TODAY
-from stampede.records.summary import Row, Summary, TrialValidity
+from stampede.records.summary import Estimate, Summary, TrialValidity
 from stampede.report.spread import spread, value_and_spread
 from stampede.service.diagnosis.improvement import find_improvement
 from stampede.service.diagnosis.model import Diagnosis
@@ -19,19 +19,19 @@ LIMIT, QUEUE = "limit-4x2", "queue-4x2"
 WELL = Diagnosis(alarm=False, sentences=[])
 
 
-def row(variant: str, request_class: str, *values: float, metric: str = "overhead", stat: str = "p99") -> Row:
+def row(variant: str, request_class: str, *values: float, metric: str = "overhead", stat: str = "p99") -> Estimate:
     """Return a row with the interval that the lab computes from the values of the trials."""
     low, high = intervals.of_median([Draw(value) for value in values]) or (None, None)
     if len(values) == 1:  # the interval within the trial, which says nothing about another start
         low, high = 0.9 * values[0], 1.1 * values[0]
-    return Row(
+    return Estimate(
         variant=variant, load="own", request_class=request_class, metric=metric, stat=stat, unit="ms", published=None,
         predicted=None, measured=sorted(values)[len(values) // 2], low=low, high=high, n=500, trials=len(values),
         values=dict(enumerate(values, start=1)),
     )  # fmt: skip
 
 
-def summary_of(*rows: Row, suspect: Sequence[str] = ()) -> Summary:
+def summary_of(*rows: Estimate, suspect: Sequence[str] = ()) -> Summary:
     """Return a summary in which the first trial of some ways is suspect."""
     trials = [
         TrialValidity(
@@ -43,7 +43,7 @@ def summary_of(*rows: Row, suspect: Sequence[str] = ()) -> Summary:
     return Summary.of_nothing("mine").model_copy(update={"rows": list(rows), "trials": trials, "round_s": 30.0})
 
 
-def said(*rows: Row, suspect: Sequence[str] = ()) -> list[str]:
+def said(*rows: Estimate, suspect: Sequence[str] = ()) -> list[str]:
     """Return what is said of the ways in the rows."""
     summary = summary_of(*rows, suspect=suspect)
     return [

@@ -36,7 +36,7 @@ from stampede.records.classes import OwnRequestClass, own_classes_as_json, read_
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.queueing import Queueing
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
-from stampede.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
+from stampede.records.summary import ErrorRow, Estimate, Summary, TrialValidity, Validity, Verdict
 from stampede.report.screen import screen_lines
 from stampede.report.terminal import print_tables
 from stampede.run.options import MeasureOptions, RunRequest
@@ -857,17 +857,17 @@ def test_notes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         write_requests(tmp_path / "trial", "today", "own", 1)
 
 
-def row(variant: str, request_class: str | None, metric: str, stat: str, *values: float) -> Row:
+def row(variant: str, request_class: str | None, metric: str, stat: str, *values: float) -> Estimate:
     """Return a row of a summary, with the extremes of the trials as its interval."""
     middle = sorted(values)[len(values) // 2]
-    return Row(
+    return Estimate(
         variant=variant, load="own", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
         published=None, predicted=None, measured=middle, low=min(values), high=max(values), n=100, trials=len(values),
         values=dict(enumerate(values, start=1)),
     )  # fmt: skip
 
 
-def of_today(*told: str) -> list[Row]:
+def of_today(*told: str) -> list[Estimate]:
     """Return rows of today's way, each written as class (-: all), metric, statistic, and a value for each trial."""
     parts = [line.split() for line in told]
     return [
@@ -876,7 +876,7 @@ def of_today(*told: str) -> list[Row]:
     ]
 
 
-def summary_of(*rows: Row, **further: object) -> Summary:
+def summary_of(*rows: Estimate, **further: object) -> Summary:
     return Summary.of_nothing("mine").model_copy(update={"rows": list(rows), **further})
 
 

@@ -22,8 +22,9 @@ from stampede.predict.system import NotModelled, servers_of, system_of
 from stampede.predict.validation import compare_predictions, sharing_policy
 from stampede.records.checksums import seal
 from stampede.records.folder import read_run
+from stampede.records.predicted import PredictedRun
 from stampede.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.records.traffic import Traffic, TrafficClass, Work, traffic_of_settings
 from stampede.run.record import record_of
 from stampede.servers import KINDS, SERVERS
@@ -86,12 +87,12 @@ def test_heavy_mix_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits, the cures, and how far chance spreads the median of five trials."""
     monkeypatch.setattr(prediction, "SIMULATED", 20)
     run = planned("heavy-mix")
-    found = predict_run(run)
+    found = PredictedRun(settings="", cells=predict_run(run))
 
     def of(name: str, metric: str, stat: str) -> Any:
-        return found.values[(name, run.loads[0].name, "light"), metric, stat]
+        return found.figures[(name, run.loads[0].name, "light"), metric, stat]
 
-    assert found.missing == {}
+    assert found.not_predicted == []
     for cured in ("one-process", "connection-limit", "least-conn", "busy-accept"):
         assert of(cured, "avoidable_wait", "share").high == 0
         assert of(cured, "overhead", "p90").high == pytest.approx(2, abs=1)
@@ -241,7 +242,7 @@ def test_which_figures_came_true(monkeypatch: pytest.MonkeyPatch) -> None:
     summary = predict_summary(run)
     rows = {(row.variant, row.request_class, row.metric, row.stat): row for row in summary.rows}
 
-    def measured(key: tuple[str, str, str, str], value: float) -> Row:
+    def measured(key: tuple[str, str, str, str], value: float) -> Estimate:
         return rows[key].model_copy(update={"measured": value})
 
     waits = rows["shared-socket", "light", "overhead", "p90"]
@@ -285,7 +286,7 @@ def test_the_policy_in_words(of: dict[str, Any], says: str) -> None:
 def test_a_load_of_too_many_requests_is_not_simulated() -> None:
     run = planned("thread-headroom", trials=1, duration="1440m")
 
-    assert set(predict_run(run).missing.values()) == {"time for a load of more than 200,000 requests"}
+    assert {cell.missing for cell in predict_run(run)} == {"time for a load of more than 200,000 requests"}
 
 
 @pytest.mark.parametrize("of", [variant(), variant(server="gunicorn-tornado", threads=None)])
@@ -319,8 +320,8 @@ def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatc
     simulated = predict_run(read_run(predicted))
     monkeypatch.setattr(stored, "predict_run", lambda _: pytest.fail("simulated again"))
 
-    assert stored.predictions_of(predicted) == simulated
-    assert simulated.values
+    assert stored.predictions_of(predicted).cells == simulated
+    assert any(cell.figures for cell in simulated)
     with derived_elsewhere(predicted) as (again, summary):
         assert any(row.predicted is not None for row in summary.rows)
         assert (again / "summary.json").read_bytes() == (predicted / "summary.json").read_bytes()
@@ -330,7 +331,7 @@ def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
     predicted: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulate = Mock(return_value=stored.predictions_of(predicted))
+    simulate = Mock(return_value=stored.predictions_of(predicted).cells)
     monkeypatch.setattr(stored, "predict_run", simulate)
     path = predicted / "predicted.json"
     text = path.read_text()

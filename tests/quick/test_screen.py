@@ -15,7 +15,7 @@ from stampede.evaluate.verdict.validity import judge_run
 from stampede.experiment.file import load_experiment, names
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Host, Run
-from stampede.records.summary import ClaimRow, Row, Summary, TrialValidity, Validity
+from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
 from stampede.report.extensions import Section
 from stampede.report.screen import LINES, WIDTH, screen_lines
 from stampede.report.screen.strip import scale_of, strip
@@ -59,7 +59,7 @@ def summary_of(run: Run, verdict: str, validity: str, seed: int = 1) -> Summary:
     """Return results with a value for everything that is claimed, all claims with the same verdict."""
     drawn = random.Random(seed)
     rows = {
-        tuple(quantity.model_dump().values()): Row(
+        tuple(quantity.model_dump().values()): Estimate(
             variant=quantity.variant, load=quantity.load or "", request_class=quantity.request_class,
             metric=quantity.metric, stat=quantity.stat, unit=unit(quantity.metric, quantity.stat),
             published=drawn.choice([None, drawn.lognormvariate(3, 3)]), predicted=None,

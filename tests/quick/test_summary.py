@@ -13,13 +13,13 @@ from rich.console import Console
 from stampede.evaluate.metrics import Statistic, failures, servers, spread, throughput, times
 from stampede.evaluate.metrics.metric import rows_needed
 from stampede.evaluate.metrics.spread import evenness
+from stampede.evaluate.statistics.estimates import TrialValues
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.statistics.results import TrialValues
 from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
-from stampede.records.summary import Row, Summary, TrialValidity, WorkerRow
+from stampede.records.summary import Estimate, Summary, TrialValidity, WorkerRow
 from stampede.report.markdown import markdown
 from stampede.report.tables import Table
 from stampede.report.tables.quantities import counts_by_worker, quantity_tables, workers_tables
@@ -44,7 +44,9 @@ from tests.wrong import listed
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
 
 
-def row(summary: Summary, stat: Statistic, request_class: str | None = "light", metric: str = "overhead") -> Row | None:
+def row(
+    summary: Summary, stat: Statistic, request_class: str | None = "light", metric: str = "overhead"
+) -> Estimate | None:
     """Return the row of one statistic of the only variant, if there is one."""
     found = [one for one in summary.rows if (one.stat, one.request_class, one.metric) == (stat, request_class, metric)]
     return found[0] if found else None

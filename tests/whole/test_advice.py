@@ -31,7 +31,7 @@ from stampede.predict.system import classes_of
 from stampede.predict.what_if import as_measured, serve_otherwise
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, VariantRecord
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.run.record import record_of
 from stampede.servers import KINDS
 from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
@@ -358,8 +358,8 @@ def test_ways_are_compared_by_what_was_measured_of_all() -> None:
     """Today's way served too few light requests for a p99, so p90 counts."""
     served = [one for one in serving_options(OfferedLoad(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
 
-    def lost(way: ServingOption, stat: Statistic, value: float) -> Row:
-        return Row(
+    def lost(way: ServingOption, stat: Statistic, value: float) -> Estimate:
+        return Estimate(
             variant=way.name, load="mix", request_class="light", metric="overhead", stat=stat, unit="ms",
             published=None, predicted=1.6, measured=value, low=value, high=value, n=9, trials=2,
             values={1: value, 2: value},

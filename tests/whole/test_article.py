@@ -15,7 +15,7 @@ from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run, read_summary
 from stampede.records.run import Run, SourceRecord, VariantRecord
-from stampede.records.summary import Article, ClaimRow, PublishedFigure, PublishedRow, Reversal, Row, Summary
+from stampede.records.summary import Article, ClaimRow, Estimate, PublishedFigure, PublishedRow, Reversal, Summary
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.figures.drawing import svg
 from stampede.report.figures.published import LOOKS, published_chart
@@ -55,7 +55,7 @@ def published_row(
 
 def rows_of(
     variant: str, request_class: str = "light", *, share: float = 0.0, **stats: tuple[float | None, float | None]
-) -> list[Row]:
+) -> list[Estimate]:
     """Return rows of the overhead of a variant, each as published and as measured, and its share of avoidable waits."""
     return [
         row(variant, request_class, "avoidable_wait", "share", None, share),
@@ -65,9 +65,9 @@ def rows_of(
 
 def row(
     variant: str, request_class: str, metric: str, stat: str, published: float | None, measured: float | None
-) -> Row:
+) -> Estimate:
     """Return a row that was measured in five trials which are all the same."""
-    return Row(
+    return Estimate(
         variant=variant, load="mix", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
         published=published, predicted=None, measured=measured, low=measured, high=measured, n=100, trials=5,
         values={} if measured is None else dict.fromkeys(range(1, 6), measured),

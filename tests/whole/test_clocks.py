@@ -21,7 +21,7 @@ from stampede.records.checksums import files, is_derived, seal
 from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_trial, trial_folders, write_record
 from stampede.records.run import MachineRecord, VariantRecord
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.service.diagnosis.held import read_held
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
@@ -277,7 +277,7 @@ def queueing(*waits_ms: float) -> list[Request]:
     return [*heavy, *light]
 
 
-def row_of(summary: Summary, metric: str, stat: str, request_class: str | None = None) -> Row:
+def row_of(summary: Summary, metric: str, stat: str, request_class: str | None = None) -> Estimate:
     """Return the row of a statistic."""
     [row] = [one for one in summary.rows if (one.metric, one.stat, one.request_class) == (metric, stat, request_class)]
     return row

@@ -13,7 +13,7 @@ from stampede.pipeline import derive_summary
 from stampede.records.claims import Curve, Measure, Published
 from stampede.records.folder import read_run
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.report.figures.bursts import staircase, wave_cells
 from stampede.report.figures.curves import load_curve, setting_curve
 from stampede.report.figures.drawing import svg
@@ -194,10 +194,10 @@ def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecor
     ]
 
 
-def row(variant: str, load: str, metric: MetricName, stat: Statistic, **values: float | None) -> Row:
+def row(variant: str, load: str, metric: MetricName, stat: Statistic, **values: float | None) -> Estimate:
     """Return a row of all requests together, of five trials."""
     rest: dict[str, float | None] = {"published": None, "predicted": None, "measured": None, "low": None, "high": None}
-    return Row(
+    return Estimate(
         variant=variant, load=load, request_class=None, metric=metric, stat=stat, unit="", n=5, trials=5, values={},
         **(rest | values),
     )  # fmt: skip

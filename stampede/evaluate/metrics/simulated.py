@@ -1,10 +1,10 @@
-"""What theory predicts of a run: the requests of a simulated trial, and statistics of many simulated trials."""
+"""The requests of a simulated trial, of which theory predicts statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from stampede.records.run import LoadRecord, VariantRecord
     from stampede.theory.events import Rows
-
-Cell = tuple[str, str, str | None]
-"""A variant, a load and a class of request; None: all classes."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +54,3 @@ class SimulatedTrial:
         """Return each class, and None for all classes, with which requests are of the class."""
         of_class = [(name, self.request_class == place) for place, name in enumerate(self.classes)]
         return [*of_class, (None, self.request_class >= 0)]
-
-
-class Prediction(NamedTuple):
-    """The median of a statistic over simulated trials, and where the median over as many trials as were measured falls.
-
-    In 95 of 100 simulated runs, the median of the run's trials lies between ``low`` and ``high``.
-    """
-
-    median: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What theory predicts of a run. ``missing`` says for a variant and a load which mechanism theory lacks."""
-
-    values: dict[tuple[Cell, str, str], Prediction]
-    completion_times: dict[tuple[str, str], list[Prediction]]
-    missing: dict[tuple[str, str], str]
-
-
-NOTHING = Predictions({}, {}, {})

@@ -4,6 +4,8 @@ from typing import Any
 
 Key = tuple[str, str, int]
 """A variant, a load and the number of a trial."""
+Cell = tuple[str, str, str | None]
+"""A variant, a load and a class of request; None: all classes."""
 OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
 """The SQL condition for the rows of one trial; ``of_trial`` returns its parameters."""
 CLIENT = "points-client"

@@ -15,7 +15,7 @@ from stampede.evaluate.metrics import METRICS
 from stampede.evaluate.statistics.intervals import Draw, by_all_clocks
 from stampede.evaluate.statistics.stopping import ENOUGH, LEAST, Interval
 from stampede.records.run import Run
-from stampede.records.summary import Row, Summary, TrialValidity, suspect_trials
+from stampede.records.summary import Estimate, Summary, TrialValidity, suspect_trials
 
 ERROR = 0.05
 """The share of comparisons, of which nothing differs, that may name a change."""
@@ -135,7 +135,7 @@ def changes(a: Side, b: Side) -> list[Change]:
     return [_change(variant, of_a, of_b, confidence) for variant, of_a, of_b in pairs]
 
 
-def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
+def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Estimate, Estimate]]:
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
             classes = a.summary.request_classes(of_a, load)
@@ -146,7 +146,7 @@ def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
                     yield of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their
 
 
-def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:
+def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change:
     of_a, of_b = _draws(a), _draws(b)
     least = min(value for draw in (*of_a, *of_b) for value in (draw.value, *(draw.clocks or ())))
     of_share = a.unit in ("share", "index") or least <= 0
@@ -185,7 +185,7 @@ def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:
     )
 
 
-def _draws(row: Row) -> list[Draw]:
+def _draws(row: Estimate) -> list[Draw]:
     return [Draw(value, clocks=(row.by_clocks or {}).get(trial)) for trial, value in row.values.items()]
 
 

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Literal
 
 from stampede.evaluate.statistics.stopping import LEAST, RESAMPLED_FROM, trials_needed
-from stampede.records.summary import Row, Summary, suspect_trials
+from stampede.records.summary import Estimate, Summary, suspect_trials
 
 AS_GOOD, AS_GOOD_MS = 1.1, 5
 """Ways count as equally fast if no class of requests loses more than so much more with one of them."""
@@ -44,7 +44,7 @@ class Figures:
         row = self.row(variant, request_class, metric, stat)
         return row.median if row else None
 
-    def row(self, variant: str, request_class: str | None, metric: str, stat: str) -> Row | None:
+    def row(self, variant: str, request_class: str | None, metric: str, stat: str) -> Estimate | None:
         """Return a row of the summary; None: there is none."""
         return self._summary.row(variant, None, request_class, metric, stat)
 

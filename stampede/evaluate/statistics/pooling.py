@@ -9,45 +9,28 @@ and Student's t gives the interval. docs/explain/measures.md shows how often it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import exp, log, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stampede.evaluate.metrics import FAMILIES
 from stampede.evaluate.metrics.likely import CONFIDENCE, Places, Times
 from stampede.evaluate.metrics.metric import failures_allowed, percentile, rows_needed
-from stampede.evaluate.metrics.simulated import Cell
 from stampede.evaluate.statistics.compare import student
-from stampede.evaluate.statistics.stopping import ENOUGH
+from stampede.evaluate.statistics.stopping import ENOUGH, Interval
+from stampede.records.claims import Quantity
+from stampede.records.summary import Estimate
 
 if TYPE_CHECKING:
     import duckdb
 
-    from stampede.evaluate.metrics.metric import Family, Metric, Sample
     from stampede.evaluate.read.trial_data import TrialData
-    from stampede.evaluate.statistics.results import Cells, TrialValues
+    from stampede.evaluate.statistics.estimates import Cells, Pools
 
 _RESAMPLES = 1999
-
-
-class Pooled(NamedTuple):
-    """A percentile of the times of several trials together, with its interval, in ms: these keys of a ``Row``.
-
-    ``n`` is how many times there are, in so many ``trials``.
-    """
-
-    measured: float
-    low: float
-    high: float
-    n: int
-    trials: int
-
-
-Pools = Mapping[tuple[Cell, str, str], Pooled]
-"""Pooled percentiles by cell, metric and statistic."""
 
 
 def pool_cells(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData], cells: Cells) -> Pools:
@@ -56,42 +39,38 @@ def pool_cells(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData],
     The rules for a single trial hold for all trials together: enough requests, and not too many that failed. Fewer
     than ENOUGH trials are not pooled, because they do not show how far trials differ.
     """
-    found: dict[tuple[Cell, str, str], Pooled] = {}
+    found: dict[Quantity, Estimate] = {}
     by_key = {trial.key: trial for trial in trials}
-    for cell, values in cells.items():
-        variant, load, request_class = cell
+    for (variant, load, request_class), values in cells.items():
         for family in FAMILIES if len(values) >= ENOUGH else ():
-            if any(_statistics_to_pool(metric, values) for metric in family.metrics):
-                of_cell = [by_key[variant, load, each.trial] for each in values]
-                samples = [family.sample(database, trial, request_class) for trial in of_cell]
-                known = [sample for sample in samples if sample is not None]
-                found |= {(cell, *key): pooled for key, pooled in _pooled(family, values, known).items()}
+            lacking = [
+                Quantity(variant=variant, load=load, request_class=request_class, metric=metric.name, stat=stat)
+                for metric in family.metrics
+                if metric.is_of_times
+                for counts in [[trial.carrying(metric.name) for trial in values]]
+                for stat in metric.units
+                if percentile(stat) is not None and min(counts) < rows_needed(stat) <= sum(counts)
+            ]
+            if not lacking:
+                continue
+            of_cell = [by_key[variant, load, each.trial] for each in values]
+            every = [family.sample(database, trial, request_class) for trial in of_cell]
+            samples = [sample for sample in every if sample is not None]
+            made = sum(sample.made for sample in samples)
+            for of in lacking:
+                times_ms = [sample.times_ms[of.metric] for sample in samples if of.metric in sample.times_ms]
+                answered, q = sum(map(len, times_ms)), percentile(of.stat)
+                if times_ms and q is not None and 1 - answered / made < failures_allowed(of.stat):
+                    measured, (low, high) = pooled_percentile(times_ms, q / 100)
+                    found[of] = Estimate(
+                        **dict(of), unit="ms", published=None, predicted=None, measured=measured, low=low, high=high,
+                        n=answered, trials=len(times_ms), pooled=True,
+                    )  # fmt: skip
     return found
 
 
-def _statistics_to_pool(metric: Metric, values: Sequence[TrialValues]) -> list[str]:
-    """Return the percentiles for which a single trial has too few requests, or visits, and all together have enough."""
-    if not metric.is_of_times:
-        return []
-    counts = [trial.carrying(metric.name) for trial in values]
-    of_percentile = (stat for stat in metric.units if percentile(stat) is not None)
-    return [stat for stat in of_percentile if min(counts) < rows_needed(stat) <= sum(counts)]
-
-
-def _pooled(family: Family, values: Sequence[TrialValues], samples: Sequence[Sample]) -> dict[tuple[str, str], Pooled]:
-    found = {}
-    made = sum(sample.made for sample in samples)
-    for metric in family.metrics:
-        times_ms = [sample.times_ms[metric.name] for sample in samples if metric.name in sample.times_ms]
-        for stat in _statistics_to_pool(metric, values) if times_ms else ():
-            q = percentile(stat)
-            if q is not None and 1 - sum(map(len, times_ms)) / made < failures_allowed(stat):
-                found[metric.name, stat] = pooled_percentile(times_ms, q / 100)
-    return found
-
-
-def pooled_percentile(times_ms: Sequence[Times], level: float) -> Pooled:
-    """Return a percentile of the times of two or more trials together; ``level`` lies between 0 and 1.
+def pooled_percentile(times_ms: Sequence[Times], level: float) -> tuple[float, Interval]:
+    """Return a percentile of the times of two or more trials together, and its interval; ``level`` is from 0 to 1.
 
     Six digits of the ends: the last bits of logarithms differ between processors, and a run is verified on any machine.
     """
@@ -109,7 +88,7 @@ def pooled_percentile(times_ms: Sequence[Times], level: float) -> Pooled:
     else:
         low, high = value - reach, value + reach
         low = low if together.min() < 0 else max(low, 0.0)
-    return Pooled(value, float(f"{low:.6g}"), float(f"{high:.6g}"), together.size, len(times_ms))
+    return value, (float(f"{low:.6g}"), float(f"{high:.6g}"))
 
 
 def _percentiles_of_resamples(times_ms: Sequence[Times], level: float) -> tuple[Times, Places]:

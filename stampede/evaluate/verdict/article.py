@@ -6,7 +6,7 @@ the run was too short.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, groupby
+from itertools import combinations
 from math import isclose
 from statistics import median
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from stampede.evaluate.metrics.failures import FAILURES
 from stampede.evaluate.metrics.metric import failures_allowed, percentile
 from stampede.evaluate.metrics.times import OVERHEAD
 from stampede.evaluate.metrics.visits import VISITS_FAILED
-from stampede.evaluate.statistics.stopping import LEAST, Interval
+from stampede.evaluate.statistics.stopping import LEAST
 from stampede.records.claims import Quantity
 from stampede.records.run import Run
 from stampede.records.summary import (
@@ -27,11 +27,11 @@ from stampede.records.summary import (
     ArticleOrder,
     ArticleVerdict,
     ClaimRow,
+    Estimate,
     Floor,
     PublishedFigure,
     PublishedRow,
     Reversal,
-    Row,
 )
 
 WAITED_MS = 10.0
@@ -62,37 +62,23 @@ class Circumstances(NamedTuple):
         return floor.ms if q is not None and q <= 50 else floor.p90_ms
 
 
-def circumstances(rows: Iterable[Row]) -> Circumstances:
+def circumstances(rows: Iterable[Estimate]) -> Circumstances:
     """Return what sets a run apart from its article, given the measured rows beside the published figures."""
-    by_quantity = {_quantity(row): row for row in rows}
+    by_quantity = {row.quantity: row for row in rows}
     published = [row for row in by_quantity.values() if row.published is not None]
-    short = [_quantity(row) for row in published if _lacks_requests(row, by_quantity)]
+    short = []
+    for row in published:  # a percentile is missing because of few requests or visits, and not because many failed
+        if row.measured is None and percentile(row.stat) is not None:
+            needs_one = by_quantity.get(row.quantity.model_copy(update={"stat": "max"}))
+            failures = VISITS_FAILED if METRICS[row.metric].sample == "visits" else FAILURES
+            failed = by_quantity.get(row.quantity.model_copy(update={"metric": failures.name, "stat": "share"}))
+            most = max(failed.values.values(), default=0.0) if failed else 0.0
+            if needs_one and needs_one.measured is not None and most < failures_allowed(row.stat):
+                short.append(row.quantity)
     return Circumstances([*_floors(published, by_quantity)], short)
 
 
-_Rows = Mapping[Quantity, Row]
-
-
-def _quantity(row: Row, metric: str | None = None, stat: str | None = None) -> Quantity:
-    """Return what a row is of, or another statistic of the same variant, load and class of request."""
-    return Quantity(
-        variant=row.variant, load=row.load, request_class=row.request_class, metric=metric or row.metric,
-        stat=stat or row.stat,
-    )  # fmt: skip
-
-
-def _lacks_requests(row: Row, rows: _Rows) -> bool:
-    """Whether a percentile is missing because there were too few requests or visits, and not because many failed."""
-    if row.measured is not None or percentile(row.stat) is None:
-        return False
-    fewest = rows.get(_quantity(row, stat="max"))  # the statistic that needs a single request
-    failures = VISITS_FAILED if METRICS[row.metric].sample == "visits" else FAILURES
-    failed = rows.get(_quantity(row, failures.name, "share"))
-    most = max(failed.values.values(), default=0.0) if failed else 0.0
-    return fewest is not None and fewest.measured is not None and most < failures_allowed(row.stat)
-
-
-def _floors(published: Iterable[Row], rows: _Rows) -> Iterator[Floor]:
+def _floors(published: Iterable[Estimate], rows: Mapping[Quantity, Estimate]) -> Iterator[Floor]:
     """Yield the floor of each metric of times, for each load and class of request that has published figures.
 
     The floor is the published p50 minus the measured p50, and the same of the p90, in the variants in which nobody
@@ -116,36 +102,43 @@ def _floors(published: Iterable[Row], rows: _Rows) -> Iterator[Floor]:
                 )  # fmt: skip
 
 
-def _floor_of_variant(p50: Row, rows: _Rows) -> tuple[float, float] | None:
+def _floor_of_variant(p50: Estimate, rows: Mapping[Quantity, Estimate]) -> tuple[float, float] | None:
     """Return published minus measured p50 and p90 in ms; None: requests wait, here or in the article, or may wait."""
-    p90 = rows.get(_quantity(p50, stat="p90"))
-    if p90 is None or None in (p50.published, p50.median, p90.published, p90.median):
+
+    def measured(metric: str, stat: str) -> float | None:
+        row = rows.get(p50.quantity.model_copy(update={"metric": metric, "stat": stat}))
+        return row.median if row else None
+
+    p90 = rows.get(p50.quantity.model_copy(update={"stat": "p90"}))
+    share = measured(AVOIDABLE_WAIT.name, "share")
+    least, most = measured(OVERHEAD.name, "min"), measured(OVERHEAD.name, "p90")
+    if p90 is None or p50.published is None or p50.median is None or p90.published is None or p90.median is None:
         return None
-    published, measured = (p50.published or 0.0, p90.published or 0.0), (p50.median or 0.0, p90.median or 0.0)
-    waits = published[1] - published[0] > WAITED_MS or _requests_wait(p50, rows)
-    return None if waits else (published[0] - measured[0], published[1] - measured[1])
-
-
-def _requests_wait(row: Row, rows: _Rows) -> bool:
-    """Whether more than a few requests of a variant wait, or nobody can tell."""
-    asked = ((AVOIDABLE_WAIT, "share"), (OVERHEAD, "min"), (OVERHEAD, "p90"))
-    found = [rows.get(_quantity(row, metric.name, stat)) for metric, stat in asked]
-    share, least, most = (each.median if each else None for each in found)
-    if share is None or least is None or most is None:
-        return True
-    return share >= WAITED_SHARE or most - least > WAITED_MS
+    if share is None or least is None or most is None or share >= WAITED_SHARE or most - least > WAITED_MS:
+        return None
+    waits = p90.published - p50.published > WAITED_MS
+    return None if waits else (p50.published - p50.median, p90.published - p90.median)
 
 
 def judge_article(
     run: Run, claims: Sequence[ClaimRow], published: Sequence[PublishedRow], floors: Sequence[Floor]
 ) -> Article | None:
-    """Return the verdict on an article; None: no figure is published. ``claims`` are in the order of the run."""
+    """Return the verdict on an article; None: no figure is published. ``claims`` are in the order of the run.
+
+    Its conclusion is that of the claims that compare nothing but variants with published figures; None: there is no
+    such claim. An undecided claim neither holds nor fails, and neither does an invalid one.
+    """
     if not published:
         return None
+    variants = {row.variant for row in published}
+    about = [row.verdict for claim, row in zip(run.claims, claims, strict=True) if claim.variants <= variants]
+    hold, fail = about.count("reproduced"), about.count("not reproduced")
     verdicts = [figure.verdict for row in published for figure in row.figures]
     return Article(
         order=_order(published),
-        conclusion=_conclusion(run, claims, {row.variant for row in published}),
+        conclusion=ArticleConclusion(
+            verdict=_verdict(hold, fail), claims=len(about), hold=hold, fail=fail, undecided=len(about) - hold - fail
+        ) if about else None,
         figures=ArticleFigures(
             within=verdicts.count("reproduced"),
             floor=verdicts.count("differs by the floor"),
@@ -155,15 +148,7 @@ def judge_article(
             invalid=verdicts.count("invalid"),
         ),
         floors=[*floors],
-    )
-
-
-class _Compared(NamedTuple):
-    """A published figure of a variant beside the measured figure, to be compared with other variants."""
-
-    variant: str
-    within: float
-    figure: PublishedFigure
+    )  # fmt: skip
 
 
 def _order(published: Sequence[PublishedRow]) -> ArticleOrder:
@@ -173,74 +158,39 @@ def _order(published: Sequence[PublishedRow]) -> ArticleOrder:
     both sides tell the variants apart: the published figures and the measured figures differ by more than the
     tolerance, and the intervals do not overlap, for which each variant needs two trials. So a tie decides nothing.
     """
+    of_quantity: dict[tuple[str, str, str, str], dict[str, tuple[PublishedFigure, float]]] = {}
+    for row in published:
+        for figure in row.figures:
+            key = (row.load, row.request_class or "", row.metric, figure.stat)
+            of_quantity.setdefault(key, {})[row.variant] = figure, row.within
     pairs, reversals = 0, []
-    for (load, request_class, metric, stat), group in groupby(_by_quantity(published), key=lambda found: found[0]):
-        for a, b in combinations([compared for _, compared in group], 2):
-            here, there = _measured_order(a, b), _published_order(a, b)
+    for load, request_class, metric, stat in sorted(of_quantity):
+        group = of_quantity[load, request_class, metric, stat]
+        for (one, (a, within_a)), (other, (b, within_b)) in combinations(group.items(), 2):
+            within = max(within_a, within_b)
+            there = _sign(a.published, b.published, within)
+            here = 0
+            if a.measured is not None and b.measured is not None and min(a.trials, b.trials) >= LEAST:
+                apart = a.interval and b.interval and (a.interval[0] > b.interval[1] or b.interval[0] > a.interval[1])
+                here = _sign(a.measured, b.measured, within) if apart else 0
             pairs += bool(here and there)
             if here and there and here != there:
-                larger, smaller = (a, b) if there > 0 else (b, a)
+                larger, smaller = (one, other) if there > 0 else (other, one)
                 reversals.append(
                     Reversal(
                         load=load, request_class=request_class or None, metric=metric, stat=stat,
-                        larger=larger.variant, smaller=smaller.variant,
+                        larger=larger, smaller=smaller,
                     )
                 )  # fmt: skip
-    return ArticleOrder(
-        verdict=_verdict(pairs - len(reversals), len(reversals)), pairs=pairs,
-        agree=pairs - len(reversals), reversals=reversals,
-    )  # fmt: skip
-
-
-def _by_quantity(published: Sequence[PublishedRow]) -> list[tuple[tuple[str, str, str, str], _Compared]]:
-    """Return the figures of all variants with what they are of; those of the same quantity are neighbours."""
-    found = {
-        (row.load, row.request_class or "", row.metric, figure.stat, row.variant): _Compared(
-            row.variant, row.within, figure
-        )
-        for row in published
-        for figure in row.figures
-    }
-    return sorted(((key[:4], compared) for key, compared in found.items()), key=lambda compared: compared[0])
-
-
-def _published_order(a: _Compared, b: _Compared) -> int:
-    """Return 1 if the first figure is the larger one as published, -1 if it is the smaller one; 0: it is a tie."""
-    return _sign(a.figure.published, b.figure.published, max(a.within, b.within))
-
-
-def _measured_order(a: _Compared, b: _Compared) -> int:
-    """Return the same of the measured figures; 0 also if the trials do not tell them apart."""
-    first, second = a.figure, b.figure
-    if first.measured is None or second.measured is None or min(first.trials, second.trials) < LEAST:
-        return 0
-    if not first.interval or not second.interval or _overlap(first.interval, second.interval):
-        return 0
-    return _sign(first.measured, second.measured, max(a.within, b.within))
-
-
-def _overlap(a: Interval, b: Interval) -> bool:
-    return a[0] <= b[1] and b[0] <= a[1]
+    agree = pairs - len(reversals)
+    return ArticleOrder(verdict=_verdict(agree, len(reversals)), pairs=pairs, agree=agree, reversals=reversals)
 
 
 def _sign(a: float, b: float, within: float) -> int:
+    """Return 1 if the first figure is the larger one, -1 if it is the smaller one; 0: it is a tie."""
     smaller, larger = sorted(map(abs, (a, b)))
     tie = a * b >= 0 and (larger <= smaller * (1 + within) or isclose(larger, smaller * (1 + within)))
     return 0 if tie else 1 if a > b else -1
-
-
-def _conclusion(run: Run, claims: Sequence[ClaimRow], variants: set[str]) -> ArticleConclusion | None:
-    """Return which claims hold that compare nothing but variants with published figures; None: there is no such claim.
-
-    An undecided claim neither holds nor fails, and neither does an invalid one.
-    """
-    about = [row.verdict for claim, row in zip(run.claims, claims, strict=True) if claim.variants <= variants]
-    if not about:
-        return None
-    holds, fails = about.count("reproduced"), about.count("not reproduced")
-    return ArticleConclusion(
-        verdict=_verdict(holds, fails), claims=len(about), hold=holds, fail=fails, undecided=len(about) - holds - fails
-    )
 
 
 def _verdict(agree: int, disagree: int) -> ArticleVerdict:

@@ -1,15 +1,17 @@
 """Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from statistics import median
 
 from stampede.evaluate.metrics import FAMILIES, METRICS
 from stampede.evaluate.metrics.metric import Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import climb_of
 from stampede.evaluate.metrics.servers import own_workers_ended
+from stampede.evaluate.read import Key
 from stampede.evaluate.read.observation import Reading
 from stampede.evaluate.read.trial_data import ClassTotals, RequestTotals, TrialData
-from stampede.evaluate.statistics.results import Cells, TrialValues
+from stampede.evaluate.statistics.estimates import Cells
 from stampede.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
 from stampede.records.summary import TrialValidity, Validity, Verdict
 
@@ -72,31 +74,30 @@ def _worst(found: Collection[str]) -> Verdict:
     return "invalid" if "invalid" in found else "suspect" if "suspect" in found else "valid"
 
 
-def doubt_effects(judged: list[TrialValidity], cells: Cells) -> list[TrialValidity]:
-    """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show."""
-    doubtful = {
-        (variant, load, trial.trial): reasons
-        for (variant, load, request_class), trials in cells.items()
-        for trial in trials
-        if request_class is None and (reasons := [*_effects(trial)])
-    }
+def doubt_effects(judged: Sequence[TrialValidity], cells: Cells) -> list[TrialValidity]:
+    """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show.
+
+    That is a trial with an effect that is smaller than what other clocks may add to it or take away.
+    """
+    doubtful: dict[Key, list[str]] = {}
+    for (variant, load, request_class), trials in cells.items():
+        for trial in trials if request_class is None else ():
+            for metric in METRICS.values():
+                key = metric.name, metric.between_clocks or ""
+                if (draw := trial.draws.get(key)) and draw.clocks:
+                    value, (low, high) = draw.value, draw.clocks
+                    if 0 < value < max(value - low, high - value):
+                        what = " ".join(key).replace("_", " ")
+                        of_unit = "" if metric.units[key[1]] == "share" else f" {metric.units[key[1]]}"
+                        doubtful.setdefault((variant, load, trial.trial), []).append(
+                            f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as "
+                            "well"
+                        )
     return [
-        trial.model_copy(update={"verdict": "suspect", "reasons": [*reasons, *trial.reasons]}) if reasons else trial
+        trial.model_copy(update={"verdict": "suspect", "reasons": [*doubtful[trial.key], *trial.reasons]})
+        if trial.key in doubtful else trial
         for trial in judged
-        for reasons in [doubtful.get((trial.variant, trial.load, trial.trial))]
-    ]
-
-
-def _effects(trial: TrialValues) -> Iterator[str]:
-    """Yield each effect of a trial that is smaller than what other clocks may add to it or take away."""
-    for metric in METRICS.values():
-        key = metric.name, metric.between_clocks or ""
-        if (draw := trial.draws.get(key)) and draw.clocks:
-            value, (low, high) = draw.value, draw.clocks
-            if 0 < value < max(value - low, high - value):
-                what = " ".join(key).replace("_", " ")
-                of_unit = "" if metric.units[key[1]] == "share" else f" {metric.units[key[1]]}"
-                yield f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as well"
+    ]  # fmt: skip
 
 
 def _record(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -260,6 +261,13 @@ def unapplied(trials: Sequence[TrialData]) -> Iterator[str]:
             yield f"not checked{where}: {what}"
 
 
+def seconds_of_round(trials: Sequence[TrialData]) -> float:
+    """Return about how many seconds it took to measure every variant once under every load."""
+    times = [datetime.fromisoformat(time) for trial in trials for time in (trial.record.began, trial.record.ended)]
+    rounds = len({trial.record.trial for trial in trials})
+    return (max(times) - min(times)).total_seconds() / rounds if rounds else 0.0
+
+
 def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
     """Yield how well the least certain clocks are known, if containers ran on several machines."""
     known = [trial.raw.clocks.worst for trial in trials if trial.raw.clocks]
@@ -269,7 +277,7 @@ def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
         yield f"times of several machines were compared: {clocks}"
 
 
-def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Validity:
+def judge_run(run: Run, trials: Sequence[TrialValidity], further: Sequence[str]) -> Validity:
     """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
     of_trials = [
         (f"{trial_name(run, trial)}: {'' if reason in trial.notes else f'{trial.verdict}: '}{reason}", trial, reason)

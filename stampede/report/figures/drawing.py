@@ -13,7 +13,7 @@ from stampede.evaluate.read import Key
 from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
 from stampede.records.run import Run, VariantRecord
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.report.spread import line_ends
 from stampede.report.wording import divisor_suffix, plain_name
 
@@ -93,7 +93,7 @@ def measured_values(summary: Summary, load: str, measure: Measure) -> dict[str, 
     return {name: row.measured for name, row in rows.items() if row.measured is not None}
 
 
-def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
+def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Estimate]:
     """Return the rows of one statistic by variant, if their values are medians over trials."""
     names = dict.fromkeys(row.variant for row in summary.rows)
     found = {name: summary.row(name, load, measure.request_class, measure.metric, measure.stat) for name in names}
@@ -105,7 +105,7 @@ def bars_subtitle(run: Run) -> str:
     return "its interval" if run.trials >= ENOUGH else "the range of the trials"
 
 
-def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
+def interval_ends(row: Estimate, name: str, floor: float) -> dict[str, float]:
     """Return a measured value and the ends of its interval, or of the range of few trials.
 
     Values below ``floor`` become ``floor``.

@@ -11,7 +11,7 @@ from stampede.evaluate.metrics.metric import percentile
 from stampede.evaluate.metrics.times import OVERHEAD
 from stampede.records.claims import Measure, Quantity
 from stampede.records.run import Run
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.report.wording import plain_name, unit_suffix
 
 MOST_COLUMNS = 5
@@ -28,7 +28,7 @@ class Group(NamedTuple):
     metric: str
     stats: tuple[str, ...]
 
-    def row(self, summary: Summary, variant: str, stat: str) -> Row | None:
+    def row(self, summary: Summary, variant: str, stat: str) -> Estimate | None:
         """Return the row of a variant and a statistic."""
         return summary.row(variant, self.load, self.request_class, self.metric, stat)
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from stampede.evaluate.metrics import unit
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import Row, Summary
+from stampede.records.summary import Estimate, Summary
 from stampede.report.answer import answers, cures
 from stampede.report.extensions import Section
 from stampede.report.screen.columns import Group, Lead, deciding_columns
@@ -110,11 +110,11 @@ def _columns(
                 yield _Column("", "publ.", published, "dim")
 
 
-def _value(row: Row | None) -> float | None:
+def _value(row: Estimate | None) -> float | None:
     return row.measured if row else None
 
 
-def _cell(row: Row | None) -> str:
+def _cell(row: Estimate | None) -> str:
     """Return a measured value: a share in percent, and a value of all trials together with a star."""
     if row is None or row.measured is None:
         return number(None)

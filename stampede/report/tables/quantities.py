@@ -10,7 +10,7 @@ from stampede.evaluate.metrics.metric import PRINTED, TIME_STATISTICS, Metric
 from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.plural import plural
 from stampede.records.run import LoadRecord, Run
-from stampede.records.summary import Row, Summary, WorkerRow
+from stampede.records.summary import Estimate, Summary, WorkerRow
 from stampede.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
 from stampede.report.tables import Table
 from stampede.report.wording import (
@@ -65,7 +65,7 @@ def _predicted_for(run: Run) -> str:
     return f"predicted: what theory says of {variants}" + (f" on {plural(run.cores, 'core')}" if run.cores else "")
 
 
-def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
+def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Estimate], load: LoadRecord) -> bool:
     """Whether there is a table of a metric although nobody has published or claimed its values."""
     if load.crashes or metric.of_all != (request_class is None):
         return False
@@ -77,7 +77,7 @@ def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], lo
 
 
 def _quantity_table(
-    run: Run, summary: Summary, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Row]
+    run: Run, summary: Summary, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Estimate]
 ) -> Table:
     published = {row.stat for row in rows if row.published is not None}
     of_times = STATISTICS[metric] == TIME_STATISTICS
@@ -106,7 +106,7 @@ def _quantity_table(
     return Table(title, ("variant", "", *stats, counted), lines, words=2, note=note).without_gaps()
 
 
-def _lines_of(rows: Mapping[Statistic, Row]) -> Iterator[tuple[str, Mapping[Statistic, str]]]:
+def _lines_of(rows: Mapping[Statistic, Estimate]) -> Iterator[tuple[str, Mapping[Statistic, str]]]:
     """Yield the lines of one variant that have a figure, published to pooled, with a cell for each figure."""
     for word in ("published", "predicted"):
         values = {stat: value for stat, row in rows.items() if (value := getattr(row, word)) is not None}
@@ -122,7 +122,7 @@ def _lines_of(rows: Mapping[Statistic, Row]) -> Iterator[tuple[str, Mapping[Stat
             yield word, cells
 
 
-def _measured_cell(row: Row, measured: float) -> str:
+def _measured_cell(row: Estimate, measured: float) -> str:
     """Return a value, and below it its interval; or what each trial measured. Equal numbers are shown once."""
 
     def shown(value: float) -> str:

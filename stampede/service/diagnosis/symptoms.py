@@ -14,7 +14,7 @@ from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
-from stampede.records.summary import Row
+from stampede.records.summary import Estimate
 from stampede.service.diagnosis.deaths import DeathsByLimit, waited_for_places
 from stampede.service.diagnosis.held import FullPool, Loops, Stack
 from stampede.service.diagnosis.lost import lost_times
@@ -197,7 +197,7 @@ class Symptoms:
         return self.variant.workers < (self.run.host.cores or 0) or not self.computes
 
     @cached_property
-    def avoidable(self) -> dict[str, Row]:
+    def avoidable(self) -> dict[str, Estimate]:
         """The share of requests with an avoidable wait, for each class in which it is an alarm."""
         found = {name: self.figures.row(TODAY, name, "avoidable_wait", "share") for name in self.classes}
         return {name: row for name, row in found.items() if row and (row.measured or 0.0) >= AVOIDABLE}

@@ -1,0 +1,316 @@
+"""The statistics of a run's trusted trials, and from them the estimate of each quantity that somebody asks for."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from stampede.evaluate.metrics import FAMILIES, METRICS, bursts, statistics_of, unit
+from stampede.evaluate.metrics.asked import PublishedFigures, claims_of, published_in
+from stampede.evaluate.metrics.failures import FAILURES
+from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.visits import VISITS_FAILED
+from stampede.evaluate.read import Cell, Key
+from stampede.evaluate.read.rows import by_other_clocks
+from stampede.evaluate.read.trial_data import TrialData
+from stampede.evaluate.statistics import intervals
+from stampede.evaluate.statistics.intervals import Draw
+from stampede.evaluate.statistics.stopping import LEAST, Interval
+from stampede.records.claims import Quantity
+from stampede.records.predicted import NOTHING, PredictedRun
+from stampede.records.run import Run
+from stampede.records.summary import CompletionTimesRow, DifferenceRow, Estimate, TrialValidity
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class TrialValues(NamedTuple):
+    """The statistics of one cell in one trial, by metric and statistic; ``answered`` requests of the cell succeeded.
+
+    ``draws`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
+    computed from something other than answered requests, such as visits, ``carried_by`` says from how many.
+    """
+
+    trial: int
+    answered: int
+    draws: Mapping[tuple[str, str], Draw]
+    carried_by: Mapping[str, int] = {}
+
+    def carrying(self, metric: str) -> int:
+        """Return how many answered requests, or visits, the statistics of a metric were computed from."""
+        return self.carried_by.get(metric, self.answered if METRICS[metric].sample != "visits" else 0)
+
+
+Cells = Mapping[Cell, Sequence[TrialValues]]
+Pools = Mapping[Quantity, Estimate]
+Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
+
+
+class Measured(NamedTuple):
+    """What the trials of a run say: the verdicts on all trials, and the statistics of the trusted ones.
+
+    ``pools`` has percentiles of the requests of all trials together, where single trials have too few. ``times`` has by
+    variant and load the response times of a burst in ms, in order of completion, in each trial. ``doubts`` are reasons
+    to doubt the run. ``round_s`` is about how long it took to measure every variant once.
+    """
+
+    trials: Sequence[TrialValidity] = ()
+    cells: Mapping[Cell, Sequence[TrialValues]] = {}
+    pools: Mapping[Quantity, Estimate] = {}
+    times: Mapping[tuple[str, str], Sequence[Sequence[float]]] = {}
+    doubts: Sequence[str] = ()
+    round_s: float = 0.0
+
+
+def measure_cells(
+    database: "duckdb.DuckDBPyConnection",
+    trials: Iterable[TrialData],
+    rejected: Mapping[Key, Container[str]] = {},
+    families: Sequence[Family] = FAMILIES,
+) -> dict[Cell, list[TrialValues]]:
+    """Collect what every family measures in each trial, and return the statistics of every cell.
+
+    ``rejected`` has the classes of request of a trial whose figures are invalid; such a trial is not in their cells.
+    """
+    cells: dict[Cell, list[TrialValues]] = {}
+    for trial in trials:
+        measured = [values for family in families for values in family.measure(database, trial)]
+        clocks = _ends_by_clocks(database, trial, measured)
+        variant, load, number = trial.key
+        for request_class in trial.requests.names:
+            if request_class in rejected.get(trial.key, ()):
+                continue
+            mine = [values for values in measured if values.request_class == request_class]
+            draws = {
+                key: Draw(value, values.likely.get(key, ()), clocks.get((request_class, *key)))
+                for values in mine
+                for key, value in values.stats.items()
+            }
+            carried_by = {metric: count for values in mine for metric, count in values.carried_by.items()}
+            answered = trial.requests.of_class(request_class).answered
+            cells.setdefault((variant, load, request_class), []).append(
+                TrialValues(number, answered, draws, carried_by)
+            )
+    return cells
+
+
+def _ends_by_clocks(
+    database: "duckdb.DuckDBPyConnection", trial: TrialData, measured: Iterable[MetricValues]
+) -> dict[tuple[str | None, str, str], Interval]:
+    """Return the least and the most of each statistic by all clocks that fit, as far as they differ."""
+    if trial.raw.clocks is None:
+        return {}
+    every = [*measured]
+    for clocks in trial.raw.clocks.others:
+        with by_other_clocks(database, trial.key, clocks) as rows:
+            again = [family for family in FAMILIES if any(metric.between_clocks for metric in family.metrics)]
+            every += [values for family in again for values in family.measure(rows, trial.by(clocks))]
+    found: dict[tuple[str | None, str, str], list[float]] = {}
+    for values in every:
+        for (metric, stat), value in values.stats.items():
+            if METRICS[metric].between_clocks:
+                found.setdefault((values.request_class, metric, stat), []).append(value)
+    return {key: (min(of_key), max(of_key)) for key, of_key in found.items() if min(of_key) < max(of_key)}
+
+
+def completion_times(database: "duckdb.DuckDBPyConnection", trials: Iterable[TrialData]) -> Times:
+    """Return the completion times of small bursts in each trial."""
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    for trial in trials:
+        if trial.load.burst and trial.load.has_small_bursts and not trial.load.crashes:
+            times_ms = bursts.completion_times_ms(database, trial.key, trial.load.burst)
+            found.setdefault(trial.key[:2], []).append(times_ms)
+    return found
+
+
+class Results(NamedTuple):
+    """The estimates of a run in the experiment's order, and what they follow from. Quantities name their load."""
+
+    run: Run
+    measured: Measured
+    estimates: Mapping[Quantity, Estimate]
+    entries: Sequence[PublishedFigures] = ()
+    staircases: Sequence[CompletionTimesRow] = ()
+
+    def draws(self, quantity: Quantity) -> list[Draw]:
+        """Return the value of each trial."""
+        return [*draws_of(quantity, self.measured.cells).values()]
+
+    @property
+    def rows(self) -> list[Estimate]:
+        """What was measured or published; if nothing was measured, also what is predicted."""
+        every = [*self.estimates.values()]
+        measured = any(row.values for row in every)
+        return [
+            row for row in every
+            if row.values or row.pooled or row.published is not None or (not measured and row.predicted is not None)
+        ]  # fmt: skip
+
+
+def estimate_all(run: Run, measured: Measured, predictions: PredictedRun = NOTHING) -> Results:
+    """Return the estimate of every quantity that was measured, published, predicted or claimed."""
+    claims, entries = claims_of(run), [*published_in(run)]
+    published = {quantity: value for _, figures in entries for quantity, value in figures.items()}
+    predicted = predictions.figures
+    found = {*measured.cells, *map(cell_of, published), *(cell for cell, _, _ in predicted)}
+    variants, loads = [variant.name for variant in run.variants], [load.name for load in run.loads]
+    quantities = [
+        Quantity(variant=variant, load=load, request_class=request_class, metric=metric, stat=stat)
+        for variant, load, request_class in sorted(
+            found, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
+        )
+        for metric, stat in statistics_of(request_class)
+    ]
+    asked = [*published, *(quantity for claim in claims for quantity in claim.quantities)]
+    estimates = {}
+    for quantity in dict.fromkeys([*quantities, *asked]):
+        figure = predicted.get((cell_of(quantity), quantity.metric, quantity.stat))
+        beside: dict[str, float | None] = {"published": published.get(quantity)}
+        if figure:
+            beside |= {"predicted": figure.median, "predicted_low": figure.low, "predicted_high": figure.high}
+        estimates[quantity] = estimate(quantity, measured, beside)
+    return Results(run, measured, estimates, entries, [*_staircases(run, entries, measured.times, predictions)])
+
+
+def cell_of(quantity: Quantity) -> Cell:
+    """Return the cell of a quantity, which must name its load."""
+    return quantity.variant, quantity.load or "", quantity.request_class
+
+
+def estimate(quantity: Quantity, measured: Measured, beside: Mapping[str, float | None] = {}) -> Estimate:
+    """Return the estimate of a quantity, which must name its load; ``beside`` is what was published and predicted.
+
+    A percentile that is missing in any trial has none. A closed loop sends fewer requests while requests wait. So the
+    trials with too few requests for a percentile are those in which it is the longest, and a median over the other
+    trials would be too short.
+    """
+    key = metric, stat = quantity.metric, quantity.stat
+    cell, draws = measured.cells.get(cell_of(quantity), ()), draws_of(quantity, measured.cells)
+    if not draws and quantity in measured.pools:
+        return measured.pools[quantity].model_copy(update=beside)
+    values = {trial: draw.value for trial, draw in draws.items()}
+    low, high = intervals.of_median([*draws.values()]) or (None, None)
+    if high is not None and unit(metric, stat) in ("share", "index"):
+        high = min(high, 1.0)
+    return Estimate(
+        **dict(quantity),
+        unit=unit(metric, stat),
+        **({"published": None, "predicted": None} | dict(beside)),
+        measured=median(values.values()) if values else None,
+        low=low,
+        high=high,
+        n=sum(trial.carrying(metric) for trial in cell if draws and key in trial.draws),
+        trials=len(draws),
+        values=values,
+        by_clocks={trial: draw.clocks for trial, draw in draws.items() if draw.clocks} or None,
+    )
+
+
+def draws_of(quantity: Quantity, cells: Cells) -> dict[int, Draw]:
+    """Return the value of each trial; none if a percentile is missing in any trial."""
+    cell, key = cells.get(cell_of(quantity), ()), (quantity.metric, quantity.stat)
+    draws = {trial.trial: trial.draws[key] for trial in cell if key in trial.draws}
+    return {} if percentile(quantity.stat) is not None and len(draws) < len(cell) else draws
+
+
+def explain_missing(quantity: Quantity, cells: Cells) -> str:
+    """Return why no trial has a statistic, although there are trials."""
+    cell = cells.get(cell_of(quantity), ())
+    if not cell:
+        return f"no {quantity.request_class or ''} request was answered".replace("  ", " ")
+    sample = METRICS[quantity.metric].sample
+    of_failures = (VISITS_FAILED if sample == "visits" else FAILURES).name, "share"
+    failing = [trial.draws[of_failures].value for trial in cell if of_failures in trial.draws]
+    nothing = f"nothing was seen that {quantity.metric} could be computed from"
+    if not failing or sample is None:
+        return nothing
+    if max(failing) >= failures_allowed(quantity.stat):
+        return f"{max(failing):.1%} of the {sample} failed, too many to leave out of {quantity.stat}"
+    needed, counts = rows_needed(quantity.stat), [trial.carrying(quantity.metric) for trial in cell]
+    if min(counts) >= needed:
+        return nothing
+    had = f"there were {max(counts)} at most" if max(counts) < needed else f"one trial had {min(counts)}"
+    return f"{quantity.stat} needs {needed} {sample} a trial; {had}"
+
+
+def _staircases(
+    run: Run, entries: Sequence[PublishedFigures], times: Times, predictions: PredictedRun
+) -> Iterator[CompletionTimesRow]:
+    """Yield the completion times that were measured or published, in the experiment's order: medians over trials."""
+    published = {
+        (entry.variant, entry.load): entry.expected_completion_times for entry, _ in entries if entry.completion_times
+    }
+    for load in run.loads:
+        for variant in run.variants:
+            cell = variant.name, load.name
+            if not load.has_small_bursts or not (cell in times or cell in published):
+                continue
+            trials = times.get(cell, ())
+            most = max(map(len, trials), default=0)
+            steps = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
+            ends = [intervals.of_median([Draw(value) for value in values]) for values in steps]
+            yield CompletionTimesRow(
+                variant=variant.name,
+                load=load.name,
+                published=published.get(cell),
+                predicted=[step[0] for step in predictions.completion_times.get(cell, [])] or None,
+                measured=[median(values) for values in steps],
+                low=[interval[0] for interval in ends if interval] or None,
+                high=[interval[1] for interval in ends if interval] or None,
+            )
+
+
+def difference_rows(results: Results) -> Iterator[DifferenceRow]:
+    """Yield the differences between a run's two variants, for each statistic that both have from two or more trials."""
+    first, second = (variant.name for variant in results.run.variants)
+    of_first = [quantity for quantity in results.estimates if quantity.variant == first]
+    for quantity in sorted(of_first, key=lambda quantity: quantity.load or ""):
+        other = quantity.model_copy(update={"variant": second})
+        a, b = results.estimates[quantity], results.estimates.get(other)
+        if a.median is None or b is None or b.median is None or min(a.trials, b.trials) < LEAST:
+            continue
+        low, high = intervals.of_difference(results.draws(other), results.draws(quantity))
+        yield DifferenceRow(
+            **a.model_dump(include={"load", "request_class", "metric", "stat", "unit"}),
+            a=a.median,
+            b=b.median,
+            low=low,
+            high=high,
+            smallest=max(abs(low), abs(high)),
+            trials=min(a.trials, b.trials),
+        )
+
+
+def too_few(results: Results) -> Iterator[str]:
+    """Yield a sentence for each percentile that a table would show if there were more requests.
+
+    For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
+    """
+    published = {quantity for _, figures in results.entries for quantity in figures if percentile(quantity.stat)}
+    claimed = {quantity for claim in claims_of(results.run) for quantity in claim.quantities}
+    wanted = {quantity.stat for quantity in published} | {stat for stat in PRINTED if percentile(stat)}
+    for load, request_class in sorted({(load, of_class) for _, load, of_class in results.measured.cells if of_class}):
+        counts = {cell[0]: [trial.answered for trial in trials]
+                  for cell, trials in results.measured.cells.items() if cell[1:] == (load, request_class)}  # fmt: skip
+        counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
+        of_class = Quantity(variant="", load=load, request_class=request_class, metric="overhead", stat="")
+        stats = wanted
+        if results.run.load(load).has_small_bursts:
+            spoken_of = {quantity for quantity in published | claimed if percentile(quantity.stat)}
+            stats = {each.stat for each in spoken_of if (each.load, each.request_class) == (load, request_class)}
+        for stat in sorted(stats, key=lambda stat: (rows_needed(stat), stat)):
+            needed = rows_needed(stat)
+            if lacking := [
+                variant for variant, ns in counts.items()
+                if min(ns) < needed
+                and of_class.model_copy(update={"variant": variant, "stat": stat}) not in results.measured.pools
+            ]:  # fmt: skip
+                which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
+                most = max(max(counts[variant]) for variant in lacking)
+                fewest = min(min(counts[variant]) for variant in lacking)
+                there = f"there {'was' if most == 1 else 'were'} {most} at most"
+                yield f"no {stat} of {request_class} requests of {which}: it " + (
+                    f"needs {needed} a trial, {there}" if most < needed else
+                    f"needs {needed} in every trial, the fewest were {fewest}"
+                )  # fmt: skip
+                break  # higher percentiles need even more requests
