@@ -7,7 +7,7 @@ from statistics import median
 from stampede.evaluate.metrics import FAMILIES, unit
 from stampede.evaluate.metrics.times import OVERHEAD
 from stampede.evaluate.read.trial_data import derive_rows
-from stampede.evaluate.statistics.results import measure_cells
+from stampede.evaluate.statistics.estimates import measure_cells
 from stampede.evaluate.verdict.validity import judge_trial
 from stampede.records.claims import Quantity
 from stampede.records.folder import trial_folder
