@@ -42,17 +42,15 @@ def predict(options: MeasureOptions, name: Name = "") -> None:
     """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
     from stampede.docker.engine import engine_cores  # noqa: PLC0415
     from stampede.predict.prediction import predict_summary  # noqa: PLC0415
-    from stampede.records.run import Host  # noqa: PLC0415
+    from stampede.records.run import UNKNOWN  # noqa: PLC0415
     from stampede.report.terminal import print_predicted  # noqa: PLC0415
     from stampede.run.record import record_of  # noqa: PLC0415
 
     experiment = options.experiment(name)
     plan = options.plan(experiment)
     say_how_theory_runs()
-    here = Host(cpu="", cores=engine_cores(), memory_gib=0, kernel="", engine="", compose="")
-    run = record_of(
-        name, experiment, plan, full=options.full, command="stampede predict", host=here, git=None, images=[]
-    )
+    here = UNKNOWN.model_copy(update={"cores": engine_cores()})
+    run = record_of(name, experiment, plan, full=options.full, command="stampede predict", host=here)
     print_predicted(out, run, predict_summary(run))
 
 

@@ -55,6 +55,10 @@ class Host(Record):
     compose: str
 
 
+UNKNOWN = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
+"""The machine of requests that theory or a log knows, and no run of the lab measured."""
+
+
 class RunMachine(Record):
     """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all).
 
@@ -234,25 +238,25 @@ class Run(Record):
     title: str
     question: str
     because: str | None = None
-    source: SourceRecord | None
-    published: list[Published]
-    claims: list[Claim]
+    source: SourceRecord | None = None
+    published: list[Published] = Field([])
+    claims: list[Claim] = Field([])
     curve: Curve | None = None
     variants: list[VariantRecord]
     loads: list[LoadRecord]
     sleeping: bool = False
-    full: bool
-    trials: int
+    full: bool = False
+    trials: int = 1
     until_decided: bool = False
-    jobs: int
-    seed: int
+    jobs: int = 1
+    seed: int = 1
     order: list[list[str]]
     command: str
-    host: Host
+    host: Host = UNKNOWN
     machines: list[RunMachine] = Field([])
     encrypted: bool = False
-    git: Git | None
-    images: list[Image]
+    git: Git | None = None
+    images: list[Image] = Field([])
     began: str
     ended: str | None = None
     outcome: Literal["running", "completed", "interrupted", "failed"] = "running"

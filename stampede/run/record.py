@@ -1,11 +1,12 @@
 """The record of a run that begins."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from stampede import __version__
 from stampede.experiment.model import Experiment
 from stampede.plan import Plan
-from stampede.records.run import METHOD, ClientRecord, Git, Host, Image, LoadRecord, RelativeRate, Run, SourceRecord
+from stampede.records.run import METHOD, UNKNOWN, ClientRecord, Git, Host, Image, LoadRecord, Run
 
 
 def now() -> str:
@@ -20,49 +21,41 @@ def record_of(
     *,
     full: bool,
     command: str,
-    host: Host,
-    git: Git | None,
-    images: list[Image],
+    host: Host = UNKNOWN,
+    git: Git | None = None,
+    images: Sequence[Image] = (),
 ) -> Run:
     """Return the record of a run that begins now."""
     asked = list(dict.fromkeys(trial.variant_name for trial in plan.trials))
     durations = {trial.load_name: trial.duration for trial in plan.trials}
+    frozen = experiment.model_dump(include={"title", "question", "because", "source", "curve"})
     return Run(
+        **frozen,
         method=METHOD,
         version=__version__,
         experiment=name,
-        title=experiment.title,
-        question=experiment.question,
-        because=experiment.because,
-        source=SourceRecord.model_validate(experiment.source.model_dump()) if experiment.source else None,
         published=[entry for entry in experiment.published if entry.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
-        curve=experiment.curve,
         variants=[server.record(variant) for variant, server in experiment.variants.items() if variant in asked],
         loads=[
             LoadRecord(
-                name=load,
-                script=load_entry.script,
-                kind=load_entry.declared.kind,
-                generators=load_entry.generators,
-                overloads=load_entry.overloads,
-                relative=load_entry.relative and RelativeRate.model_validate(load_entry.relative.model_dump()),
-                loop=load_entry.loop,
-                duration=durations[load],
-                settings=load_entry.environment(),
-                traffic=load_entry.declared.recorded_traffic(load_entry.settings),
-                client=ClientRecord(
-                    script=load_entry.client.script,
-                    settings=load_entry.client.environment(),
-                    through_balancer=load_entry.client.through_balancer,
-                )
-                if load_entry.client
-                else None,
-                api=load_entry.api and load_entry.api.model_dump(exclude_unset=True),
-                database=load_entry.database and load_entry.database.model_dump(),
+                **load.model_dump(include={"script", "generators", "overloads", "relative", "database"}),
+                name=under,
+                kind=load.declared.kind,
+                loop=load.loop,
+                duration=durations[under],
+                settings=load.environment(),
+                traffic=load.declared.recorded_traffic(load.settings),
+                client=load.client
+                and ClientRecord(
+                    script=load.client.script,
+                    settings=load.client.environment(),
+                    through_balancer=load.client.through_balancer,
+                ),
+                api=load.api and load.api.model_dump(exclude_unset=True),
             )
-            for load, load_entry in experiment.all_loads.items()
-            if load in durations  # leave out a load that is only for other variants
+            for under, load in experiment.all_loads.items()
+            if under in durations  # leave out a load that is only for other variants
         ],
         sleeping=experiment.parallel or experiment.holds,
         full=full,
@@ -73,6 +66,6 @@ def record_of(
         command=command,
         host=host,
         git=git,
-        images=images,
+        images=[*images],
         began=now(),
     )

@@ -32,7 +32,7 @@ from stampede.servers.base import Variant
 from stampede.theory.model import Servers
 from stampede.verification import compute_summary, derived_elsewhere, verify_run
 from tests.in_memory import measure
-from tests.synthetic import NOWHERE, Request, make_run
+from tests.synthetic import Request, make_run
 
 HEAVY_MIX = {"LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10"}
 
@@ -53,7 +53,7 @@ def planned(name: str, trials: int = 5, **how: Any) -> Run:
     """Return the record of a run of an experiment."""
     experiment = load_experiment(name)
     plan = lay_out(experiment, trials=trials, memory=None, **how)
-    return record_of(name, experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    return record_of(name, experiment, plan, full=False, command="")
 
 
 def test_the_statistics_are_those_of_measured_requests() -> None:

@@ -17,7 +17,7 @@ from stampede.logs.diagnose.logs import Floats, Integers
 from stampede.logs.diagnose.replayed import Replay, around_longest
 from stampede.logs.diagnose.requests import Requests
 from stampede.logs.diagnose.screen import cures_in_words, findings_in_words
-from stampede.records.run import Host, LoadRecord, Run, VariantRecord
+from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
 from stampede.report.html import timeline_page
 
@@ -115,10 +115,7 @@ FROM logged
 def _run(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Run:
     """Return a record that says of the logs what the page shows."""
     began = datetime.fromtimestamp(requests.first, UTC).isoformat(timespec="seconds")
-    host = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
     return Run(
-        experiment="diagnosis", title="Production, from its logs", question="Who waited?", source=None, published=[],
-        claims=[], variants=[variant], loads=[load], full=False, trials=1, jobs=1, seed=1,
-        order=[[variant.name, load.name, "1"]], command="stampede diagnose", host=host, git=None,
-        images=[], began=began,
+        experiment="diagnosis", title="Production, from its logs", question="Who waited?", variants=[variant],
+        loads=[load], order=[[variant.name, load.name, "1"]], command="stampede diagnose", began=began,
     )  # fmt: skip
