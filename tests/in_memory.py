@@ -166,7 +166,7 @@ def page_of(folder: Path, run: Run, summary: Summary) -> str:
     write_record(folder / "run.json", run)
     with (
         patch("stampede.report.html.pictures", lambda *_: []),
-        patch("stampede.report.html.load_timelines", lambda *_: []),
+        patch("stampede.report.html.load_lanes", lambda *_: []),
     ):
         write_report(folder, summary)
     return (folder / "report.html").read_text(encoding="utf-8")

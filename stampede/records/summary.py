@@ -426,6 +426,11 @@ class Summary(Record):
             _, found = self._rows_by_quantity
         return found.get((variant, load, request_class, metric, stat))
 
+    def first_trials(self, load: str) -> dict[str, int]:
+        """Return the number of each variant's first trusted trial."""
+        trusted = [(trial.variant, trial.trial) for trial in self.trials if trial.load == load and trial.is_trusted]
+        return dict(sorted(trusted, reverse=True))
+
     def request_classes(self, variant: str, load: str | None = None) -> list[str]:
         """Return the classes of requests of a variant in order, under one load or (None) under all."""
         mine = (row for row in self.rows if row.variant == variant and load in (None, row.load))

@@ -7,6 +7,7 @@ import duckdb
 from markupsafe import Markup
 
 from stampede.evaluate.read.rows import opened
+from stampede.predict.lanes import load_lanes
 from stampede.records.folder import read_run, trial_folder, write_whole
 from stampede.records.run import Run
 from stampede.records.summary import Summary
@@ -19,7 +20,7 @@ from stampede.report.tables import Table
 from stampede.report.tables.quantities import clocks_table, differences_table, legend, quantity_tables, stairs_tables
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.tables.visits import errors_tables, visits_tables
-from stampede.report.timeline.load import LoadTimeline, load_timelines
+from stampede.report.timeline.load import LoadTimeline, load_timeline
 from stampede.report.wording import trials_phrase
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
@@ -32,7 +33,11 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
     trusted = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.is_trusted]
     with opened(trusted) as database:
         figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
-        timelines = [(load, _data(run, load)) for load in load_timelines(database, run_folder, run, summary)]
+        timelines = [
+            (load, _data(run, load))
+            for lanes in load_lanes(database, run_folder, run, summary)
+            for load in [load_timeline(run, lanes)]
+        ]
     quantities = list(quantity_tables(run, summary))
     settings = run.variants[0].settings.items()
     common = {
@@ -86,7 +91,7 @@ def timeline_page(
     in the place of the timeline's own. ``began_s``: when the first request was sent, in seconds since 1970, if the axis
     shows the time of day.
     """
-    loads = load_timelines(database, run_folder, run, summary, capacity)
+    loads = [load_timeline(run, lanes) for lanes in load_lanes(database, run_folder, run, summary, capacity)]
     timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]
     return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, heading=heading)
 

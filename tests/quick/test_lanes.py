@@ -8,13 +8,14 @@ import pytest
 
 from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.verdict.validity import judge_trials
+from stampede.predict.lanes import LaneRequest, load_lanes
 from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_run, trial_folders
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.summary import Summary
 from stampede.report.timeline import load as timeline
 from stampede.report.timeline.load import LoadTimeline
-from stampede.report.timeline.rows import TimelineRequest, thread_rows
+from stampede.report.timeline.trial import thread_rows
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
@@ -39,7 +40,7 @@ def shown(folder: Path) -> list[LoadTimeline]:
             trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks
         ]}  # fmt: skip
         summary = Summary.of_nothing(run.experiment).model_copy(update=known)
-        return list(timeline.load_timelines(rows, folder, run, summary))
+        return [timeline.load_timeline(run, lanes) for lanes in load_lanes(rows, folder, run, summary)]
 
 
 def of_one(run: Path) -> dict[str, Any]:
@@ -189,7 +190,7 @@ def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
 def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_rows() -> None:
     """A pool of two ends a thread and starts another: three threads in all, but never more than two at once."""
     rows = [
-        TimelineRequest("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
+        LaneRequest("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
         for at, thread in ((0.0, 1), (0.5, 2), (20.0, 3), (20.5, 2))
     ]
 

@@ -50,15 +50,9 @@ def variant_names(run: Run) -> list[str]:
     return [variant.name for variant in run.variants]
 
 
-def first_trials(summary: Summary, load: str) -> dict[str, int]:
-    """Return the number of each variant's first trusted trial."""
-    trusted = [(trial.variant, trial.trial) for trial in summary.trials if trial.load == load and trial.is_trusted]
-    return dict(sorted(trusted, reverse=True))
-
-
 def read_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
     """Return by variant what ``read`` finds in its first trusted trial, without variants that have nothing."""
-    firsts = first_trials(summary, load)
+    firsts = summary.first_trials(load)
     found = {name: read((name, load, firsts[name])) for name in variant_names(run) if name in firsts}
     return {name: there for name, there in found.items() if there}
 

@@ -1,32 +1,13 @@
 """The timeline of each load: a trial of every variant, and the requests of one variant as other ways serve them."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import duckdb
-import numpy as np
-
-from stampede.evaluate.metrics import waiting
-from stampede.evaluate.read import OF_TRIAL, of_trial
-from stampede.evaluate.read.lab_time import clocks_of_hosts
-from stampede.evaluate.read.observation import read_containers, stalls_by_lab_clock, stalls_within
-from stampede.evaluate.read.rows import COLUMNS
+from stampede.predict.lanes import LoadLanes
 from stampede.predict.options import OPTION_KINDS
-from stampede.predict.what_if import can_serve_otherwise, insert_requests, serve_otherwise
-from stampede.records.folder import trial_folder
 from stampede.records.run import Run
-from stampede.records.summary import Summary
-from stampede.report.figures.drawing import first_trials
 from stampede.report.tables import Table
-from stampede.report.timeline.trial import (
-    NEVER,
-    TimelineTrial,
-    TrialTimeline,
-    read_timeline_trial,
-    trial_timeline,
-    window,
-)
+from stampede.report.timeline.trial import TrialTimeline, trial_timeline
 from stampede.report.wording import load_suffix, number
 
 MOST = 20_000
@@ -100,50 +81,28 @@ def _seconds(tenths: int | None) -> str:
     return "–" if tenths is None else f"{number(tenths / 10_000)} s"
 
 
-def load_timelines(
-    database: duckdb.DuckDBPyConnection,
-    run_folder: Path,
-    run: Run,
-    summary: Summary,
-    capacity: tuple[int, int] | None = None,
-) -> Iterator[LoadTimeline]:
-    """Yield the timeline of every load, the load of the first claim first: each variant's first trusted trial.
-
-    The requests of the first variant that is shown are also served in other ways, as theory computes it, by as many
-    workers and threads as ``capacity`` has; None: by as many as were measured.
-    """
-    telling = [(claim.value.variant, claim.value.load) for claim in run.telling_claims]
-    for load in sorted(run.loads, key=lambda load: load.name not in [name for _, name in telling[:1]]):
-        firsts = first_trials(summary, load.name)
-        variants = [variant for variant in run.variants_under(load.name) if variant.name in firsts]
-        if not variants:
-            continue
-        names = [variant.name for variant in variants]
-        wanted = [variant for variant, name in telling if name in (None, load.name) and variant in names]
-        pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
-        trials = [read_timeline_trial(database, variant, load.name, firsts[variant.name]) for variant in variants]
-        first = trials[pair[0]]
-        several = first.variant.threads is not None and not first.variant.elastic and first.variant.workers > 1
-        enough = len(first.answered.sent_s) > 0 and len(first.rows) <= MOST
-        otherwise = several and enough and can_serve_otherwise(first.variant, load)
-        most = min(MOST, IN_ALL // ((len(trials) + otherwise * len(OPTION_KINDS)) * len(run.loads)))
-        around_s = first.longest_wait_at_s
-        shown = [
-            trial_timeline(trial, window(trial.rows, most, around_s), _stalls_s(run_folder, summary, trial))
-            for trial in trials
-        ]
-        if otherwise:
-            shown += [
-                trial_timeline(trial, window(trial.rows, most, around_s), NEVER, computed=True)
-                for trial in _served_otherwise(database, first, capacity)
-            ]
-            computed = [place for place, trial in enumerate(shown) if trial.computed]
-            if capacity:  # with a single worker, it would be trivial that no other is free
-                pair = 0, next((place for place in computed if len(shown[place].workers) > 1), computed[0])
-        title = _title([shown[place] for place in pair]) + (f" ({load.name})" if load_suffix(run, load.name) else "")
-        ranges = _service_times_s(trials)
-        classes = longest_first({name: high for name, (_, high) in ranges.items()})
-        yield LoadTimeline(load.name, title, shown, pair, classes, _in_words(ranges), most)
+def load_timeline(run: Run, lanes: LoadLanes) -> LoadTimeline:
+    """Return the timeline of a load."""
+    measured = [trial for trial in lanes.trials if not trial.computed]
+    ways = len(OPTION_KINDS) if len(measured) < len(lanes.trials) else 0
+    most = min(MOST, IN_ALL // ((len(measured) + ways) * len(run.loads)))
+    first = lanes.trials[lanes.pair[0]]
+    around_s = max(first.rows, key=lambda row: row.waited_s).sent_s if first.rows else 0.0
+    shown = [trial_timeline(trial, most, around_s) for trial in lanes.trials]
+    service_times_s: dict[str, list[float]] = {}
+    for trial in measured:
+        for row in trial.rows:
+            service_times_s.setdefault(row.request_class, []).append(row.service_time_ms / 1000)
+    ranges = {name: (min(times), max(times)) for name, times in service_times_s.items()}
+    asked = {
+        name: f"{number(high)} s" if high - low < 0.05 * high else f"{number(low)} to {number(high)} s"
+        for name, (low, high) in ranges.items()
+        if high  # some classes ask for none
+    }
+    title = _title([shown[place] for place in lanes.pair])
+    title += f" ({lanes.load.name})" if load_suffix(run, lanes.load.name) else ""
+    classes = longest_first({name: high for name, (_, high) in ranges.items()})
+    return LoadTimeline(lanes.load.name, title, shown, lanes.pair, classes, asked, most)
 
 
 def longest_first(service_times: Mapping[str, float]) -> list[str]:
@@ -152,46 +111,6 @@ def longest_first(service_times: Mapping[str, float]) -> list[str]:
     So the slowest class is orange, and the next one blue, in every report and on every page.
     """
     return sorted(service_times, key=lambda name: (-service_times[name], name))
-
-
-def _served_otherwise(
-    database: duckdb.DuckDBPyConnection, trial: TimelineTrial, capacity: tuple[int, int] | None
-) -> Iterator[TimelineTrial]:
-    variant, (_, load, number) = trial.variant, trial.key
-    with database.cursor() as again:  # where ``requests`` has only these requests
-        again.execute("CREATE SCHEMA again")
-        again.execute("SET schema = 'again'")
-        again.execute(f"CREATE TABLE again.requests ({COLUMNS})")
-        again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", of_trial(trial.key))
-        for served in serve_otherwise(trial.answered, *(capacity or (variant.workers, variant.threads or 1))):
-            insert_requests(again, variant, served)
-            yield read_timeline_trial(again, served.variant(variant), load, number)
-        again.execute("DROP SCHEMA again CASCADE")
-
-
-def _stalls_s(run_folder: Path, summary: Summary, trial: TimelineTrial) -> waiting.Segments:
-    """Return when the service that the servers call answered nobody, in epoch seconds of the lab's clock."""
-    containers = read_containers(trial_folder(run_folder, *trial.key))
-    by_lab_clock = stalls_by_lab_clock(containers, clocks_of_hosts(summary.clocks, trial.key))
-    return np.array(stalls_within(by_lab_clock, trial.answered.first, trial.answered.last)).reshape(-1, 2)
-
-
-def _service_times_s(trials: Iterable[TimelineTrial]) -> dict[str, tuple[float, float]]:
-    """Return the least and the most service time that the requests of each class asked for, in seconds."""
-    found_ms: dict[str, list[float]] = {}
-    for trial in trials:
-        for row in trial.rows:
-            found_ms.setdefault(row.request_class, []).append(row.service_time_ms)
-    return {name: (min(values) / 1000, max(values) / 1000) for name, values in found_ms.items()}
-
-
-def _in_words(ranges: Mapping[str, tuple[float, float]]) -> dict[str, str]:
-    """Return in words how much service time the requests of each class asked for; some classes ask for none."""
-    return {
-        name: f"{number(high)} s" if high - low < 0.05 * high else f"{number(low)} to {number(high)} s"
-        for name, (low, high) in ranges.items()
-        if high
-    }
 
 
 def _title(pair: list[TrialTimeline]) -> str:

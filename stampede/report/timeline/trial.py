@@ -1,55 +1,17 @@
 """What the timeline shows of one trial: when each request was sent, and which thread was at work on it."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.workers import labels
-from stampede.evaluate.read import Key
+from stampede.predict.lanes import NEVER, LaneRequest, LaneTrial
 from stampede.records.plural import plural
-from stampede.records.run import VariantRecord
-from stampede.report.timeline.rows import (
-    TimelineRequest,
-    in_tenths,
-    lasted_s,
-    read_timeline,
-    request_columns,
-    thread_rows,
-)
 from stampede.report.wording import number, percent
-
-NEVER: waiting.Segments = np.empty((0, 2))
-
-
-class TimelineTrial(NamedTuple):
-    """A trial whose requests were read, in the order of sending, and how long they had to wait."""
-
-    variant: VariantRecord
-    key: Key
-    rows: list[TimelineRequest]
-    answered: waiting.Answered
-    waits: waiting.Waits | None
-
-    @property
-    def longest_wait_at_s(self) -> float:
-        """When the request was sent that waited longest, in seconds."""
-        return max(self.rows, key=lambda row: row.waited_s).sent_s if self.rows else 0.0
-
-
-def read_timeline_trial(
-    database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, number: int
-) -> TimelineTrial:
-    """Read the requests of a trial from the view ``requests``."""
-    key = (variant.name, load, number)
-    answered = waiting.read_answered(database, *key)
-    return TimelineTrial(
-        variant, key, read_timeline(database, key), answered, waiting.waits_of_variant(variant, answered)
-    )
 
 
 @dataclass(frozen=True)
@@ -95,112 +57,148 @@ class TrialTimeline:
 
     def to_json(self) -> dict[str, Any]:
         """Return what the script reads."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"workers": [asdict(worker) for worker in self.workers]}
+        return {**vars(self), "workers": [asdict(worker) for worker in self.workers]}
 
 
-def trial_timeline(
-    trial: TimelineTrial, shown: Sequence[int] | None, stalls_s: waiting.Segments, *, computed: bool = False
-) -> TrialTimeline:
-    """Return what is shown of a trial that was measured or ``computed``.
-
-    ``shown`` are the indices of the requests that are shown; None: all.
-    """
-    rows, waits, variant = trial.rows, trial.waits, trial.variant
+def trial_timeline(trial: LaneTrial, most: int, around_s: float) -> TrialTimeline:
+    """Return what is shown of a trial: at most so many requests, around a time, and those that were then under way."""
+    variant, rows, answered, waits = trial.variant, trial.rows, trial.answered, trial.waits
+    indices, window = [*range(len(rows))], None
+    if len(rows) > most:
+        middle = bisect_left([row.sent_s for row in rows], around_s)
+        first = min(max(0, middle - most // 2), len(rows) - most)
+        under_way = [i for i in range(first) if (rows[i].answered_s or 0.0) > rows[first].sent_s]
+        indices = [*under_way, *range(first, first + most)]
+        sent_s = [rows[i].sent_s for i in indices]
+        window = [_in_tenths(min(sent_s)), _in_tenths(max(sent_s))]
     names = labels(row.worker for row in rows if row.worker is not None)
-    places, of_threads = thread_rows(rows, trial.variant.threads)
+    idle = 0 if variant.elastic else max(0, variant.workers - len(names))
+    by_worker = dict(zip(answered.workers, waits.blocked, strict=True)) if waits else {}
+    blocked = {name: by_worker.get(worker, NEVER) for worker, name in names.items()}
+    blocked |= {f"idle worker {place}": NEVER for place in range(1, idle + 1)}
+    places, of_threads = thread_rows(rows, variant.threads)
+    served: dict[str, list[tuple[LaneRequest, int]]] = {name: [] for name in blocked}
+    for row, place in zip(rows, places, strict=True):
+        if row.worker is not None:
+            served[names[row.worker]].append((row, place))
+    least = (variant.threads or 1) if of_threads else 1
+    workers = [
+        WorkerLane(
+            name=name,
+            rows=max([least, *(place + 1 for _, place in mine)]),
+            served=len(mine),
+            longest_wait=max((_in_tenths(row.waited_s) for row, _ in mine), default=None),
+            blocked=_in_tenths(float((blocked[name][:, 1] - blocked[name][:, 0]).sum())) if waits else None,
+        )
+        for name, mine in served.items()
+    ]
     classes = list(dict.fromkeys(row.request_class for row in rows))
-    indices = range(len(rows)) if shown is None else shown
-    sent_s = [rows[i].sent_s for i in indices]
-    by_worker = dict(zip(trial.answered.workers, trial.waits.blocked, strict=True)) if trial.waits else {}
-    idle = 0 if trial.variant.elastic else max(0, trial.variant.workers - len(names))
-    served = {name: by_worker.get(worker, NEVER) for worker, name in names.items()}
-    blocked = served | {f"idle worker {place}": NEVER for place in range(1, idle + 1)}
+    stats = waiting.wait_statistics(waits.beside_s) if waits else {}
+    avoidable = {*answered.request_class[waits.beside_s > waiting.FROM_S].tolist()} if waits else set()
+    only = answered.classes[avoidable.pop()] if len(avoidable) == 1 and len(answered.classes) > 1 else None
+    lasted_s = max((row.sent_s if row.answered_s is None else row.answered_s for row in rows), default=0.0)
+    known = not variant.elastic and variant.threads is not None
     return TrialTimeline(
         variant=variant.name,
         trial=trial.key[2],
-        computed=computed,
-        says=_says(trial),
-        layout=_layout(trial),
-        threads=trial.variant.threads if waits else None,
+        computed=trial.computed,
+        says=_says(trial, stats),
+        layout=f"{plural(variant.workers, 'worker')} of {plural(variant.threads or 0, 'thread')}" if known else "",
+        threads=variant.threads if waits else None,
         of_threads=of_threads,
-        lasted=in_tenths(lasted_s(rows)),
-        window=None if shown is None else [in_tenths(min(sent_s)), in_tenths(max(sent_s))],
-        workers=list(_worker_lanes(trial, places, blocked, least=(trial.variant.threads or 1) if of_threads else 1)),
+        lasted=_in_tenths(lasted_s),
+        window=window,
+        workers=workers,
         blocked=[_turns(segments) for segments in blocked.values()] if waits else None,
-        stalls=_turns(stalls_s - trial.answered.first),
+        stalls=_turns(trial.stalls_s - answered.first),
         classes=classes,
-        requests=request_columns(rows, places, list(names), classes, indices),
+        requests=_request_columns(rows, places, [*names], classes, indices, _in_tenths(lasted_s)),
         answered=sum(row.error is None for row in rows),
-        avoidable=int(waiting.wait_statistics(waits.beside_s).get("count", 0)) if waits else None,
-        avoidable_class=_avoidable_class(trial),
+        avoidable=int(stats.get("count", 0)) if waits else None,
+        avoidable_class=only,
     )
 
 
-def window(rows: Sequence[TimelineRequest], most: int, around_s: float) -> list[int] | None:
-    """Return the indices of at most so many requests: those sent around a time, and those then under way.
+def thread_rows(rows: Sequence[LaneRequest], threads: int | None) -> tuple[list[int], bool]:
+    """Return the row of each request at its worker, and whether a row is a thread.
 
-    None: there are no more requests than that.
+    A row is a thread unless a thread of any worker works on several requests at once, as an event loop does. A request
+    then gets the first row that is free. If a worker has had more than ``threads`` threads, because its pool ended some
+    and started others, a new thread gets the row that has been free for the longest time.
     """
-    if len(rows) <= most:
-        return None
-    middle = bisect_left([row.sent_s for row in rows], around_s)
-    first = min(max(0, middle - most // 2), len(rows) - most)
-    under_way = [i for i in range(first) if (rows[i].answered_s or 0.0) > rows[first].sent_s]
-    return [*under_way, *range(first, first + most)]
+    order = sorted((i for i, row in enumerate(rows) if row.worker is not None), key=lambda i: rows[i].began_s or 0.0)
+    until: dict[tuple[str | None, int], float] = {}
+    of_threads = True
+    for i in order:
+        key = rows[i].worker, rows[i].thread
+        of_threads &= (rows[i].began_s or 0.0) >= until.get(key, 0.0) - _AT_ONCE_S
+        until[key] = max(until.get(key, 0.0), rows[i].ended_s or 0.0)
+    found = [0] * len(rows)
+    places: dict[tuple[str | None, int], int] = {}
+    ends: dict[str | None, list[float]] = {}
+    for i in order:
+        row, mine = rows[i], ends.setdefault(rows[i].worker, [])
+        began_s, key = row.began_s or 0.0, (rows[i].worker, rows[i].thread)
+        if of_threads and key not in places:
+            full = threads is not None and len(mine) >= threads
+            places[key] = mine.index(min(mine)) if full else len(mine)
+        free = next((place for place, end in enumerate(mine) if end <= began_s), len(mine))
+        found[i] = places[key] if of_threads else free
+        mine[found[i] : found[i] + 1] = [row.ended_s or 0.0]
+    return found, of_threads
 
 
-def _worker_lanes(
-    trial: TimelineTrial, places: Sequence[int], blocked: dict[str, waiting.Segments], least: int
-) -> Iterator[WorkerLane]:
-    """Yield each worker with at least so many rows, in the order of ``blocked``."""
-    names = labels(row.worker for row in trial.rows if row.worker is not None)
-    mine: dict[str, list[tuple[TimelineRequest, int]]] = {name: [] for name in blocked}
-    for row, place in zip(trial.rows, places, strict=True):
-        if row.worker is not None:
-            mine[names[row.worker]].append((row, place))
-    for name, served in mine.items():
-        longest_s = max((row.waited_s for row, _ in served), default=None)
-        blocked_s = float((blocked[name][:, 1] - blocked[name][:, 0]).sum())
-        yield WorkerLane(
-            name=name,
-            rows=max([least, *(place + 1 for _, place in served)]),
-            served=len(served),
-            longest_wait=None if longest_s is None else in_tenths(longest_s),
-            blocked=in_tenths(blocked_s) if trial.waits else None,
+_AT_ONCE_S = 0.001
+"""Two requests that a thread works on overlap by more than this; less may be the clock's."""
+_NAMES = ("number", "sent", "wait", "work", "back", "class", "worker", "row", "connect", "asked", "error")
+
+
+def _request_columns(
+    rows: Sequence[LaneRequest], places: Sequence[int], workers: Sequence[str], classes: Sequence[str],
+    shown: Iterable[int], last: int,
+) -> dict[str, list[Any]]:  # fmt: skip
+    """Return the requests at the indices ``shown`` as columns for the script: differences, which are short as text.
+
+    ``number`` and ``sent`` are differences to the request before; ``wait``, ``work`` and ``back`` are from sent to
+    began, from began to ended, and from ended to answered. A request that failed has worker -1, and its ``wait`` ends
+    when it failed. ``places`` has the row of each request at its worker; ``last`` is when the trial ended.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
+    errors: dict[str, int] = {}
+    before, number_before = 0, 0
+    for i in shown:
+        row = rows[i]
+        sent = _in_tenths(row.sent_s)
+        answered = last if row.answered_s is None else _in_tenths(row.answered_s)
+        began, ended = (
+            answered if row.worker is None or time is None else _in_tenths(time) for time in (row.began_s, row.ended_s)
         )
+        values = (
+            i + 1 - number_before, sent - before, began - sent, ended - began, answered - ended,
+            classes.index(row.request_class), -1 if row.worker is None else workers.index(row.worker), places[i],
+            round(10 * row.connect_ms), round(10 * row.service_time_ms),
+            -1 if row.error is None else errors.setdefault(row.error, len(errors)),
+        )  # fmt: skip
+        before, number_before = sent, i + 1
+        for name, value in zip(_NAMES, values, strict=True):
+            columns[name].append(value)
+    return columns | {"errors": list(errors)}
 
 
-def _avoidable_class(trial: TimelineTrial) -> str | None:
-    waits, answered = trial.waits, trial.answered
-    if waits is None or len(answered.classes) < 2:
-        return None
-    found = {answered.classes[place] for place in answered.request_class[waits.beside_s > waiting.FROM_S]}
-    return found.pop() if len(found) == 1 else None
-
-
-def _layout(trial: TimelineTrial) -> str:
-    """Return in words how many workers a variant has, and how many threads; empty if they come and go."""
-    if trial.variant.elastic or trial.variant.threads is None:
-        return ""
-    return f"{plural(trial.variant.workers, 'worker')} of {plural(trial.variant.threads, 'thread')}"
-
-
-def _says(trial: TimelineTrial) -> str:
+def _says(trial: LaneTrial, stats: dict[str, float]) -> str:
     """Return in words how many requests had an avoidable wait, and how many failed."""
-    failed = sum(row.error is not None for row in trial.rows)
-    parts = [f"{failed} of {len(trial.rows)} requests failed"] if failed else []
+    parts = []
     if trial.waits is not None:
-        stats = waiting.wait_statistics(trial.waits.beside_s)
-        some, longest = "no request", ""
+        some, longest, of = "no request", "", len(trial.waits.beside_s)
         if stats.get("count"):
-            some = f"{stats['count']} of {len(trial.waits.beside_s)} requests"
+            some = f"{stats['count']} of {of} requests"
             longest = f", the longest for {number(stats['max'] / 1000)} s"
-        parts.insert(0, f"{some} waited while another worker had a free thread{longest}")
+        parts.append(f"{some} waited while another worker had a free thread{longest}")
         waited = sum(row.waited_s > waiting.FROM_S for row in trial.rows if row.answered_s is not None)
         if waited != stats.get("count", 0):
-            of = len(trial.waits.beside_s)
-            parts.insert(1, f"in all, {waited} of {of} ({percent(waited / of)}) waited for more than 50 ms")
+            parts.append(f"in all, {waited} of {of} ({percent(waited / of)}) waited for more than 50 ms")
+    if failed := sum(row.error is not None for row in trial.rows):
+        parts.append(f"{failed} of {len(trial.rows)} requests failed")
     return "; ".join(parts) or f"{len(trial.rows)} requests"
 
 
@@ -209,3 +207,8 @@ def _turns(segments: waiting.Segments) -> list[int]:
     times = np.round(segments.ravel() * 10_000).astype(int)
     steps: list[int] = np.diff(times, prepend=0).tolist()
     return steps
+
+
+def _in_tenths(seconds: float) -> int:
+    """Return seconds as whole tenths of a millisecond."""
+    return round(10_000 * seconds)

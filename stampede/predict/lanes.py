@@ -1,0 +1,139 @@
+"""The requests of trials as lanes show them: as measured, with their waits, and as other ways would serve them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+
+from stampede.evaluate.metrics import waiting
+from stampede.evaluate.read import OF_TRIAL, Key, of_trial
+from stampede.evaluate.read.lab_time import clocks_of_hosts
+from stampede.evaluate.read.observation import read_containers, stalls_by_lab_clock, stalls_within
+from stampede.evaluate.read.rows import COLUMNS
+from stampede.predict.what_if import can_serve_otherwise, insert_requests, serve_otherwise
+from stampede.records.folder import trial_folder
+from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.summary import Summary
+
+MOST = 20_000
+"""A trial with more requests is not served in other ways."""
+NEVER: waiting.Segments = np.empty((0, 2))
+
+
+class LaneRequest(NamedTuple):
+    """One request of a trial; its times count from when the first request was sent."""
+
+    request_class: str
+    sent_s: float
+    began_s: float | None
+    ended_s: float | None
+    answered_s: float | None
+    connect_ms: float
+    service_time_ms: float
+    worker: str | None
+    thread: int
+    error: str | None
+
+    @property
+    def waited_s(self) -> float:
+        """How long the request waited for a thread."""
+        return (self.began_s or self.sent_s) - self.sent_s
+
+
+class LaneTrial(NamedTuple):
+    """The requests of a trial in the order of sending, and how long they had to wait.
+
+    ``stalls_s`` says when the service that the servers call answered nobody, in epoch seconds of the lab's clock.
+    ``computed``: theory served the requests of a measured trial in another way.
+    """
+
+    variant: VariantRecord
+    key: Key
+    rows: list[LaneRequest]
+    answered: waiting.Answered
+    waits: waiting.Waits | None
+    stalls_s: waiting.Segments = NEVER
+    computed: bool = False
+
+
+class LoadLanes(NamedTuple):
+    """The trials under one load, of which ``pair`` are the places of the two that are shown first."""
+
+    load: LoadRecord
+    trials: list[LaneTrial]
+    pair: tuple[int, ...]
+
+
+def load_lanes(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    capacity: tuple[int, int] | None = None,
+) -> Iterator[LoadLanes]:
+    """Yield the lanes of every load, the load of the first claim first: each variant's first trusted trial.
+
+    The requests of the first variant that is shown are also served in other ways, as theory computes it, by as many
+    workers and threads as ``capacity`` has; None: by as many as were measured.
+    """
+    telling = [(claim.value.variant, claim.value.load) for claim in run.telling_claims]
+    for load in sorted(run.loads, key=lambda load: load.name not in [name for _, name in telling[:1]]):
+        firsts = summary.first_trials(load.name)
+        variants = [variant for variant in run.variants_under(load.name) if variant.name in firsts]
+        if not variants:
+            continue
+        names = [variant.name for variant in variants]
+        wanted = [variant for variant, name in telling if name in (None, load.name) and variant in names]
+        pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
+        trials = []
+        for variant in variants:
+            key = variant.name, load.name, firsts[variant.name]
+            trial = _read(database, variant, key)
+            clocks = clocks_of_hosts(summary.clocks, key)
+            containers = stalls_by_lab_clock(read_containers(trial_folder(run_folder, *key)), clocks)
+            stalls = stalls_within(containers, trial.answered.first, trial.answered.last)
+            trials.append(trial._replace(stalls_s=np.array(stalls).reshape(-1, 2)))
+        first = trials[pair[0]]
+        several = first.variant.threads is not None and not first.variant.elastic and first.variant.workers > 1
+        enough = len(first.answered.sent_s) > 0 and len(first.rows) <= MOST
+        if several and enough and can_serve_otherwise(first.variant, load):
+            otherwise = [*_served_otherwise(database, first, capacity)]
+            if capacity:  # with a single worker, it would be trivial that no other is free
+                place = next((place for place, trial in enumerate(otherwise) if trial.variant.workers > 1), 0)
+                pair = 0, len(trials) + place
+            trials += otherwise
+        yield LoadLanes(load, trials, pair)
+
+
+def _read(database: duckdb.DuckDBPyConnection, variant: VariantRecord, key: Key) -> LaneTrial:
+    rows = [LaneRequest(*row) for row in database.execute(_ROWS, of_trial(key)).fetchall()]
+    answered = waiting.read_answered(database, *key)
+    return LaneTrial(variant, key, rows, answered, waiting.waits_of_variant(variant, answered))
+
+
+_ROWS = f"""
+WITH trial AS (FROM requests WHERE {OF_TRIAL}), start AS (SELECT epoch(min(sent)) AS first FROM trial)
+SELECT request_class, epoch(sent) - first, began - first, ended - first, epoch(answered) - first,
+    greatest(coalesce(blocked_ms, 0), coalesce(connecting_ms, 0)), service_time_ms,
+    CASE WHEN error IS NULL AND began IS NOT NULL AND ended IS NOT NULL THEN worker END,
+    coalesce(thread, 0), error
+FROM trial, start ORDER BY sent, id, generator
+"""  # noqa: S608  # made of this module's own constants
+
+
+def _served_otherwise(
+    database: duckdb.DuckDBPyConnection, trial: LaneTrial, capacity: tuple[int, int] | None
+) -> Iterator[LaneTrial]:
+    variant, (_, load, number) = trial.variant, trial.key
+    with database.cursor() as again:  # where ``requests`` has only these requests
+        again.execute("CREATE SCHEMA again")
+        again.execute("SET schema = 'again'")
+        again.execute(f"CREATE TABLE again.requests ({COLUMNS})")
+        again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", of_trial(trial.key))
+        for served in serve_otherwise(trial.answered, *(capacity or (variant.workers, variant.threads or 1))):
+            insert_requests(again, variant, served)
+            other = served.variant(variant)
+            yield _read(again, other, (other.name, load, number))._replace(computed=True)
+        again.execute("DROP SCHEMA again CASCADE")
