@@ -50,19 +50,36 @@ def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
 
 
 def judge_trial(trial: TrialData) -> TrialValidity:
-    """Judge one trial from its record, its requests, its containers, and each family's doubts."""
-    rejected = _rejected(trial)
-    issues = [*_record(trial), *_failures(trial, rejected), *_machine(trial)]
-    if trial.record.outcome == "measured" and trial.requests.of_k6:
-        for check in (_load, *(family.issues for family in FAMILIES), _work):
-            issues += check(trial)
-    if trial.record.k6_exit_code == 99:
+    """Judge one trial from its record, its requests, its containers, and each family's doubts.
+
+    The figures of a class of request that k6 sent are invalid if it failed as a whole, although nothing expected it.
+    The other classes are suspect, because they met another load than planned.
+    """
+    record = trial.record
+    rejected = {
+        totals.request_class: f"all {totals.sent} {totals.request_class} requests failed ({_reasons([*totals.errors])})"
+        for totals in trial.requests.of_k6
+        if totals.failed == totals.sent and not _is_expected(trial, totals)
+    }
+    issues: list[ValidityIssue] = []
+    if record.outcome != "measured":
+        issues.append(("invalid", f"{record.outcome}: {record.reason}"))
+    elif record.k6_exit_code not in _K6_MEASURED:
+        issues.append(("invalid", f"k6 ended with exit code {record.k6_exit_code}"))
+    elif trial.raw.problem is not None:
+        issues.append(("invalid", trial.raw.problem))
+    elif not trial.requests.of_k6:
+        issues.append(("invalid", "no request was sent"))
+    issues += [*_failures(trial, rejected), *_machine(trial)]
+    if record.outcome == "measured" and trial.requests.of_k6:
+        issues += [*_load(trial), *(issue for family in FAMILIES for issue in family.issues(trial)), *_work(trial)]
+    if record.k6_exit_code == 99:
         issues.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
     found = {severity for severity, _ in issues}
     return TrialValidity(
-        variant=trial.record.variant,
-        load=trial.record.load,
-        trial=trial.record.trial,
+        variant=record.variant,
+        load=record.load,
+        trial=record.trial,
         verdict=_worst(found),
         reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in issues if kind == wanted],
         notes=[reason for severity, reason in issues if severity == "note"],
@@ -98,30 +115,6 @@ def doubt_effects(judged: Sequence[TrialValidity], cells: Cells) -> list[TrialVa
         if trial.key in doubtful else trial
         for trial in judged
     ]  # fmt: skip
-
-
-def _record(trial: TrialData) -> Iterator[ValidityIssue]:
-    record = trial.record
-    if record.outcome != "measured":
-        yield "invalid", f"{record.outcome}: {record.reason}"
-    elif record.k6_exit_code not in _K6_MEASURED:
-        yield "invalid", f"k6 ended with exit code {record.k6_exit_code}"
-    elif trial.raw.problem is not None:
-        yield "invalid", trial.raw.problem
-    elif not trial.requests.of_k6:
-        yield "invalid", "no request was sent"
-
-
-def _rejected(trial: TrialData) -> dict[str, str]:
-    """Return each class of request that k6 sent and that failed as a whole, although nothing expected it, and why.
-
-    The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
-    """
-    return {
-        totals.request_class: f"all {totals.sent} {totals.request_class} requests failed ({_reasons([*totals.errors])})"
-        for totals in trial.requests.of_k6
-        if totals.failed == totals.sent and not _is_expected(trial, totals)
-    }
 
 
 def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[ValidityIssue]:
@@ -210,7 +203,9 @@ def _load(trial: TrialData) -> Iterator[ValidityIssue]:
         elif own_workers_ended(trial):  # while places were empty, requests waited until the load had no free user
             severity = "suspect"
         yield severity, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
-    waited_s = max((_generator_wait(requests, readings) for readings in trial.raw.generators), default=0.0)
+    known = [within for each in trial.raw.generators if len(within := _during(requests, each)) >= _READINGS]
+    spans = ((within[-1].waited_s - within[0].waited_s, within[-1].at - within[0].at) for within in known)
+    waited_s = max((waited_s / (span_s or 1.0) for waited_s, span_s in spans), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:
         yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
     many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent
@@ -222,18 +217,8 @@ def _load(trial: TrialData) -> Iterator[ValidityIssue]:
             yield "suspect", f"Little's law does not hold: {under_way}, {expected}"
 
 
-def _generator_wait(requests: RequestTotals, readings: tuple[Reading, ...]) -> float:
-    """Return how many seconds k6's threads waited for a processor per second of the load; 0 if readings are missing.
-
-    The time before the first request is left out, because k6 needs seconds to start a thousand virtual users.
-    """
-    within = _during(requests, readings)
-    if len(within) < _READINGS:
-        return 0.0
-    return (within[-1].waited_s - within[0].waited_s) / (within[-1].at - within[0].at or 1.0)
-
-
 def _during(requests: RequestTotals, readings: tuple[Reading, ...]) -> list[Reading]:
+    """Return the readings since the first request, because k6 needs seconds to start a thousand virtual users."""
     return [reading for reading in readings if requests.began is not None and reading.at >= requests.began]
 
 
@@ -278,7 +263,11 @@ def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
 
 
 def judge_run(run: Run, trials: Sequence[TrialValidity], further: Sequence[str]) -> Validity:
-    """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
+    """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers.
+
+    Requests that computed may have been imitated, or had too few cores. If the machines for servers differ, a variant
+    also differs in its machines.
+    """
     of_trials = [
         (f"{trial_name(run, trial)}: {'' if reason in trial.notes else f'{trial.verdict}: '}{reason}", trial, reason)
         for trial in trials
@@ -291,9 +280,22 @@ def judge_run(run: Run, trials: Sequence[TrialValidity], further: Sequence[str])
         reasons.append(
             "one trial of each variant: no claim is decided, because another start of the servers may differ"
         )
-    reasons += [*_computing(run), *_unlike(run), *further]
-    stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]
-    if stand_ins:
+    ways = {load.settings.get("CPU") for load in run.loads}
+    most = max((variant.workers for variant in run.variants), default=0)
+    if "hold" in ways:
+        reasons.append("computing was imitated: requests held the interpreter lock without using a core (CPU=hold)")
+    if "burn" in ways and run.cores < most + OTHERS_CORES:
+        reasons.append(f"{most} workers computed on {run.cores} cores (CPU=burn): they waited for cores, too")
+    for what in ("cpu", "kernel", "engine"):
+        having: dict[str, list[str]] = {}
+        for machine in run.machines:
+            if machine.role != "load":
+                having.setdefault(getattr(machine.host, what), []).append(machine.name)
+        if len(having) > 1:
+            said = "; ".join(f"{value} on {', '.join(names)}" for value, names in having.items())
+            reasons.append(f"the machines for servers differ in their {what}: {said}")
+    reasons += further
+    if stand_ins := [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]:
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
     if run.git and run.git.dirty:
         reasons.append("the lab's own files had uncommitted changes")
@@ -303,28 +305,6 @@ def judge_run(run: Run, trials: Sequence[TrialValidity], further: Sequence[str])
         of_run=reasons,
         notes=[told for told, trial, reason in of_trials if reason in trial.notes],
     )
-
-
-def _computing(run: Run) -> Iterator[str]:
-    """Yield reasons to doubt how requests computed: imitated computing, or too few cores."""
-    ways = {load.settings.get("CPU") for load in run.loads}
-    most = max((variant.workers for variant in run.variants), default=0)
-    if "hold" in ways:
-        yield "computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"
-    if "burn" in ways and run.cores < most + OTHERS_CORES:
-        yield f"{most} workers computed on {run.cores} cores (CPU=burn): they waited for cores, too"
-
-
-def _unlike(run: Run) -> Iterator[str]:
-    """Yield in what the machines for servers differ, because a variant then also differs in its machines."""
-    servers = [machine for machine in run.machines if machine.role != "load"]
-    for what in ("cpu", "kernel", "engine"):
-        having: dict[str, list[str]] = {}
-        for machine in servers:
-            having.setdefault(getattr(machine.host, what), []).append(machine.name)
-        if len(having) > 1:
-            said = "; ".join(f"{value} on {', '.join(names)}" for value, names in having.items())
-            yield f"the machines for servers differ in their {what}: {said}"
 
 
 def trial_name(run: Run, trial: TrialValidity) -> str:
