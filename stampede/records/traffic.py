@@ -89,10 +89,14 @@ def _burst(asked: Asked) -> dict[str, TrafficClass]:
     return {"burst": _waiting_class(asked["delay_s"], does, **arrivals)}
 
 
-def climbing_rates_rps(asked: Asked) -> list[int]:
-    """Return the rates of a load that climbs from ``first_rps`` to ``last_rps`` in ``steps``, by equal factors."""
-    first, last, steps = asked["first_rps"], asked["last_rps"], int(asked["steps"])
+def climbing_rates(first: float, last: float, steps: int) -> list[int]:
+    """Return rates that climb from the first to the last in so many steps, by equal factors."""
     return [math.floor(first * (last / first) ** (step / max(1, steps - 1)) + 0.5) for step in range(steps)]
+
+
+def climbing_rates_rps(asked: Asked) -> list[int]:
+    """Return the rates of a load that climbs from ``first_rps`` to ``last_rps`` in ``steps``."""
+    return climbing_rates(asked["first_rps"], asked["last_rps"], int(asked["steps"]))
 
 
 def _climbing(asked: Asked) -> dict[str, TrafficClass]:

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from stampede.evaluate.metrics import MetricName, Statistic, times, visits
-from stampede.evaluate.metrics.capacity import measured_capacity_per_s
-from stampede.evaluate.metrics.visits import CUT_OFF, Visit, Written, capacity_per_s, compare_rows, rates_per_s
+from stampede.evaluate.metrics.visits import (
+    CUT_OFF,
+    Visit,
+    Written,
+    capacity_per_s,
+    compare_rows,
+    measured_capacity_per_s,
+    rates_per_s,
+)
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.sending import Posts, posts
 from stampede.pipeline import derive_summary

@@ -39,8 +39,8 @@ class Climb(NamedTuple):
     late_ms: float
     late_share: float
 
-    def late_by_step(self, requests: Iterable[tuple[float, bool]]) -> list[tuple[int, int]]:
-        """Return how many requests each step has, and how many of them are late.
+    def late_by_step(self, requests: Iterable[tuple[float, bool]]) -> list[tuple[int, int, int]]:
+        """Return the rate of each step, how many requests it has, and how many of them are late.
 
         ``requests`` says of each request how many seconds after the first request it was sent, and whether it is late.
         """
@@ -49,22 +49,24 @@ class Climb(NamedTuple):
             place = min(int(sent_s / self.step_s), len(self.rates_rps) - 1)
             made[place] += 1
             waited[place] += is_late
-        return [(made[place], waited[place]) for place in range(len(self.rates_rps))]
+        return [(rate_rps, made[place], waited[place]) for place, rate_rps in enumerate(self.rates_rps)]
 
-    def rate_within(self, requests: Iterable[tuple[float, bool]]) -> float | None:
-        """Return the largest rate up to which fewer than ``late_share`` of the requests of each step are late.
 
-        Return 0 if too many are late in the first step. Return None if no step has too many, or if a step without
-        requests comes first: then the rate is larger than the rates that were tried.
-        """
-        within = 0
-        for rate_rps, (made, waited) in zip(self.rates_rps, self.late_by_step(requests), strict=True):
-            if not made:
-                break
-            if waited >= self.late_share * made:
-                return float(within)
-            within = rate_rps
-        return None
+def highest_rate(steps: Iterable[tuple[int, int, int]], allowed: float) -> float | None:
+    """Return the largest rate up to which a smaller share than ``allowed`` fails in each step.
+
+    A step is its rate, how many requests or visits it has, and how many of them fail. Return 0 if too many fail in the
+    first step. Return None if no step has too many, or if a step without any comes first: then the rate is larger than
+    the rates that were tried.
+    """
+    within = 0
+    for rate, made, failed in steps:
+        if not made:
+            break
+        if failed >= allowed * made:
+            return float(within)
+        within = rate
+    return None
 
 
 def climb_of(load: LoadRecord) -> Climb | None:
@@ -81,8 +83,7 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
     for trial in trials:
         if climb := climb_of(trial.load):
             variant, load, number = trial.key
-            counts = climb.late_by_step(_late(database, trial, climb))
-            for per_s, (made, late) in zip(climb.rates_rps, counts, strict=True):
+            for per_s, made, late in climb.late_by_step(_late(database, trial, climb)):
                 yield RateStepRow(variant=variant, load=load, trial=number, per_s=per_s, visits=made, failed=late)
 
 
@@ -96,7 +97,7 @@ def _late(database: duckdb.DuckDBPyConnection, trial: TrialData, climb: Climb) -
 
 
 def _values(climb: Climb, requests: Iterable[tuple[float, bool]]) -> Iterator[MetricValues]:
-    if (rate := climb.rate_within(requests)) is not None:
+    if (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
         yield MetricValues(None, RATE_WITHIN.keyed({"per_second": rate}))
 
 

@@ -20,24 +20,28 @@ from stampede.evaluate.metrics.metric import (
     MetricValues,
     Sample,
     Severity,
-    Stats,
     ValidityIssue,
     aggregate_times,
     by_statistic,
     is_printed,
 )
+from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.observation import database_of
 from stampede.records.duration import in_seconds
 from stampede.records.plural import noun_for, plural
 from stampede.records.summary import RateStepRow
+from stampede.records.traffic import climbing_rates
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import duckdb
 
     from stampede.evaluate.read import Key
     from stampede.evaluate.read.sending import Posts
     from stampede.evaluate.read.trial_data import TrialData
+    from stampede.records.run import MachineRecord
 
 VISIT = Metric(
     "visit",
@@ -120,13 +124,6 @@ class Visit(NamedTuple):
     outcome: str | None
 
 
-class Count(NamedTuple):
-    """How many visits were made, and how many of them succeeded."""
-
-    made: int
-    succeeded: int
-
-
 class Written(NamedTuple):
     """The rows of a database, compared with the posts that should have written the rows.
 
@@ -150,9 +147,8 @@ def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
     """
     if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
         return []
-    first, last = float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"])
     levels = max(1, math.floor(in_seconds(duration) / float(settings["STEP_S"])))
-    return [math.floor(first * (last / first) ** (level / max(1, levels - 1)) + 0.5) for level in range(levels)]
+    return climbing_rates(float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"]), levels)
 
 
 def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
@@ -166,30 +162,36 @@ def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
     return [Visit(*row) for row in _rows(database, query, key)]
 
 
-def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
+def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> tuple[int, int]:
     """Return how many visits a trial made, and how many of the visits succeeded."""
-    [row] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
-    return Count(*row)
+    [(made, succeeded)] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
+    return made, succeeded
 
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
+    """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
+
+    Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out. There is a capacity if the rate climbs
+    and visits began to fail.
+    """
     if trial.requests.of_visits:
         made, succeeded = count_visits(database, trial.key)
-        stats = _times(database, trial.key, made, succeeded) | _capacity(database, trial)
+        failed = made - succeeded
+        query = f"SELECT {aggregate_times('time_ms')} FROM visits WHERE outcome IS NULL"  # noqa: S608
+        [(times_ms,)] = _rows(database, query, trial.key)
+        known = {stat: time_ms for stat, time_ms in by_statistic(times_ms).items() if is_printed(stat, made, failed)}
+        stats = VISITS_FAILED.keyed({"share": failed / made, "count": failed}) | VISIT.keyed(known)
+        rates = rates_per_s(trial.load.settings, trial.load.duration)
+        if len(rates) > 1:
+            per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
+            stats |= {} if per_s is None else CAPACITY.keyed({"per_second": per_s})
         yield MetricValues(None, stats, {VISIT.name: succeeded, VISITS_FAILED.name: made})
-    yield MetricValues(None, _written(trial))
-
-
-def _times(database: duckdb.DuckDBPyConnection, key: Key, made: int, succeeded: int) -> Stats:
-    """Return how long successful visits took, in ms, and how many failed.
-
-    Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
-    """
-    [(times_ms,)] = _rows(database, f"SELECT {aggregate_times('time_ms')} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
-    failed = made - succeeded
-    known = {stat: time_ms for stat, time_ms in by_statistic(times_ms).items() if is_printed(stat, made, failed)}
-    return VISITS_FAILED.keyed({"share": failed / made, "count": failed}) | VISIT.keyed(known)
+    container = database_of(trial.containers)
+    if container and container.after and container.after.rows is not None:
+        rows, counted = compare_rows(container.after.rows, trial.requests.posts), container.after.database
+        stats = ROWS_WRITTEN.keyed({"count": rows.rows}) | ROWS_UNREPORTED.keyed({"count": rows.unreported})
+        most = {"max": counted["connections_max"]} if "connections_max" in counted else {}
+        yield MetricValues(None, stats | DATABASE_CONNECTIONS.keyed(most))
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
@@ -198,7 +200,7 @@ def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
         return None
     query = f"{_VISITS} SELECT time_ms FROM visits WHERE outcome IS NULL"  # noqa: S608  # made of constants
     times_ms = database.execute(query, of_trial(trial.key)).fetchnumpy()["time_ms"]
-    return Sample({VISIT.name: times_ms}, count_visits(database, trial.key).made)
+    return Sample({VISIT.name: times_ms}, count_visits(database, trial.key)[0])
 
 
 def rate_steps(
@@ -226,17 +228,35 @@ def rate_steps(
 def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
     """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each level failed.
 
-    Return 0 if too many visits failed in the first level. Return None if no level has too many failures, or if a level
-    without visits comes first: then the capacity is larger than the rates that were tried.
+    0 and None as of ``highest_rate``.
     """
-    capacity = 0
-    for step in rate_steps(database, key, rates, level_s):
-        if not step.visits:
-            break
-        if step.failed >= FAILED_ALLOWED * step.visits:
-            return float(capacity)
-        capacity = step.per_s
-    return None
+    steps = rate_steps(database, key, rates, level_s)
+    return highest_rate([(step.per_s, step.visits, step.failed) for step in steps], FAILED_ALLOWED)
+
+
+def measured_capacity_per_s(
+    trial_folder: Path, key: Key, settings: dict[str, str], duration: str, machines: Sequence[MachineRecord] = ()
+) -> float:
+    """Write requests.parquet of a trial during its run and return the capacity that the trial shows, in visits/s.
+
+    The rates of later loads may depend on it. Raise the same errors as ``write_requests``. Raise ValueError if no visit
+    was made, if the load generator made fewer visits than were due, if the rate does not climb, or if visits do not
+    begin to fail.
+    """
+    from stampede.evaluate.read.rows import opened, write_requests  # noqa: PLC0415  # loads DuckDB
+
+    rates = rates_per_s(settings, duration)
+    if len(rates) < 2:
+        raise ValueError("the rate of visits does not climb")
+    if dropped := write_requests(trial_folder, *key, machines).dropped:
+        raise ValueError(f"the load generator dropped {dropped} visits")
+    with opened([trial_folder]) as database:
+        if not count_visits(database, key)[0]:
+            raise ValueError("no visit was made")
+        capacity = capacity_per_s(database, key, rates, float(settings["STEP_S"]))
+    if capacity is None:
+        raise ValueError(f"{rates[-1]} visits a second are too few to fail, raise last_per_s")
+    return capacity
 
 
 def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Iterator[RateStepRow]:
@@ -287,27 +307,6 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     if refused := after.database.get("connections_refused", 0) - refused_before:
         severity: Severity = "note" if trial.load.overloads else "suspect"
         yield severity, f"the database refused {plural(refused, 'connection')}"
-
-
-def _capacity(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Stats:
-    """Return the capacity, if the rate climbs and visits began to fail."""
-    rates = rates_per_s(trial.load.settings, trial.load.duration)
-    if len(rates) < 2:
-        return {}
-    per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
-    return {} if per_s is None else {(CAPACITY.name, "per_second"): per_s}
-
-
-def _written(trial: TrialData) -> Stats:
-    """Return what the database of a trial reports: its rows, and its highest number of simultaneous connections."""
-    container = database_of(trial.containers)
-    if not container or not container.after or container.after.rows is None:
-        return {}
-    rows, connections = compare_rows(container.after.rows, trial.requests.posts), container.after.database
-    stats = ROWS_WRITTEN.keyed({"count": rows.rows}) | ROWS_UNREPORTED.keyed({"count": rows.unreported})
-    if "connections_max" in connections:
-        stats[DATABASE_CONNECTIONS.name, "max"] = connections["connections_max"]
-    return stats
 
 
 def _in_order(names: set[str] | frozenset[str]) -> list[str]:

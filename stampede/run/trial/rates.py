@@ -14,7 +14,7 @@ class NoRate(Exception):
 def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> float:
     """Return the rate of a trial that follows from another trial of this round. Raise NoRate without a capacity."""
     # imported here because loading DuckDB takes as long as a whole set-up
-    from stampede.evaluate.metrics.capacity import measured_capacity_per_s  # noqa: PLC0415
+    from stampede.evaluate.metrics.visits import measured_capacity_per_s  # noqa: PLC0415
     from stampede.evaluate.read.rows import UnreadablePoints  # noqa: PLC0415
 
     assert trial.load.relative
