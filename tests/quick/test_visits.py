@@ -18,7 +18,7 @@ from stampede.evaluate.metrics.visits import (
     rates_per_s,
 )
 from stampede.evaluate.read.rows import UnreadablePoints
-from stampede.evaluate.read.sending import Posts, posts
+from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run
@@ -79,7 +79,7 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
     unanswered = [*visit("3", 2, took_ms=(20,)), Request(request_class="post", visit="3", sent_s=2.5, answered=False)]
     requests = visit("1") + visit("2", 1, took_ms=(20, 40), error=FULL) + unanswered + visit("4", 3, took_ms=(1000,))
 
-    with opened_trial(requests) as (database, _):
+    with opened_trial(requests) as (database, trial):
         assert visits.read_visits(database, KEY) == [
             Visit(0, 0.06045, None),
             Visit(1, 0.0603, FULL),
@@ -87,7 +87,7 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
             Visit(3, 1.00015, CUT_OFF),
         ]
         assert visits.count_visits(database, KEY) == (4, 1)
-        assert posts(database, KEY) == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
+        assert trial.requests.posts == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
         assert visits.count_visits(database, ("one", "other", 1)) == (0, 0)
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede.evaluate.metrics import workers
 from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, ValidityIssue
-from stampede.evaluate.read import of_trial
-from stampede.evaluate.read.sending import BURSTS
+from stampede.evaluate.read import BURSTS, of_trial
 from stampede.records.summary import WaveRow
 
 if TYPE_CHECKING:

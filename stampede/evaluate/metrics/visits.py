@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from stampede.evaluate.read import Key
-    from stampede.evaluate.read.sending import Posts
-    from stampede.evaluate.read.trial_data import TrialData
+    from stampede.evaluate.read.trial_data import Posts, TrialData
     from stampede.records.run import MachineRecord
 
 VISIT = Metric(

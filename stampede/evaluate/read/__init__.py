@@ -11,6 +11,15 @@ OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
 CLIENT = "points-client"
 """The generator that is a script of clients/. It sends to the server, or through the balancer. Others are k6."""
 
+# k6 numbers the requests of each virtual user, so only the order of sending tells which requests make up a burst.
+BURSTS = f"""
+WITH numbered AS (
+    SELECT *, ((row_number() OVER (ORDER BY sent, id, generator) - 1) // $size + 1)::INTEGER AS burst
+    FROM requests WHERE {OF_TRIAL} AND generator <> '{CLIENT}'),
+bursts AS (SELECT *, count(*) OVER (PARTITION BY burst) = $size AS whole FROM numbered)
+"""  # noqa: S608  # made of constants
+"""The rows of one trial as the view ``bursts``: which burst a request belongs to, and whether the burst is whole."""
+
 
 def of_trial(key: Key) -> dict[str, Any]:
     """Return the parameters of ``OF_TRIAL``."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stampede.records.files import GENERATOR
+from stampede.records.files import GENERATOR, OBSERVATIONS
 from stampede.records.model import Model
 
 if TYPE_CHECKING:  # loading NumPy would double the time of short commands
@@ -84,11 +84,14 @@ class Reading(Model):
 
 def read_containers(trial_folder: Path) -> tuple[Container, ...]:
     """Read all observations of a trial, ordered by container. Raise UnreadableObservation if a file makes no sense."""
-    names = {path.name.rsplit(".", 2)[0] for when in ("before", "after") for path in trial_folder.glob(f"*.{when}.txt")}
-    return tuple(
-        Container(name=name, **{when: _read(trial_folder / f"{name}.{when}.txt") for when in ("before", "after")})
-        for name in sorted(names)
-    )
+    found: dict[str, dict[str, Observation | None]] = {}
+    for path in sorted(path for pattern in OBSERVATIONS for path in trial_folder.glob(pattern)):
+        name, when, _ = path.name.rsplit(".", 2)
+        try:
+            found.setdefault(name, {"before": None, "after": None})[when] = parse(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            raise UnreadableObservation(f"{path} is not an observation: {error}") from None
+    return tuple(Container(name=name, **found[name]) for name in sorted(found))
 
 
 def balanced(containers: tuple[Container, ...]) -> int | None:
@@ -144,21 +147,16 @@ def read_generators(
     ``of_generators`` has the clock of each load generator, by the name of its file of points, if there are several
     machines: the times are then corrected to the lab's clock. Raise UnreadableObservation if a file makes no sense.
     """
-    return tuple(
-        _readings(path, (of_generators or {}).get(path.stem.replace("k6-processor", "points")))
-        for path in sorted(trial_folder.glob(GENERATOR))
-    )
-
-
-def _readings(path: Path, clock: "Clock | None") -> tuple[Reading, ...]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        readings = [(float(at), int(waited)) for at, waited in map(str.split, lines)]
-    except (OSError, ValueError) as error:
-        raise UnreadableObservation(f"{path} cannot be read: {error}") from None
-    return tuple(
-        Reading(at=clock.corrected(at) if clock else at, waited_s=waited / _NS_PER_S) for at, waited in readings
-    )
+    found = []
+    for path in sorted(trial_folder.glob(GENERATOR)):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            readings = [(float(at), int(waited) / _NS_PER_S) for at, waited in map(str.split, lines)]
+        except (OSError, ValueError) as error:
+            raise UnreadableObservation(f"{path} cannot be read: {error}") from None
+        clock = (of_generators or {}).get(path.stem.replace("k6-processor", "points"))
+        found.append(tuple(Reading(at=clock.corrected(at) if clock else at, waited_s=s) for at, s in readings))
+    return tuple(found)
 
 
 def parse(text: str) -> Observation:
@@ -177,6 +175,16 @@ def parse(text: str) -> Observation:
             if (inode := int(socket.removeprefix("socket:[").removesuffix("]"))) in listening:
                 held.add(inode)
     names, values = (line.split() for line in _lines(sections, "TcpExt"))
+    told = map(str.split, sections.get("stalls", "").strip().splitlines())
+    stalls = [(float(began), float(ended)) for began, ended in told]
+    for began, ended in stalls:
+        if not 0 <= began <= ended < math.inf:
+            raise ValueError(f"a stall has no sound beginning and end: {began:g} {ended:g}")
+    written = [int(line.split()[-1]) for line in sections.get(WRITTEN, "").splitlines()]  # wchar: BYTES, by process
+    interfaces = [line.partition(":") for line in sections.get(SENT, "").splitlines()]  # as proc_pid_net(5) says
+    sent = [int(counts.split()[8]) for name, colon, counts in interfaces if colon and name.strip() != "lo"]
+    accounted = sections.get("/sys/fs/cgroup/cpuacct/cpuacct.usage")  # version 1
+    killed, queued = _cgroup_count(sections, _KILLED), _pairs(sections.get("balancer", "")).get("queued")
     return Observation(
         host=sections["/etc/hostname"].strip(),
         counts={
@@ -187,26 +195,17 @@ def parse(text: str) -> Observation:
         holds={process: frozenset(inodes) for process, inodes in holds.items()},
         listen_overflows=int(dict(zip(names, values, strict=True))["ListenOverflows"]),
         throttled_s=_cgroup_count(sections, _THROTTLED_S),
-        out_of_memory=None if (killed := _cgroup_count(sections, _KILLED)) is None else int(killed),
+        out_of_memory=None if killed is None else int(killed),
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
-        queued=int(queued) if (queued := _pairs(sections.get("balancer", "")).get("queued")) else None,
-        processor_s=_processor_s(sections),
+        queued=int(queued) if queued else None,
+        processor_s=int(accounted) / _NS_PER_S if accounted else _cgroup_count(sections, _USED_S),
         memory_mib=_cgroup_count(sections, _ANONYMOUS_MIB),
-        stalls=_stalls(sections) if "stalls" in sections else (),
+        stalls=tuple(stalls),
         rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
         database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
-        written=_written(sections),
-        sent=_sent(sections),
+        written=sum(written) if written else None,
+        sent=sum(sent) if sent else None,
     )
-
-
-def _read(path: Path) -> Observation | None:
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        raise UnreadableObservation(f"{path} is not an observation: {error}") from None
 
 
 def _lines(sections: dict[str, str], name: str) -> list[str]:
@@ -229,6 +228,7 @@ _THROTTLED_S = (
     ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),  # missing if the control group has no CPU controller
     ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", _NS_PER_S),
 )
+_USED_S = (("/sys/fs/cgroup/cpu.stat", "usage_usec", 1e6),)
 _KILLED = (  # a kernel before 4.13 does not count them
     ("/sys/fs/cgroup/memory.events", "oom_kill", 1),
     ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill", 1),
@@ -237,32 +237,3 @@ _ANONYMOUS_MIB = (
     ("/sys/fs/cgroup/memory.stat", "anon", 2**20),
     ("/sys/fs/cgroup/memory/memory.stat", "rss", 2**20),
 )
-
-
-def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:
-    stalls = tuple((float(began), float(ended)) for began, ended in map(str.split, _lines(sections, "stalls")))
-    for began, ended in stalls:
-        if not 0 <= began <= ended < math.inf:
-            raise ValueError(f"a stall has no sound beginning and end: {began:g} {ended:g}")
-    return stalls
-
-
-def _written(sections: dict[str, str]) -> int | None:
-    """Return the sum of the lines ``wchar: BYTES`` of all processes."""
-    found = [line.split()[-1] for line in sections.get(WRITTEN, "").splitlines()]
-    return sum(map(int, found)) if found else None
-
-
-def _sent(sections: dict[str, str]) -> int | None:
-    """Return how many bytes all network interfaces but the loopback interface sent; see proc_pid_net(5)."""
-    lines = [line.partition(":") for line in sections.get(SENT, "").splitlines()]
-    found = [numbers.split()[8] for name, colon, numbers in lines if colon and name.strip() != "lo"]
-    return sum(map(int, found)) if found else None
-
-
-def _processor_s(sections: dict[str, str]) -> float | None:
-    if "/sys/fs/cgroup/cpu.stat" in sections:
-        return int(_pairs(sections["/sys/fs/cgroup/cpu.stat"])["usage_usec"]) / 1e6
-    if "/sys/fs/cgroup/cpuacct/cpuacct.usage" in sections:
-        return int(sections["/sys/fs/cgroup/cpuacct/cpuacct.usage"]) / _NS_PER_S
-    return None

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stampede.evaluate.read import CLIENT, OF_TRIAL, Key, of_trial
+from stampede.evaluate.read import BURSTS, CLIENT, OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.clocks import UnknownClock
 from stampede.evaluate.read.lab_time import Clocks
 from stampede.evaluate.read.observation import (
@@ -20,7 +20,6 @@ from stampede.evaluate.read.observation import (
     stalls_by_lab_clock,
 )
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
-from stampede.evaluate.read.sending import Posts, Sending, posts, sending
 from stampede.records.checksums import Hashes, raw_files_problem
 from stampede.records.folder import BadRun, read_trial
 from stampede.records.run import LoadRecord, Run, TrialRecord, VariantRecord
@@ -30,6 +29,29 @@ if TYPE_CHECKING:
 
 READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``stampede.evaluate.read.rows`` allows."""
+
+
+POST = "post"
+"""The class of the request that writes a row."""
+
+
+class Sending(NamedTuple):
+    """How the bursts of a trial were sent; a refused connection does not count as an answer.
+
+    In ``early`` of the ``bursts`` bursts, a request was answered before the burst's last request was sent. The last
+    burst has ``in_last`` requests.
+    """
+
+    bursts: int
+    early: int
+    in_last: int
+
+
+class Posts(NamedTuple):
+    """The visits of a trial that posted a form, and the visits whose post succeeded."""
+
+    sent: frozenset[str] = frozenset()
+    succeeded: frozenset[str] = frozenset()
 
 
 class ClassTotals(NamedTuple):
@@ -199,7 +221,7 @@ def derive_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial
             dropped, clocks = write_requests(folder, *trial.key, trial.machines, stalled)
             return RawTrial(
                 containers=stalls_by_lab_clock(containers, clocks.of_hosts) if clocks else containers,
-                generators=read_generators(folder, clocks.of_generators if clocks else None),
+                generators=read_generators(folder, clocks.of_generators if clocks else {}),
                 dropped=dropped,
                 clocks=clocks,
             )
@@ -235,46 +257,48 @@ class _Part(NamedTuple):
 def _requests(database: "duckdb.DuckDBPyConnection", key: Key, load: LoadRecord) -> RequestTotals:
     """Return totals over the rows of a trial under a load."""
 
-    def rows(query: str) -> list[tuple[Any, ...]]:
-        return database.execute(query, of_trial(key)).fetchall()
+    def rows(query: str, **further: object) -> list[tuple[Any, ...]]:
+        return database.execute(query, of_trial(key) | further).fetchall()
 
     parts = sorted(_Part(*row) for row in rows(_PARTS))
     errors = rows(_ERRORS) if any(part.failed for part in parts) else []
-    workers = [WorkerTotals(*row) for row in rows(_WORKERS)]
     [(in_flight, little)] = rows(_LITTLE)
     of_k6 = [part for part in parts if part.generator != CLIENT]
     through_balancer = load.client is not None and load.client.through_balancer
     direct = [part for part in parts if part.generator == CLIENT and not through_balancer]
+    classes = []
+    for request_class, group in groupby(parts, lambda part: part.request_class):
+        mine = [*group]
+        classes.append(
+            ClassTotals(
+                request_class,
+                sent=sum(part.sent for part in mine),
+                failed=sum(part.failed for part in mine),
+                refused=sum(part.refused for part in mine),
+                of_client=all(part.generator == CLIENT for part in mine),
+                errors=_most_frequent_first(errors, request_class),
+            )
+        )
     of_visits = sum(part.of_visits for part in parts)
+    told = dict(rows(_POSTS, post=POST)) if of_visits else {}
     return RequestTotals(
         began=min((part.began for part in parts), default=None),
-        classes=[_of_class([*of_class], errors) for _, of_class in groupby(parts, lambda part: part.request_class)],
+        classes=classes,
         errors=[*_most_frequent_first(errors)],
         with_status=sum(part.with_status for part in parts),
         workers=sorted(
-            workers, key=lambda each: (each.request_class is None, each.request_class, each.requests, each.worker)
+            (WorkerTotals(*row) for row in rows(_WORKERS)),
+            key=lambda each: (each.request_class is None, each.request_class, each.requests, each.worker),
         ),
         in_flight=in_flight,
         little=little,
         quickest_ms=min((part.quickest_ms for part in of_k6 if part.quickest_ms is not None), default=None),
         direct_sent=sum(part.sent for part in direct),
         direct_with_status=sum(part.with_status for part in direct),
-        sending=sending(database, key, load.burst) if load.burst else None,
+        sending=Sending(*rows(_SENDING, size=load.burst)[0]) if load.burst else None,
         generators=len({part.generator for part in of_k6}),
         of_visits=of_visits,
-        posts=posts(database, key) if of_visits else Posts(),
-    )
-
-
-def _of_class(parts: Sequence[_Part], errors: Iterable[tuple[str, str, int]]) -> ClassTotals:
-    request_class = parts[0].request_class
-    return ClassTotals(
-        request_class,
-        sent=sum(part.sent for part in parts),
-        failed=sum(part.failed for part in parts),
-        refused=sum(part.refused for part in parts),
-        of_client=all(part.generator == CLIENT for part in parts),
-        errors=_most_frequent_first(errors, request_class),
+        posts=Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded)),
     )
 
 
@@ -285,6 +309,17 @@ def _most_frequent_first(errors: Iterable[tuple[str, str, int]], request_class: 
         counts[error] += requests if request_class in (None, name) else 0
     return dict(sorted((+counts).items(), key=lambda count: (-count[1], count[0])))
 
+
+_SENDING = f"""
+{BURSTS}
+SELECT count(*), count(*) FILTER (WHERE first_answered <= last_sent), coalesce(arg_max(requests, burst), 0)
+FROM (SELECT burst, count(*) AS requests, max(sent) AS last_sent,
+          min(answered) FILTER (WHERE status > 0) AS first_answered FROM bursts GROUP BY burst)
+"""  # noqa: S608
+
+_POSTS = f"""
+SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request_class = $post
+"""  # noqa: S608
 
 # Distinct values and sorting take longer than all the rest of a query over few rows.
 _PARTS = f"""
