@@ -14,11 +14,9 @@ from stampede.records.claims import Curve, Measure, Published
 from stampede.records.folder import read_run
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
-from stampede.report.figures.bursts import staircase, wave_cells
-from stampede.report.figures.curves import load_curve, setting_curve
+from stampede.report.figures.curves import load_curve, setting_curve, wave_cells
 from stampede.report.figures.drawing import svg
-from stampede.report.figures.times import worst_and_best
-from stampede.report.figures.visits import visit_times
+from stampede.report.figures.requests import staircase, visit_times, worst_and_best
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
@@ -324,7 +322,7 @@ def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
 def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede.report.figures.visits.VISITS", 5)
+    monkeypatch.setattr("stampede.report.figures.requests.VISITS", 5)
 
     drawn = drawn_of(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
 

@@ -11,14 +11,11 @@ from markupsafe import Markup
 from stampede.evaluate.metrics import METRICS
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.report.figures.bursts import staircase, wave_cells
-from stampede.report.figures.connections import connections
-from stampede.report.figures.curves import load_curve, setting_curve
+from stampede.report.figures.curves import load_curve, setting_curve, wave_cells
 from stampede.report.figures.drawing import svg
 from stampede.report.figures.marks import mark_tables
 from stampede.report.figures.published import published_chart
-from stampede.report.figures.times import overhead, request_classes
-from stampede.report.figures.visits import visit_times
+from stampede.report.figures.requests import connections, overhead, staircase, visit_times
 from stampede.report.tables import Table
 
 
@@ -61,6 +58,11 @@ def _charts(
         yield visit_times(database, run, summary, name), {"visit", "visits_failed", "capacity"}, name
         yield setting_curve(run, summary, name), set(METRICS), name
         if not load.has_tabled_bursts:
-            for request_class in request_classes(database, name):
+            for (request_class,) in database.execute(_MOST_FREQUENT_FIRST, [name]).fetchall():
                 yield overhead(database, run, summary, name, request_class), times, name
         yield connections(database, run, name), {"connections_by_worker", "requests_by_connection"}, name
+
+
+_MOST_FREQUENT_FIRST = (
+    "SELECT request_class FROM requests WHERE load = ? GROUP BY ALL ORDER BY count(*) DESC, request_class"
+)

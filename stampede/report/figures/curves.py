@@ -1,20 +1,25 @@
-"""How one setting of the variants or of the loads changes statistics."""
+"""Pictures drawn from the summary: how one setting changes statistics, and in which waves bursts were served."""
 
 import altair as alt
 
 from stampede.evaluate.metrics import unit
+from stampede.evaluate.metrics.workers import labels
 from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import LoadRecord, Run
 from stampede.records.summary import Summary
 from stampede.report.figures.drawing import (
     FLOOR_MS,
+    LIGHT,
+    MEASURED,
+    WIDTH,
     Marks,
     bars_subtitle,
     each_trial_subtitle,
     inline_data,
     interval_ends,
     measured_rows,
+    panel_title,
     series_names,
     shape_scale,
     style_chart,
@@ -31,15 +36,10 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
     title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
-    theory = "; theory's line is dashed" * any(_predicted(summary, load, measure) for measure in run.curve.values)
+    rows = [row for measure in run.curve.values for row in measured_rows(summary, load, measure).values()]
+    theory = "; theory's line is dashed" * any(row.predicted is not None for row in rows)
     subtitle = each_trial_subtitle(run) + theory
     return style_chart(alt.hconcat(*panels), title, subtitle, None)
-
-
-def _predicted(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
-    """Return what theory expects of one statistic, by variant."""
-    rows = measured_rows(summary, load, measure)
-    return {name: row.predicted for name, row in rows.items() if row.predicted is not None}
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
@@ -73,7 +73,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     ]
     dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
     lines = _lines(values, x, y, colour, shape_scale("series", names))
-    predicted = _predicted(summary, load, measure)
+    predicted = {name: row.predicted for name, row in rows.items() if row.predicted is not None}
     expected = [
         {key: point[key] for key in ("setting", "series")} | {"value": max(predicted[point["variant"]], FLOOR_MS * log)}
         for point in values
@@ -159,3 +159,47 @@ def _over_loads(
         published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)
         layers.append(published.mark_point(shape="diamond", size=110, strokeWidth=1.6))
     return alt.layer(*layers).properties(width=260, height=240)
+
+
+def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how many requests of a large burst each worker began in each wave, including idle workers.
+
+    A panel has the cells of one variant up to its last wave; all panels share the axis of waves, and the last has its
+    labels. None: there is no large burst, or its requests were not served in waves.
+    """
+    found = [(variant, [row for row in summary.waves if (row.variant, row.load) == (variant.name, load)])
+             for variant in run.variants]  # fmt: skip
+    shown = [(variant, rows) for variant, rows in found if rows]
+    if run.load(load).has_small_bursts or not shown:
+        return None
+    most = max(row.wave for _, rows in shown for row in rows)
+    largest = max(row.requests for _, rows in shown for row in rows)
+    width = min(WIDTH, 60 * most)
+    labelled = [wave for wave in range(1, most + 1) if most <= 20 or wave % 5 == 0 or wave == 1]
+    colour = alt.Color("requests:Q", title="requests that the worker began in the wave")
+    colour = colour.scale(range=["#f1f4f8", LIGHT, MEASURED], domain=[0, largest / 2, largest])
+    colour = colour.legend(orient="top", gradientLength=160, titleLimit=300)
+    panels = []
+    for variant, rows in shown:
+        last = len(panels) == len(shown) - 1
+        named = labels(row.worker for row in rows)
+        idle = 0 if variant.elastic else max(0, variant.workers - len(named))
+        lanes = [*named.values(), *(f"idle worker {place}" for place in range(1, idle + 1))]
+        counts = {(named[row.worker], row.wave): row.requests for row in rows}
+        waves = range(1, max(row.wave for row in rows) + 1)
+        cells = [
+            {"lane": lane, "wave": wave, "requests": counts.get((lane, wave), 0)} for lane in lanes for wave in waves
+        ]
+        x = alt.X("wave:O", title="wave, counted from the first request that a worker began" if last else None)
+        x = x.axis(values=labelled, labels=last, ticks=False, labelAngle=0, domain=False)
+        y = alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(minExtent=70, ticks=False, domain=False))
+        chart = alt.Chart(inline_data(cells)).encode(x=x.scale(domain=[*range(1, most + 1)]), y=y)
+        written = alt.condition(f"datum.requests > {largest * 0.7}", alt.value("white"), alt.value("#333"))
+        texts = chart.mark_text(fontSize=10 if width / most >= 16 else 7).encode(text="requests:Q", color=written)
+        served = sum(row.requests for row in rows)
+        title = panel_title(f"{variant.name}: {served} requests in {plural(len(waves), 'wave')}")
+        boxes = chart.mark_rect(stroke="white", strokeWidth=1).encode(color=colour)
+        panels.append(alt.layer(boxes, texts).properties(title=title, width=width, height=18 * len(lanes)))
+    title = f"Waves: how many requests each worker began in each wave{load_suffix(run, load)}"
+    which = "first burst of each variant, invalid trials left out; a wave lasts as long as one request asks for"
+    return style_chart(alt.vconcat(*panels, spacing=10), title, which, None)

@@ -70,21 +70,13 @@ def series_names(variants: list[VariantRecord], over: str) -> list[str]:
         for key in dict.fromkeys(key for variant in variants for key in variant.settings)
         if key != over and len({repr(variant.settings.get(key)) for variant in variants}) > 1
     ]
-    return [
-        ", ".join(_counted(variant.settings.get(key), plain_name(key)) for key in differing) or "all"
-        for variant in variants
-    ]
-
-
-def _counted(value: object, name: str) -> str:
-    """Return a setting with its name: 4 workers, 1 worker."""
-    return f"{value} {name.removesuffix('s') if value == 1 else name}"
-
-
-def measured_values(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
-    """Return the measured values of one statistic by variant."""
-    rows = measured_rows(summary, load, measure)
-    return {name: row.measured for name, row in rows.items() if row.measured is not None}
+    found = []
+    for variant in variants:  # such as 4 workers, 1 worker
+        named = [(variant.settings.get(key), plain_name(key)) for key in differing]
+        found.append(
+            ", ".join(f"{value} {key.removesuffix('s') if value == 1 else key}" for value, key in named) or "all"
+        )
+    return found
 
 
 def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Estimate]:
@@ -158,6 +150,11 @@ class _Shared(alt.InlineData):
 def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
     """Return the data of a chart; each mark is a dictionary."""
     return _Shared(values=values)
+
+
+def spaced(values: list[T], most: int) -> list[T]:
+    """Return all values, or of many values so many: the middle of each part."""
+    return values if len(values) <= most else [values[int((n + 0.5) / most * len(values))] for n in range(most)]
 
 
 def jitter(index: int) -> float:
