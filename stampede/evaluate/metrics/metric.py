@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -158,19 +158,3 @@ def failures_allowed(stat: str) -> float:
 def is_printed(stat: str, made: int, failed: int) -> bool:
     """Whether a statistic of times may be printed, given how many requests or visits were made and failed."""
     return made - failed >= rows_needed(stat) and failed / made < failures_allowed(stat)
-
-
-_AGGREGATES = {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}
-_LEVELS = {stat: q / 100 for stat in TIME_STATISTICS if (q := percentile(stat)) is not None}
-
-
-def aggregate_times(column: str) -> str:
-    """Return the SQL of a list of all statistics of a column of times; percentiles are interpolated."""
-    others = ", ".join(f"{function}({column})" for function in _AGGREGATES.values())
-    return f"[{others}] || quantile_cont({column}, {[*_LEVELS.values()]})"
-
-
-def by_statistic(times_ms: Sequence[float | None] | None) -> dict[str, float]:
-    """Return the values of ``aggregate_times`` by statistic, without those that are missing."""
-    found = zip((*_AGGREGATES, *_LEVELS), times_ms or (), strict=False)
-    return {stat: time_ms for stat, time_ms in found if time_ms is not None}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stampede.evaluate.metrics.metric import (
+    TIME_STATISTICS,
     TIMES,
     Family,
     Likely,
@@ -13,8 +14,6 @@ from stampede.evaluate.metrics.metric import (
     MetricValues,
     Sample,
     Stats,
-    aggregate_times,
-    by_statistic,
     is_printed,
     percentile,
 )
@@ -22,55 +21,53 @@ from stampede.evaluate.read import OF_TRIAL, of_trial
 
 if TYPE_CHECKING:
     import duckdb
-    import numpy as np
-    import numpy.typing as npt
 
+    from stampede.evaluate.metrics.likely import Times
     from stampede.evaluate.metrics.simulated import SimulatedTrial
     from stampede.evaluate.read.trial_data import TrialData
 
-    Columns = dict[str, npt.NDArray[np.float64]]
+    Columns = dict[str, Times]
 
 OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request", shown="always")
 RESPONSE_TIME = Metric("response_time", TIMES, "k6's `http_req_duration` of each answered request")
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 
+def time_statistics(times_ms: Times, made: int, failed: int) -> dict[str, float]:
+    """Return the statistics of the times of requests or visits, of which so many were made and failed.
+
+    Percentiles are interpolated. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
+    """
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    times_ms = np.ma.compressed(times_ms)  # without times that nobody knows
+    there = [stat for stat in TIME_STATISTICS if times_ms.size and is_printed(stat, made, failed)]
+    levels = {stat: q / 100 for stat in there if (q := percentile(stat)) is not None}
+    found = dict(zip(levels, np.quantile(times_ms, [*levels.values()]).tolist() if levels else (), strict=True))
+    others = {"min": times_ms.min, "max": times_ms.max, "avg": times_ms.mean, "stdev": lambda: times_ms.std(ddof=1)}
+    return {stat: found[stat] if stat in found else float(others[stat]()) for stat in there}
+
+
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield the times of each class. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out."""
-    columns = {} if trial.load.burst else _columns(database, trial)
-    for request_class, *lists in database.execute(_STATISTICS, of_trial(trial.key)).fetchall():
-        count = trial.requests.of_class(request_class)
-        stats = {
-            (metric.name, stat): time_ms
-            for (metric, _), times_ms in zip(_COLUMNS, lists, strict=True)
-            for stat, time_ms in by_statistic(times_ms).items()
-            if is_printed(stat, count.sent, count.failed)
-        }
-        yield MetricValues(
-            request_class, stats, likely=_likely(_of_class(columns, trial, request_class), stats) if columns else {}
-        )
-
-
-_STATISTICS = f"""
-SELECT request_class, {", ".join(aggregate_times(column) for _, column in _COLUMNS)}
-FROM requests WHERE {OF_TRIAL} AND error IS NULL GROUP BY GROUPING SETS ((request_class), ())
-"""  # noqa: S608  # made of constants
-
-
-def _likely(columns: Columns, stats: Stats) -> Likely:
-    """Return the likely values of the percentiles among ``stats``, of one class of request.
+    """Yield the times of each class, and likely values of their percentiles.
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
     """
-    from stampede.evaluate.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from stampede.evaluate.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy
 
-    block = blocks(columns["sent_s"])
-    likely: Likely = {}
-    for metric, column in _COLUMNS:
-        levels = {stat: q / 100 for name, stat in stats if name == metric.name and (q := percentile(stat)) is not None}
-        found = likely_percentiles(columns[column], block, [*levels.values()])
-        likely |= {(metric.name, stat): values for stat, values in zip(levels, found, strict=True)}
-    return likely
+    columns = _columns(database, trial)
+    for request_class in trial.requests.names:
+        count, mine = trial.requests.of_class(request_class), _of_class(columns, trial, request_class)
+        block = blocks(mine["sent_s"])
+        stats: Stats = {}
+        likely: Likely = {}
+        for metric, column in _COLUMNS:
+            found = time_statistics(mine[column], count.sent, count.failed)
+            stats |= metric.keyed(found)
+            levels = {stat: q / 100 for stat in found if (q := percentile(stat)) is not None and not trial.load.burst}
+            values = likely_percentiles(mine[column], block, [*levels.values()])
+            likely |= {(metric.name, stat): of_stat for stat, of_stat in zip(levels, values, strict=True)}
+        yield MetricValues(request_class, stats, likely=likely)
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample:
@@ -100,34 +97,13 @@ def _of_class(columns: Columns, trial: TrialData, request_class: str | None) -> 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield the times of each class of a simulated trial, by the same rules as ``measure``."""
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
     durations_ms = 1000 * (trial.ended_s - trial.sent_s)
     overheads_ms = durations_ms - 1000 * trial.asked_s
     for request_class, mine in trial.each_class():
         answered = mine & trial.answered
-        made, failed = int(mine.sum()), int((mine & ~trial.answered).sum())
-        stats: Stats = {}
-        for metric, times_ms in ((OVERHEAD, overheads_ms[answered]), (RESPONSE_TIME, durations_ms[answered])):
-            there = [stat for stat in metric.units if made and is_printed(stat, made, failed)]
-            levels = [q / 100 for stat in there if (q := percentile(stat)) is not None]
-            percentiles = iter(np.quantile(times_ms, levels).tolist() if levels else [])
-            for stat in there:
-                stats[metric.name, stat] = (
-                    next(percentiles) if percentile(stat) is not None else _of_all(stat, times_ms)
-                )
-        yield MetricValues(request_class, stats)
-
-
-def _of_all(stat: str, times_ms: npt.NDArray[np.float64]) -> float:
-    match stat:
-        case "min":
-            return float(times_ms.min())
-        case "max":
-            return float(times_ms.max())
-        case "avg":
-            return float(times_ms.mean())
-    return float(times_ms.std(ddof=1))
+        counts = int(mine.sum()), int((mine & ~trial.answered).sum())
+        stats = OVERHEAD.keyed(time_statistics(overheads_ms[answered], *counts))
+        yield MetricValues(request_class, stats | RESPONSE_TIME.keyed(time_statistics(durations_ms[answered], *counts)))
 
 
 FAMILY = Family((OVERHEAD, RESPONSE_TIME), _measure, measure_simulated=_measure_simulated, sample=_sample)

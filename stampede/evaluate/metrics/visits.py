@@ -21,11 +21,9 @@ from stampede.evaluate.metrics.metric import (
     Sample,
     Severity,
     ValidityIssue,
-    aggregate_times,
-    by_statistic,
-    is_printed,
 )
 from stampede.evaluate.metrics.rates import highest_rate
+from stampede.evaluate.metrics.times import time_statistics
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.observation import database_of
 from stampede.records.duration import in_seconds
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from stampede.evaluate.metrics.likely import Times
     from stampede.evaluate.read import Key
     from stampede.evaluate.read.trial_data import Posts, TrialData
     from stampede.records.run import MachineRecord
@@ -170,16 +169,13 @@ def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> tuple[int, in
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
 
-    Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out. There is a capacity if the rate climbs
-    and visits began to fail.
+    There is a capacity if the rate climbs and visits began to fail.
     """
     if trial.requests.of_visits:
         made, succeeded = count_visits(database, trial.key)
         failed = made - succeeded
-        query = f"SELECT {aggregate_times('time_ms')} FROM visits WHERE outcome IS NULL"  # noqa: S608
-        [(times_ms,)] = _rows(database, query, trial.key)
-        known = {stat: time_ms for stat, time_ms in by_statistic(times_ms).items() if is_printed(stat, made, failed)}
-        stats = VISITS_FAILED.keyed({"share": failed / made, "count": failed}) | VISIT.keyed(known)
+        stats = VISITS_FAILED.keyed({"share": failed / made, "count": failed})
+        stats |= VISIT.keyed(time_statistics(_times_ms(database, trial.key), made, failed))
         rates = rates_per_s(trial.load.settings, trial.load.duration)
         if len(rates) > 1:
             per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
@@ -197,9 +193,13 @@ def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
     """Return the times of the visits that succeeded; None: visits have no class."""
     if request_class is not None:
         return None
+    return Sample({VISIT.name: _times_ms(database, trial.key)}, count_visits(database, trial.key)[0])
+
+
+def _times_ms(database: duckdb.DuckDBPyConnection, key: Key) -> Times:
     query = f"{_VISITS} SELECT time_ms FROM visits WHERE outcome IS NULL"  # noqa: S608  # made of constants
-    times_ms = database.execute(query, of_trial(trial.key)).fetchnumpy()["time_ms"]
-    return Sample({VISIT.name: times_ms}, count_visits(database, trial.key)[0])
+    times_ms: Times = database.execute(query, of_trial(key)).fetchnumpy()["time_ms"]
+    return times_ms
 
 
 def rate_steps(
