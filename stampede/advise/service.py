@@ -13,7 +13,7 @@ from stampede.errors import WrongUse
 from stampede.experiment.model import Experiment, Load
 from stampede.experiment.yaml_file import read_yaml
 from stampede.logs.formats import Clock
-from stampede.predict.classes import simulated_class
+from stampede.predict.system import simulated_class
 from stampede.records.classes import Classes, RequestClass, as_json
 from stampede.records.mistakes import Place, Wording, reason_of
 from stampede.records.model import Model

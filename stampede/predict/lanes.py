@@ -1,6 +1,7 @@
 """The requests of trials as lanes show them: as measured, with their waits, and as other ways would serve them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,7 @@ from stampede.evaluate.metrics import waiting
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.lab_time import clocks_of_hosts
 from stampede.evaluate.read.observation import read_containers, stalls_by_lab_clock, stalls_within
-from stampede.evaluate.read.rows import COLUMNS
-from stampede.predict.what_if import can_serve_otherwise, insert_requests, serve_otherwise
+from stampede.predict.what_if import can_serve_otherwise, serve_otherwise
 from stampede.records.folder import trial_folder
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
@@ -90,27 +90,23 @@ def load_lanes(
         trials = []
         for variant in variants:
             key = variant.name, load.name, firsts[variant.name]
-            trial = _read(database, variant, key)
+            rows = [LaneRequest(*row) for row in database.execute(_ROWS, of_trial(key)).fetchall()]
+            answered = waiting.read_answered(database, *key)
             clocks = clocks_of_hosts(summary.clocks, key)
             containers = stalls_by_lab_clock(read_containers(trial_folder(run_folder, *key)), clocks)
-            stalls = stalls_within(containers, trial.answered.first, trial.answered.last)
-            trials.append(trial._replace(stalls_s=np.array(stalls).reshape(-1, 2)))
+            stalls = stalls_within(containers, answered.first, answered.last)
+            waits, stalls_s = waiting.waits_of_variant(variant, answered), np.array(stalls).reshape(-1, 2)
+            trials.append(LaneTrial(variant, key, rows, answered, waits, stalls_s))
         first = trials[pair[0]]
         several = first.variant.threads is not None and not first.variant.elastic and first.variant.workers > 1
         enough = len(first.answered.sent_s) > 0 and len(first.rows) <= MOST
         if several and enough and can_serve_otherwise(first.variant, load):
-            otherwise = [*_served_otherwise(database, first, capacity)]
+            otherwise = [*_served_otherwise(first, capacity)]
             if capacity:  # with a single worker, it would be trivial that no other is free
                 place = next((place for place, trial in enumerate(otherwise) if trial.variant.workers > 1), 0)
                 pair = 0, len(trials) + place
             trials += otherwise
         yield LoadLanes(load, trials, pair)
-
-
-def _read(database: duckdb.DuckDBPyConnection, variant: VariantRecord, key: Key) -> LaneTrial:
-    rows = [LaneRequest(*row) for row in database.execute(_ROWS, of_trial(key)).fetchall()]
-    answered = waiting.read_answered(database, *key)
-    return LaneTrial(variant, key, rows, answered, waiting.waits_of_variant(variant, answered))
 
 
 _ROWS = f"""
@@ -123,17 +119,27 @@ FROM trial, start ORDER BY sent, id, generator
 """  # noqa: S608  # made of this module's own constants
 
 
-def _served_otherwise(
-    database: duckdb.DuckDBPyConnection, trial: LaneTrial, capacity: tuple[int, int] | None
-) -> Iterator[LaneTrial]:
+def _served_otherwise(trial: LaneTrial, capacity: tuple[int, int] | None) -> Iterator[LaneTrial]:
+    """Yield the answered requests of a trial, sent at the same times and with the same work, with other ways."""
     variant, (_, load, number) = trial.variant, trial.key
-    with database.cursor() as again:  # where ``requests`` has only these requests
-        again.execute("CREATE SCHEMA again")
-        again.execute("SET schema = 'again'")
-        again.execute(f"CREATE TABLE again.requests ({COLUMNS})")
-        again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", of_trial(trial.key))
-        for served in serve_otherwise(trial.answered, *(capacity or (variant.workers, variant.threads or 1))):
-            insert_requests(again, variant, served)
-            other = served.variant(variant)
-            yield _read(again, other, (other.name, load, number))._replace(computed=True)
-        again.execute("DROP SCHEMA again CASCADE")
+    known = [row for row in trial.rows if row.worker is not None]
+    for served in serve_otherwise(trial.answered, *(capacity or (variant.workers, variant.threads or 1))):
+        began_s = trial.answered.sent_s + served.waits_s
+        later_s = began_s - trial.answered.began_s
+        rows = [
+            row._replace(
+                began_s=(row.began_s or 0.0) + later, ended_s=(row.ended_s or 0.0) + later,
+                answered_s=(row.answered_s or 0.0) + later, worker=f"replay:{1001 + worker}", thread=thread,
+            )
+            for row, later, worker, thread in zip(
+                known, later_s.tolist(), served.worker.tolist(), served.thread.tolist(), strict=True
+            )
+        ]  # fmt: skip
+        workers, worker = np.unique(served.worker, return_inverse=True)
+        answered = replace(
+            trial.answered, workers=[f"replay:{1001 + place}" for place in workers], worker=worker, began_s=began_s,
+            ended_s=trial.answered.ended_s + later_s,
+        )  # fmt: skip
+        other = served.variant(variant)
+        waits = waiting.waits_of_variant(other, answered)
+        yield LaneTrial(other, (other.name, load, number), rows, answered, waits, computed=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stampede.records.classes import Between, Mean
+from stampede.records.classes import Between, Mean, RequestClass
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN, Queueing
 from stampede.records.run import LoadRecord, VariantRecord
@@ -245,3 +245,19 @@ def distribution(
             return Given(np.array(measured) * share)
         case seconds:
             return Uniform(seconds * share, seconds * share + late_s) if late_s else Constant(seconds * share)
+
+
+def simulated_class(name: str, described: RequestClass, unknown: float = 0.0) -> Class:
+    """Return the class for the simulator: a request first computes its part, and then waits.
+
+    ``unknown`` is the part that a request computes if the description does not say it.
+    """
+    computes = unknown if described.computes is None else described.computes
+    work = [
+        WorkStep(distribution(described.takes_s, computes), "compute"),
+        WorkStep(distribution(described.takes_s, 1 - computes)),
+    ]
+    arrivals = (
+        Closed(described.users, Constant(described.pause_s)) if described.users else Open(described.per_second or 0.0)
+    )
+    return Class(name, arrivals, [step for step in work if step.takes.mean > 0])

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,6 @@ from stampede.predict.system import servers_of
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.theory import COMPILED
 from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
-
-if TYPE_CHECKING:
-    import duckdb
 
 Waits = npt.NDArray[np.float64]
 """How long each request waited for a thread, in seconds, in the order of sending."""
@@ -104,26 +100,3 @@ def serve_otherwise(
             order[np.flatnonzero(mine)[rows.user[simulated]]] = simulated
         waits_s = (rows.ended - rows.sent)[order] - works_s if computing else (rows.began - rows.sent)[order]
         yield WhatIf(kind, *of, waits_s, rows.worker[order], rows.thread[order])
-
-
-def insert_requests(database: "duckdb.DuckDBPyConnection", variant: VariantRecord, served: WhatIf) -> None:
-    """Insert into the table ``requests``, which has served trial of a variant, its requests as they were replayed."""
-    columns = served.waits_s.tolist(), served.worker.tolist(), served.thread.tolist()
-    database.execute(_AGAIN, [served.variant(variant).name, variant.name, *columns])
-
-
-_AGAIN = """
-WITH known AS (
-    SELECT *, row_number() OVER (ORDER BY sent, id, generator) AS place FROM requests
-    WHERE variant = $2 AND error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL),
-again AS (
-    SELECT unnest(range(1, len($3) + 1)) AS place, unnest($3) AS wait_s, unnest($4) AS by_worker,
-        unnest($5) AS by_thread),
-later AS (SELECT *, epoch(sent) + wait_s - began AS later_s FROM known JOIN again USING (place))
-INSERT INTO requests BY NAME SELECT * EXCLUDE (place, wait_s, by_worker, by_thread, later_s) REPLACE (
-    $1 AS variant, 'replay:' || (1001 + by_worker) AS worker, by_thread AS thread,
-    began + later_s AS began, ended + later_s AS ended,
-    answered + to_microseconds((1e6 * later_s)::BIGINT) AS answered,
-    duration_ms + 1000 * later_s AS duration_ms, overhead_ms + 1000 * later_s AS overhead_ms)
-FROM later
-"""

@@ -12,7 +12,7 @@ from stampede.evaluate.read.rows import opened
 from stampede.evaluate.statistics.losses import Figures
 from stampede.logs.access_log import representative_durations
 from stampede.logs.bulk import SHORTEST_S
-from stampede.predict.classes import simulated_class
+from stampede.predict.system import simulated_class
 from stampede.records.classes import RequestClass
 from stampede.records.folder import read_run, read_summary, trial_folders
 from stampede.records.run import TODAY
