@@ -17,9 +17,16 @@ from stampede.report.extensions import Section
 from stampede.report.figures import pictures, published_picture
 from stampede.report.page import render, script_json
 from stampede.report.tables import Table
-from stampede.report.tables.quantities import clocks_table, differences_table, legend, quantity_tables, stairs_tables
+from stampede.report.tables.quantities import (
+    clocks_table,
+    differences_table,
+    errors_tables,
+    legend,
+    quantity_tables,
+    stairs_tables,
+    visits_tables,
+)
 from stampede.report.tables.verdicts import claims_table, published_table
-from stampede.report.tables.visits import errors_tables, visits_tables
 from stampede.report.timeline.load import LoadTimeline, load_timeline
 from stampede.report.wording import trials_phrase
 

@@ -6,9 +6,14 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.article import article_tables
 from stampede.report.tables import Table, in_one_line
-from stampede.report.tables.quantities import legend, quantity_tables, stairs_tables
+from stampede.report.tables.quantities import (
+    errors_tables,
+    legend,
+    quantity_tables,
+    stairs_tables,
+    visits_tables,
+)
 from stampede.report.tables.verdicts import claims_table, published_table
-from stampede.report.tables.visits import errors_tables, visits_tables
 from stampede.report.wording import capitalised, trials_phrase
 
 

@@ -15,14 +15,15 @@ from stampede.report.extensions import Section
 from stampede.report.tables import COUNTS, Table
 from stampede.report.tables.quantities import (
     differences_table,
+    errors_tables,
     legend,
     not_predicted_table,
     quantity_tables,
     stairs_tables,
+    visits_tables,
     workers_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
-from stampede.report.tables.visits import errors_tables, visits_tables
 from stampede.report.wording import trials_phrase
 
 _STYLES = {

@@ -18,7 +18,7 @@ from stampede.records.run import Host, Run
 from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
 from stampede.report.extensions import Section
 from stampede.report.screen import LINES, WIDTH, screen_lines
-from stampede.report.screen.strip import scale_of, strip
+from stampede.report.screen.table import scale_of, strip
 from stampede.report.tables.verdicts import claims_table
 from stampede.report.wording import trials_phrase
 from stampede.reproduce.shown import shown_of

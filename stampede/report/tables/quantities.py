@@ -1,8 +1,10 @@
-"""Tables of what was published, predicted and measured: statistics, staircases of bursts, requests by worker."""
+"""Tables of what was published, predicted and measured, of visits and failures, bursts, workers and clocks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import mean
+from functools import partial
+from statistics import mean, median
 
 from stampede.evaluate.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
 from stampede.evaluate.metrics.bursts import ordinal
@@ -16,8 +18,10 @@ from stampede.report.tables import Table
 from stampede.report.wording import (
     divisor_suffix,
     load_suffix,
+    median_suffix,
     metric_phrase,
     number,
+    percent,
     plain_name,
     whole_number,
 )
@@ -269,3 +273,76 @@ def clocks_table(run: Run, summary: Summary) -> Table | None:
         ],
         note=note,
     )
+
+
+def _count(of_unit: str, value: float | None) -> str:
+    return number(whole_number(of_unit, value))
+
+
+_COLUMNS: dict[str, tuple[MetricName, Statistic, Callable[[float | None], str]]] = {
+    "capacity": ("capacity", "per_second", partial(_count, "visits")),
+    "failed": ("visits_failed", "share", percent),
+    **{stat: ("visit", stat, number) for stat in ("min", "p50", "avg", "max")},
+    "rows": ("rows_written", "count", partial(_count, "rows")),
+}
+
+
+def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield a table of visits for each load that made visits: failures, times of successful visits, and rows written.
+
+    The figures are medians over trials, but ``visits`` counts the visits of all trials. If the rate does not climb,
+    there is a column for the rate; otherwise, if a capacity was found, there is a column for the capacity. If figures
+    of a variant were published, they have a line of their own below the variant's line.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name and row.request_class is None]
+        levels = [row for row in summary.rate_steps if row.load == load.name]
+        steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
+        has_capacity = not steady and any(row.metric == "capacity" for row in rows)
+        columns = {name: column for name, column in _COLUMNS.items() if name != "capacity" or has_capacity}
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            failed = summary.row(name, load.name, None, "visits_failed", "share")
+            if not failed or failed.median is None:
+                continue
+            due = [row.per_s for row in levels if row.variant == name]
+            rate = [_count("visits", float(median(due))) if due else "–"] * steady
+            found = [
+                (summary.row(name, load.name, None, metric, stat), said) for metric, stat, said in columns.values()
+            ]
+            lines.append((name, str(failed.n), *rate, *(said(row.median if row else None) for row, said in found)))
+            if any(row.published is not None for row in rows if row.variant == name):
+                shown = [said(row.published if row else None) for row, said in found]
+                lines.append(("  published", "–", *["–"] * steady, *shown))
+        if lines:
+            head = ("variant", "visits", *["per s"] * steady, *columns)
+            yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines).without_gaps()
+
+
+def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield a table of why requests failed under each load, for each variant the most frequent reasons first.
+
+    A count is the median over the trusted trials. A trial in which a reason did not occur counts as zero.
+    """
+    for load in run.loads:
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            mine = [trial for trial in summary.trials if trial.key[:2] == (name, load.name)]
+            trials = [trial.trial for trial in mine if trial.is_trusted]
+            found: dict[tuple[str, str], Counter[int]] = {}
+            for row in summary.errors:
+                if (row.variant, row.load) == (name, load.name):
+                    found.setdefault((row.request_class, row.error), Counter())[row.trial] = row.requests
+            counts = {reason: float(median(by_trial[trial] for trial in trials)) for reason, by_trial in found.items()}
+            reasons = sorted(counts, key=lambda reason: (-counts[reason], reason))
+            lines += [(name, *reason, _count("requests", counts[reason])) for reason in reasons[:_ERRORS]]
+            if rest := reasons[_ERRORS:]:
+                others = plural(len(rest), "other reason")
+                lines.append((name, "", others, _count("requests", sum(counts[reason] for reason in rest))))
+        if lines:
+            head = ("variant", "request", "error", "requests")
+            yield Table(f"Why requests failed{load_suffix(run, load.name)}{median_suffix(run)}", head, lines, words=3)
+
+
+_ERRORS = 8
+"""The most reasons that are listed for a variant under a load. There may be many, because errors may name ports."""
