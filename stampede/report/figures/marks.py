@@ -15,27 +15,32 @@ _CHANNELS = ("row", "column", "y", "x", "x2", "y2", "color", "shape", "opacity",
 
 
 def mark_tables(chart: alt.TopLevelMixin) -> list[Table]:
-    """Return the marks of a chart: a table for each of its layers, without layers that say nothing more than others."""
+    """Return the marks of a chart: a table for each of its layers, without layers that say nothing more than others.
+
+    A layer says nothing more if each of its marks is a part of one of the others. Of many marks, every second, third, …
+    has a row.
+    """
     drawn = chart.to_dict(validate=False)
     datasets = drawn.get("datasets", {})
     whole: dict[str, Any] = {"data": drawn.get("data"), "encoding": {}, "title": ""}
     parts = [_of_layer(layer, datasets) for layer in _layers(drawn | {"title": ""}, whole)]
-    found = sorted(filter(None, parts), key=lambda part: -len(part[0]))
     kept: list[tuple[dict[str, str], str, list[dict[str, Any]]]] = []
-    for columns, title, marks in found:
-        if not any(title == other and _says_no_more(columns, marks, fields, more) for fields, other, more in kept):
-            kept.append((columns, title, marks))
-    return [_table(columns, title, marks) for columns, title, marks in kept]
-
-
-def _says_no_more(
-    columns: dict[str, str], marks: list[dict[str, Any]], others: dict[str, str], more: list[dict[str, Any]]
-) -> bool:
-    """Whether each of the marks is a part of one of the others."""
-    if not columns.keys() <= others.keys():
-        return False
-    told = {tuple(mark.get(field) for field in columns) for mark in more}
-    return all(tuple(mark.get(field) for field in columns) in told for mark in marks)
+    tables = []
+    for columns, title, marks in sorted(filter(None, parts), key=lambda part: -len(part[0])):
+        told = {tuple(mark.get(field) for field in columns) for mark in marks}
+        if any(
+            title == other and columns.keys() <= fields.keys()
+            and told <= {tuple(mark.get(field) for field in columns) for mark in more}
+            for fields, other, more in kept
+        ):  # fmt: skip
+            continue
+        kept.append((columns, title, marks))
+        shown = marks[:: -(-len(marks) // MOST_ROWS)]
+        left_out = len(marks) - len(shown)
+        note = f"{left_out} further marks, from everywhere in the figure, have no row here" if left_out else ""
+        rows = [[_cell(mark.get(field)) for field in columns] for mark in shown]
+        tables.append(Table(title, [*columns.values()], rows, words=len(columns), note=note))
+    return tables
 
 
 def _layers(spec: dict[str, Any], outer: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -64,15 +69,6 @@ def _of_layer(
     data = layer["data"] or {}
     marks = data.get("values") or datasets.get(data.get("name", ""), [])
     return (columns, layer["title"], marks) if len(columns) > 1 and marks else None
-
-
-def _table(columns: dict[str, str], title: str, marks: list[dict[str, Any]]) -> Table:
-    """Return a row for each mark; of many marks, every second, third, … has a row."""
-    shown = marks[:: -(-len(marks) // MOST_ROWS)]
-    rows = [[_cell(mark.get(field)) for field in columns] for mark in shown]
-    left_out = len(marks) - len(shown)
-    note = f"{left_out} further marks, from everywhere in the figure, have no row here" if left_out else ""
-    return Table(title, [*columns.values()], rows, words=len(columns), note=note)
 
 
 def _cell(value: object) -> str:

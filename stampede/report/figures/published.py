@@ -52,39 +52,28 @@ def published_chart(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     Times have a panel for each variant, with the tolerance and the floor as bands along the diagonal. Other figures are
     ratios, in a row for each variant.
     """
-    marks = [mark for row in summary.published for mark in _marks(row)]
+    marks = [
+        _mark(row, figure, figure.measured)
+        for row in summary.published
+        for figure in row.figures
+        if figure.measured is not None and figure.published and figure.verdict in LOOKS
+    ]
     if not marks:
         return None
+    article = summary.article
+    title = f"{plural(len(marks), 'measured figure')} beside the article's"
+    if article and run.trials < LEAST:
+        title = f"One trial does not say which of {plural(article.figures.count, 'figure')} agree with the article"
+    elif article:
+        title = figures_counted(summary, article)
     times, others = ([mark for mark in marks if mark["is_time"] == kind] for kind in (True, False))
     order = [name for name in variant_names(run) if any(mark["variant"] == name for mark in marks)]
     parts: list[alt.HConcatChart | alt.LayerChart | alt.FacetChart] = [*_panels(summary, times, order)]
     parts += [_ratios(summary, others, order)] if others else []
-    floors = sorted({number(abs(floor.ms)) for floor in summary.article.floors}) if summary.article and times else []
+    floors = sorted({number(abs(floor.ms)) for floor in article.floors}) if article and times else []
     floor = f"; light band: the floor of {' and '.join(floors)} ms" if floors else ""
-    return style_chart(
-        alt.vconcat(*parts),
-        _title(run, summary, marks),
-        f"each mark is a figure, a line its interval; dark band: the tolerance{floor}",
-        None,
-    )
-
-
-def _title(run: Run, summary: Summary, marks: Marks) -> str:
-    if summary.article is None:
-        return f"{plural(len(marks), 'measured figure')} beside the article's"
-    if run.trials < LEAST:
-        figures = plural(summary.article.figures.count, "figure")
-        return f"One trial does not say which of {figures} agree with the article"
-    return figures_counted(summary, summary.article)
-
-
-def _marks(row: PublishedRow) -> Marks:
-    """Return a mark for each measured figure of a published row."""
-    return [
-        _mark(row, figure, figure.measured)
-        for figure in row.figures
-        if figure.measured is not None and figure.published and figure.verdict in LOOKS
-    ]
+    subtitle = f"each mark is a figure, a line its interval; dark band: the tolerance{floor}"
+    return style_chart(alt.vconcat(*parts), title, subtitle, None)
 
 
 def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[str, Any]:
@@ -99,14 +88,8 @@ def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[s
     }
     ratios = {f"{name}_ratio": min(value / figure.published, _MOST) for name, value in values.items()}
     name = f"{row.request_class or ''} {plain_name(figure.stat)}".strip()
-    return {
-        "variant": row.variant,
-        "name": name,
-        "verdict": figure.verdict,
-        "is_time": is_time,
-        **values,
-        **ratios,
-    }
+    told = {"variant": row.variant, "name": name, "verdict": figure.verdict, "is_time": is_time}
+    return told | values | ratios
 
 
 def _panels(summary: Summary, times: Marks, order: list[str]) -> list[alt.HConcatChart]:
@@ -127,56 +110,44 @@ def _panels(summary: Summary, times: Marks, order: list[str]) -> list[alt.HConca
 def _panel(
     summary: Summary, variant: str, times: Marks, domain: tuple[float, float], *, first: bool, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
-    """Draw the times of one variant. The first panel of a row names the y axis; the last of a column, the x axis."""
+    """Draw the times of one variant. The first panel of a row names the y axis; the last of a column, the x axis.
+
+    The contradicted figure that is farthest from the published one has its name.
+    """
+    least, most = domain
+    tens = [10.0**power for power in range(floor(log10(least)), ceil(log10(most)) + 1)]
+    few = sum(least <= tick <= most for tick in tens) < 3
+    ticks = [n * tick for tick in tens for n in ((1, 2, 5) if few else (1,)) if least <= n * tick <= most]
     scale, axis = (
         alt.Scale(type="log", domain=domain, nice=False, clamp=True),
-        alt.Axis(values=_ticks(*domain), format="~g"),
+        alt.Axis(values=ticks, format="~g"),
     )
     x = alt.X("published:Q", title="published, ms" if last else None, scale=scale, axis=axis)
     y = alt.Y("measured:Q", title="measured, ms" if first else None, scale=scale, axis=axis)
-    drawn, looks = alt.Chart(inline_data(times)).encode(x=x), verdict_looks()
-    lines = drawn.mark_rule(opacity=0.4, strokeWidth=1.5).encode(
-        y=alt.Y("low:Q", scale=scale), y2="high:Q", color=looks["color"]
-    )
-    points = drawn.mark_point(size=42, strokeWidth=1.8, opacity=0.9).encode(y=y, **looks)
     rows = [row for row in summary.published if row.variant == variant]
     within = max(row.within for row in rows)
     floors = summary.article.floors if summary.article else []
     floor_ms = max((floor.p90_ms for row in rows for floor in floors
                     if (floor.load, floor.request_class, floor.metric) == (row.load, row.request_class, row.metric)),
                    key=abs, default=0.0)  # fmt: skip
-    steps = [domain[0] * (domain[1] / domain[0]) ** (step / 60) for step in range(61)]
-    bands = []
+    steps = [least * (most / least) ** (step / 60) for step in range(61)]
+    layers = []
     for by_ms, colour in ((floor_ms, "#eef3f8"), (0.0, "#d5e3f1")):
-        ends = [(published, *edges_of(published, within, by_ms)) for published in steps]
-        values = [{"published": at, "least": max(least, domain[0]), "most": most} for at, least, most in ends]
-        bands.append(
-            alt.Chart(inline_data(values)).mark_area(color=colour, opacity=1).encode(
-                x=alt.X("published:Q", scale=scale), y=alt.Y("least:Q", scale=scale), y2="most:Q"
-            )
-        )  # fmt: skip
-    layers = [*bands, lines, points, *_farthest(times, domain, y)]
+        edges = [(published, *edges_of(published, within, by_ms)) for published in steps]
+        band = [{"published": at, "least": max(low, least), "most": high} for at, low, high in edges]
+        area = alt.Chart(inline_data(band)).mark_area(color=colour, opacity=1)
+        layers.append(area.encode(x=alt.X("published:Q", scale=scale), y=alt.Y("least:Q", scale=scale), y2="most:Q"))
+    drawn, looks = alt.Chart(inline_data(times)).encode(x=x), verdict_looks()
+    lines = drawn.mark_rule(opacity=0.4, strokeWidth=1.5)
+    layers.append(lines.encode(y=alt.Y("low:Q", scale=scale), y2="high:Q", color=looks["color"]))
+    layers.append(drawn.mark_point(size=42, strokeWidth=1.8, opacity=0.9).encode(y=y, **looks))
+    if off := [mark for mark in times if mark["verdict"] == "contradicted"]:
+        farthest = max(off, key=lambda mark: abs(log(mark["measured_ratio"])))
+        align, dx = ("right", -7) if farthest["published"] > (least * most) ** 0.5 else ("left", 7)
+        named = alt.Chart(inline_data([farthest]))
+        text = named.mark_text(align=align, dx=dx, fontSize=10, color=LOOKS["contradicted"][1])
+        layers.append(text.encode(x="published:Q", y=y, text="name:N"))
     return alt.layer(*layers).properties(width=_SIDE, height=_SIDE, title=panel_title(variant))
-
-
-def _ticks(least: float, most: float) -> list[float]:
-    """Return the ticks of a logarithmic axis: powers of ten; of few powers, also 2 and 5 times them."""
-    tens = [10.0**power for power in range(floor(log10(least)), ceil(log10(most)) + 1)]
-    ticks = tens if sum(least <= tick <= most for tick in tens) > 2 else [n * tick for tick in tens for n in (1, 2, 5)]
-    return [tick for tick in ticks if least <= tick <= most]
-
-
-def _farthest(times: Marks, domain: tuple[float, float], y: alt.Y) -> list[alt.Chart]:
-    """Return the name of the contradicted figure that is farthest from the published one, if there is one."""
-    off = [mark for mark in times if mark["verdict"] == "contradicted"]
-    if not off:
-        return []
-    mark = max(off, key=lambda mark: abs(log(mark["measured_ratio"])))
-    left = mark["published"] > (domain[0] * domain[1]) ** 0.5
-    text = alt.Chart(inline_data([mark])).mark_text(
-        align="right" if left else "left", dx=-7 if left else 7, fontSize=10, color=LOOKS["contradicted"][1]
-    )  # fmt: skip
-    return [text.encode(x="published:Q", y=y, text="name:N")]
 
 
 def _ratios(summary: Summary, others: Marks, order: list[str]) -> alt.LayerChart | alt.FacetChart:
