@@ -93,31 +93,27 @@ def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) 
 
 
 def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
-    """Return a percentile of lost time, or the share of avoidable waits, in plain words; None: another quantity."""
+    """Return a percentile of lost time, or an avoidable wait, in plain words; None: another quantity."""
     q = percentile(quantity.stat)
     where = f"Measured with {quantity_place(quantity)}"
     if quantity.metric == OVERHEAD.name and q is not None and quantity.request_class:
         share, side = (100 - q, "more") if at_least else (q, "less")
         return f"{where}: {share:g} % of the {quantity.request_class} requests lose {number(value)} ms or {side}"
-    if quantity.metric == AVOIDABLE_WAIT.name:
-        return f"{where}: {_avoidable_waits(quantity, value)}"
-    return None
-
-
-def _avoidable_waits(quantity: Quantity, value: float) -> str:
-    """Return how many requests had an avoidable wait, or how long, in plain words."""
+    if quantity.metric != AVOIDABLE_WAIT.name:
+        return None
     requests = f"{quantity.request_class} requests" if quantity.request_class else "requests"
     free_meanwhile = "while another worker had a free thread"
     match quantity.stat:
         case "share":
-            return f"{percent(value) if value else 'none'} of the {requests} waited {free_meanwhile}"
+            says = f"{percent(value) if value else 'none'} of the {requests} waited {free_meanwhile}"
         case "count":
             some = f"{number(whole_number('requests', value))} {requests} of a trial" if value else f"no {requests}"
-            return f"{some} waited {free_meanwhile}"
+            says = f"{some} waited {free_meanwhile}"
         case "max":
-            return f"the longest wait of {requests} {free_meanwhile} was {number(value)} ms"
+            says = f"the longest wait of {requests} {free_meanwhile} was {number(value)} ms"
         case _:
-            return f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"
+            says = f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"
+    return f"{where}: {says}"
 
 
 def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:

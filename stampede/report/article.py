@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from stampede.evaluate.statistics.stopping import LEAST
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import Article, ArticleConclusion, ArticleOrder, Floor, Summary
+from stampede.records.summary import Article, Floor, Summary
 from stampede.report.spread import word_list
 from stampede.report.tables import Table
 from stampede.report.wording import capitalised, metric_phrase, number, plain_name, shortened
@@ -25,12 +25,25 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
     """
     if (article := summary.article) is None:
         return None
-    name = _short_name(run)
+    name, order, conclusion = _short_name(run), article.order, article.conclusion
     if all(figure.trials < LEAST for row in summary.published for figure in row.figures):
         figures = plural(article.figures.count, "figure")
         return f"{name}: one trial decides nothing about the order of the variants, the conclusion or the {figures}."
-    whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
-    told = "; ".join(filter(None, (whole, figures_counted(summary, article))))
+    whole = []
+    if order.verdict == "same":
+        whole.append("same order of variants")
+    elif order.verdict != "undecided":
+        whole.append(f"same order in {order.agree} of {order.pairs} pairs")
+    if conclusion:
+        undecided = f", {conclusion.undecided} undecided" if conclusion.undecided else ""
+        counted = f" ({conclusion.hold} of {conclusion.claims} claims{undecided})" if undecided else ""
+        whole.append({
+            "same": f"same conclusion{counted}",
+            "undecided": "conclusion undecided",
+            "different": "another conclusion",
+            "partly the same": f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}",
+        }[conclusion.verdict])  # fmt: skip
+    told = "; ".join(filter(None, (", ".join(whole), figures_counted(summary, article))))
     return f"{shortened(name, max(MOST_CHARACTERS - len(told) - len(': .'), _LEAST_NAME))}: {told}."
 
 
@@ -40,33 +53,6 @@ def _short_name(run: Run) -> str:
         return "The article"
     publisher, year = run.source.publisher, run.source.year
     return capitalised(shortened(publisher, 40)) + (f", {year}" if year else "")
-
-
-def _order_phrase(order: ArticleOrder) -> str:
-    match order.verdict:
-        case "same":
-            return "same order of variants"
-        case "undecided":
-            return ""
-        case _:
-            return f"same order in {order.agree} of {order.pairs} pairs"
-
-
-def _conclusion_phrase(conclusion: ArticleConclusion | None) -> str:
-    if conclusion is None:
-        return ""
-    undecided = f", {conclusion.undecided} undecided" if conclusion.undecided else ""
-    match conclusion.verdict:
-        case "same":
-            return "same conclusion" + (
-                f" ({conclusion.hold} of {conclusion.claims} claims{undecided})" if undecided else ""
-            )
-        case "undecided":
-            return "conclusion undecided"
-        case "different":
-            return "another conclusion"
-        case _:
-            return f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}"
 
 
 def figures_counted(summary: Summary, article: Article) -> str:
@@ -102,49 +88,35 @@ def _used_floors(summary: Summary, article: Article) -> list[Floor]:
 
 def article_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield the three questions about the article with their answers, if the summary has a verdict on the article."""
-    article = summary.article
-    if article is None:
+    if (article := summary.article) is None:
         return
+    order, conclusion = article.order, article.conclusion
+    same_order = "undecided: no two variants can be told apart, both in the article and here"
+    if order.pairs:
+        counted = f"in {order.agree} of {plural(order.pairs, 'pair')} of figures that can be told apart"
+        told = [
+            f"{plain_name(found.stat)} of the {metric_phrase(found.metric, found.request_class)}: {found.larger} is "
+            f"above {found.smaller} only in the article"
+            for found in order.reversals[:_MOST_NAMED]
+        ]
+        more = len(order.reversals) - _MOST_NAMED
+        same_order = "\n".join([counted, *told, *([f"{more} more"] if more > 0 else [])]) if told else f"yes, {counted}"
+    same_conclusion = "no claim compares the published variants alone"
+    if conclusion:
+        counts = ((conclusion.hold, "reproduced"), (conclusion.fail, "not reproduced"),
+                  (conclusion.undecided, "undecided"))  # fmt: skip
+        claims = ", ".join(f"{count} {what}" for count, what in counts if count)
+        lead = {"same": "yes: ", "different": "no: "}.get(conclusion.verdict, "")
+        same_conclusion = f"{lead}{claims}, of {plural(conclusion.claims, 'claim')} about these variants"
     rows = [
-        ("Is the order of the variants the same?", _order_answer(article.order)),
-        ("Is the conclusion the same?", _conclusion_answer(article.conclusion)),
+        ("Is the order of the variants the same?", same_order),
+        ("Is the conclusion the same?", same_conclusion),
         (f"Are the figures within {_tolerance(summary)}?", figures_counted(summary, article)),
     ]
-    floors = dict.fromkeys(map(_floor_sentence, _used_floors(summary, article)))
-    yield Table(
-        f"{_short_name(run)}, compared with this run", ("question", "answer"), rows, words=2, note="; ".join(floors)
-    )
-
-
-def _order_answer(order: ArticleOrder) -> str:
-    """Return in how many pairs of variants the order is the same, and in which it is not."""
-    if not order.pairs:
-        return "undecided: no two variants can be told apart, both in the article and here"
-    counted = f"in {order.agree} of {plural(order.pairs, 'pair')} of figures that can be told apart"
-    if not order.reversals:
-        return f"yes, {counted}"
-    told = [
-        f"{plain_name(found.stat)} of the {metric_phrase(found.metric, found.request_class)}: {found.larger} is above "
-        f"{found.smaller} only in the article"
-        for found in order.reversals[:_MOST_NAMED]
-    ]
-    more = [f"{len(order.reversals) - _MOST_NAMED} more"] if len(order.reversals) > _MOST_NAMED else []
-    return "\n".join([counted, *told, *more])
-
-
-def _conclusion_answer(conclusion: ArticleConclusion | None) -> str:
-    if conclusion is None:
-        return "no claim compares the published variants alone"
-    counts = ((conclusion.hold, "reproduced"), (conclusion.fail, "not reproduced"), (conclusion.undecided, "undecided"))
-    told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    lead = {"same": "yes: ", "different": "no: "}.get(conclusion.verdict, "")
-    return f"{lead}{told}, of {plural(conclusion.claims, 'claim')} about these variants"
-
-
-def _floor_sentence(floor: Floor) -> str:
-    """Return in words by how much a floor differs, and which variants it was computed from."""
-    side = "higher" if floor.ms > 0 else "lower"
-    return (
+    floors = [
         f"floor: in the article, the p50 {plain_name(floor.metric)} under {floor.load} is {number(abs(floor.ms))} ms "
-        f"{side} even where nobody waits ({word_list(floor.variants)})"
-    )
+        f"{'higher' if floor.ms > 0 else 'lower'} even where nobody waits ({word_list(floor.variants)})"
+        for floor in _used_floors(summary, article)
+    ]
+    title = f"{_short_name(run)}, compared with this run"
+    yield Table(title, ("question", "answer"), rows, words=2, note="; ".join(dict.fromkeys(floors)))

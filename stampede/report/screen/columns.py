@@ -1,7 +1,7 @@
 """Which columns decide: the quantities that the claims of an experiment are about, the answer's first."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stampede.evaluate.metrics import METRICS, unit
@@ -15,7 +15,7 @@ from stampede.records.summary import Estimate, Summary
 from stampede.report.wording import plain_name, unit_suffix
 
 MOST_COLUMNS = 5
-_WEIGHTS = {"answer": 100, "cure": 10, None: 1}
+_WEIGHTS: dict[str | None, int] = {"answer": 100, "cure": 10, None: 1}
 _NEIGHBOURS = ("p50", "p90", "p99")
 """The percentiles that stand beside a percentile that a claim is about."""
 
@@ -52,63 +52,41 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
     """Return the columns of the table on the screen, at most ``MOST_COLUMNS``, and the leading column.
 
     A quantity counts 100 if a claim answers the question with it, 10 if a claim names a cure by it, and 1 for any other
-    claim. Without claims, the columns are the ``measures`` of an app or, without these, the overhead of the most
-    frequent requests and the avoidable waits.
+    claim. A percentile brings the usual percentiles with it. Of a group that does not fit, the first statistics are
+    there; the last column is only for what answers the question or names a cure. Without claims, the columns are the
+    ``measures`` of an app or, without these, the overhead of the most frequent requests and the avoidable waits.
     """
-    weights: Counter[Quantity] = Counter()
-    for claim in run.claims:
-        weight = _WEIGHTS.get(claim.role, 1)
-        for quantity in claim.with_load(run.loads[0].name).quantities:
-            weights[quantity.model_copy(update={"variant": ""})] += weight
-    if not weights and measures:
+    wanted = leading_quantity(run)
+    if not wanted and measures:
         groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
         return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
-    wanted = leading_quantity(run)
     if not wanted:
         return _default_columns(run, summary)
-    groups = _fitting(_grouped(weights), MOST_COLUMNS)
-    place = (wanted.load, wanted.request_class, wanted.metric)
-    return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == place), None)
+    totals: Counter[tuple[str, str | None, str]] = Counter()
+    stats: dict[tuple[str, str | None, str], Counter[str]] = {}
+    for claim in run.claims:
+        for quantity in claim.with_load(run.loads[0].name).quantities:
+            place = (quantity.load or "", quantity.request_class, quantity.metric)
+            totals[place] += _WEIGHTS[claim.role]
+            stats.setdefault(place, Counter())[quantity.stat] += _WEIGHTS[claim.role]
+    groups = []
+    for place, weight in totals.most_common():
+        chosen = {stat for stat, _ in stats[place].most_common(3)}
+        if any(percentile(stat) is not None for stat in chosen):
+            chosen |= {*_NEIGHBOURS}
+        ordered = [stat for stat in METRICS[place[2]].units if stat in chosen]
+        room = MOST_COLUMNS - (weight < _WEIGHTS["cure"]) - sum(len(group.stats) for group in groups)
+        if room > 0:
+            groups.append(Group(*place, tuple(ordered[:room])))
+    leading = (wanted.load, wanted.request_class, wanted.metric)
+    return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == leading), None)
 
 
 def leading_quantity(run: Run) -> Quantity | None:
     """Return what the heaviest claim is about, with its load; None: there are no claims."""
     if not run.claims:
         return None
-    return max(run.claims, key=lambda claim: _WEIGHTS.get(claim.role, 1)).with_load(run.loads[0].name).value
-
-
-def _grouped(weights: Counter[Quantity]) -> Iterator[tuple[Group, int]]:
-    """Yield the groups of quantities with their weights, the heaviest first, each with its statistics."""
-    totals: Counter[tuple[str, str | None, str]] = Counter()
-    stats: dict[tuple[str, str | None, str], Counter[str]] = {}
-    for quantity, weight in weights.items():
-        place = (quantity.load or "", quantity.request_class, quantity.metric)
-        totals[place] += weight
-        stats.setdefault(place, Counter())[quantity.stat] += weight
-    for place, weight in totals.most_common():
-        yield Group(*place, _with_neighbours(place[2], stats[place])), weight
-
-
-def _with_neighbours(metric: str, stats: Counter[str]) -> tuple[str, ...]:
-    """Return the statistics of a metric in its own order; a percentile brings the usual percentiles with it."""
-    wanted = {stat for stat, _ in stats.most_common(3)}
-    if any(percentile(stat) is not None for stat in wanted):
-        wanted |= {*_NEIGHBOURS}
-    return tuple(stat for stat in METRICS[metric].units if stat in wanted)
-
-
-def _fitting(groups: Iterable[tuple[Group, int]], most: int) -> list[Group]:
-    """Return as many groups as the table has room for; of a group that does not fit, its first statistics.
-
-    The last column is only for what answers the question or names a cure.
-    """
-    fitting: list[Group] = []
-    for group, weight in groups:
-        room = most - (weight < _WEIGHTS["cure"]) - sum(len(taken.stats) for taken in fitting)
-        if room > 0:
-            fitting.append(group._replace(stats=group.stats[:room]))
-    return fitting
+    return max(run.claims, key=lambda claim: _WEIGHTS[claim.role]).with_load(run.loads[0].name).value
 
 
 def _default_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:

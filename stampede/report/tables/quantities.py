@@ -1,21 +1,22 @@
 """Tables of what was published, predicted and measured, of visits and failures, bursts, workers and clocks."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import mean, median
 
-from stampede.evaluate.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
+from stampede.evaluate.metrics import METRICS, MetricName, Statistic
 from stampede.evaluate.metrics.bursts import ordinal
-from stampede.evaluate.metrics.metric import PRINTED, TIME_STATISTICS, Metric
+from stampede.evaluate.metrics.metric import PRINTED, Metric
 from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.plural import plural
-from stampede.records.run import LoadRecord, Run
+from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary, WorkerRow
 from stampede.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
 from stampede.report.tables import Table
 from stampede.report.wording import (
+    capitalised,
     divisor_suffix,
     load_suffix,
     median_suffix,
@@ -44,8 +45,14 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
         for metric in METRICS.values():
             for request_class in classes:
                 found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
-                if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
-                    table = _quantity_table(run, summary, load.name, metric.name, request_class, found)
+                shown = metric.shown == "always" or (
+                    metric.shown == "if not 0"
+                    and any(row.measured for row in found if row.stat == next(iter(metric.units)))
+                )
+                shown &= not load.crashes and metric.of_all == (request_class is None)
+                shown &= not (metric.is_of_times and load.has_tabled_bursts)  # these have a table of every request
+                if found and ((metric.name, request_class) in wanted or shown):
+                    table = _quantity_table(run, summary, load.name, metric, request_class, found)
                     if len(frequency.keys() - {None}) == 1:  # then nobody needs the name of the class
                         table = replace(table, title=table.title.replace(f" of {request_class} ", " of ", 1))
                     if table.rows:
@@ -53,91 +60,72 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 
 def legend(run: Run, tables: Iterable[Table]) -> list[str]:
-    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
+    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop.
+
+    Variants that share cores slow each other down, so predictions say for how many variants side by side they are.
+    """
     kinds = {row[1] for table in tables for row in table.rows}
+    at_once = max(min(run.jobs, len(run.variants_under(load.name))) for load in run.loads)
+    variants = f"{at_once} variants side by side" if at_once > 1 else "one variant at a time"
+    predicted = f"predicted: what theory says of {variants}" + (f" on {plural(run.cores, 'core')}" if run.cores else "")
     return (
         [INTERVAL, COUNTED] * (run.trials > 1 and "measured" in kinds)
         + [POOLED] * ("pooled" in kinds)
-        + [_predicted_for(run)] * ("predicted" in kinds)
+        + [predicted] * ("predicted" in kinds)
     )
 
 
-def _predicted_for(run: Run) -> str:
-    """Return for which circumstances theory predicts a run, because variants that share cores slow each other down."""
-    at_once = max(min(run.jobs, len(run.variants_under(load.name))) for load in run.loads)
-    variants = f"{at_once} variants side by side" if at_once > 1 else "one variant at a time"
-    return f"predicted: what theory says of {variants}" + (f" on {plural(run.cores, 'core')}" if run.cores else "")
-
-
-def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Estimate], load: LoadRecord) -> bool:
-    """Whether there is a table of a metric although nobody has published or claimed its values."""
-    if load.crashes or metric.of_all != (request_class is None):
-        return False
-    if metric.is_of_times and load.has_tabled_bursts:  # small bursts have a table of every request instead
-        return False
-    if metric.shown == "if not 0":
-        return any(row.measured for row in rows if row.stat == next(iter(metric.units)))
-    return metric.shown == "always"
-
-
 def _quantity_table(
-    run: Run, summary: Summary, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Estimate]
+    run: Run, summary: Summary, load: str, metric: Metric, request_class: str | None, rows: Sequence[Estimate]
 ) -> Table:
+    """Return a table of a metric; each variant has the lines that have a figure, from published to pooled."""
     published = {row.stat for row in rows if row.published is not None}
-    of_times = STATISTICS[metric] == TIME_STATISTICS
-    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
+    stats = [stat for stat in metric.units if stat in PRINTED or stat in published or not metric.is_of_times]
     names = [variant.name for variant in run.variants_under(load)]
     lines: list[tuple[str, ...]] = []
     for name in names:
-        asked = (summary.row(name, load, request_class, metric, stat) for stat in statistics)
+        asked = (summary.row(name, load, request_class, metric.name, stat) for stat in stats)
         mine = {row.stat: row for row in asked if row}
         n = str(max((row.n for row in mine.values()), default=0))
-        for word, cells in _lines_of(mine):
-            by = _divided_by(run, name, load, metric, request_class, completion_times=False)
-            kind = word + divisor_suffix(by) if word == "published" else word
-            figures = [cells.get(stat, number(None)) for stat in statistics]
-            lines.append((name, kind, *figures, n if word in ("measured", "pooled") else ""))
-    units = {stat: unit(metric, stat) for stat in statistics}
-    title = metric_phrase(metric, request_class)
-    only, *others = set(units.values())
-    of_unit = f", {only}" if not others and only not in title.split() else ""
-    stats = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
-    title = f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}"
+        by = divisor_suffix(_divided_by(run, name, load, metric.name, request_class, completion_times=False))
+        figures = {
+            f"published{by}": {stat: _shown(row, row.published) for stat, row in mine.items()},
+            "predicted": {stat: _shown(row, row.predicted) for stat, row in mine.items()},
+            "measured": {stat: _measured_cell(row) for stat, row in mine.items() if not row.pooled},
+            "pooled": {stat: _measured_cell(row) for stat, row in mine.items() if row.pooled},
+        }
+        for word, cells in figures.items():
+            if any(cell != number(None) for cell in cells.values()):
+                counted = n if word in ("measured", "pooled") else ""
+                lines.append((name, word, *(cells.get(stat, number(None)) for stat in stats), counted))
+    title, units = metric_phrase(metric.name, request_class), {metric.units[stat] for stat in stats}
+    of_unit = "".join(f", {unit}" for unit in units if len(units) == 1 and unit not in title.split())
+    title = f"{capitalised(title)}{of_unit}{load_suffix(run, load)}"
+    several = [f"{plain_name(stat)}{', ms' * (len(units) > 1 and metric.units[stat] == 'ms')}" for stat in stats]
     has = {row.variant for row in rows if row.measured is not None}
     lacking = [name for name in names if name not in has]
     note = f"no value of this quantity: {word_list(lacking)}" if has and lacking else ""
-    counted = "visits" if METRICS[metric].sample == "visits" else "answered"
-    return Table(title, ("variant", "", *stats, counted), lines, words=2, note=note).without_gaps()
+    head = ("variant", "", *several, "visits" if metric.sample == "visits" else "answered")
+    return Table(title, head, lines, words=2, note=note).without_gaps()
 
 
-def _lines_of(rows: Mapping[Statistic, Estimate]) -> Iterator[tuple[str, Mapping[Statistic, str]]]:
-    """Yield the lines of one variant that have a figure, published to pooled, with a cell for each figure."""
-    for word in ("published", "predicted"):
-        values = {stat: value for stat, row in rows.items() if (value := getattr(row, word)) is not None}
-        if values:
-            yield word, {stat: number(whole_number(rows[stat].unit, value)) for stat, value in values.items()}
-    for word, pooled in (("measured", False), ("pooled", True)):
-        cells = {
-            stat: _measured_cell(row, row.measured)
-            for stat, row in rows.items()
-            if row.measured is not None and row.pooled == pooled
-        }
-        if cells:
-            yield word, cells
+def _shown(row: Estimate, value: float | None) -> str:
+    return number(whole_number(row.unit, value))
 
 
-def _measured_cell(row: Estimate, measured: float) -> str:
+def _measured_cell(row: Estimate) -> str:
     """Return a value, and below it its interval; or what each trial measured. Equal numbers are shown once."""
-
-    def shown(value: float) -> str:
-        return number(whole_number(row.unit, value))
-
-    ends = [*map(shown, line_ends(row))]
-    if {*ends} == {shown(measured)}:
-        return shown(measured)
-    if is_certain(row):
-        return f"{shown(measured)}\n{' to '.join(ends)}"
-    return word_list([*map(shown, row.values.values())])
+    shown = _shown(row, row.measured)
+    if row.measured is None:
+        return shown
+    ends = [_shown(row, end) for end in line_ends(row)]
+    if {*ends} == {shown}:
+        return shown
+    return (
+        f"{shown}\n{' to '.join(ends)}"
+        if is_certain(row)
+        else word_list([_shown(row, of) for of in row.values.values()])
+    )
 
 
 def _divided_by(
