@@ -16,7 +16,7 @@ from stampede.evaluate.metrics.metric import Family
 from stampede.evaluate.read import Cell
 from stampede.evaluate.read.observation import Container, Observation, parse
 from stampede.evaluate.read.trial_data import TrialData, derive_rows
-from stampede.evaluate.statistics.estimates import Cells, Measured, TrialValues, measure_cells
+from stampede.evaluate.statistics.estimates import Measured, TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.verdict import conclusion
 from stampede.evaluate.verdict.validity import judge_trial
@@ -143,7 +143,7 @@ def concluded(
 
 def conclude(
     run: Run,
-    cells: Cells,
+    cells: Mapping[tuple[str, str, Any], Sequence[TrialValues]],
     doubtful: Sequence[TrialValidity] = (),
     times: Mapping[tuple[str, str], Sequence[Sequence[float]]] = {},
 ) -> Summary:

@@ -83,11 +83,11 @@ def completion_times_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int
     return [time_ms for (time_ms,) in _rows(database, query, key, size)]
 
 
-def _waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tuple[str, int, int]]:
-    """Return how many requests of the first burst each worker began in each wave: (worker, wave, requests).
+def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Sequence[TrialData]) -> Iterator[WaveRow]:
+    """Yield the waves of the first burst in each variant's first trusted trial, if the variant has several workers.
 
-    A wave lasts as long as a request asks for. The middle of the first wave is when the first request began. Return
-    nothing if there are more than WAVES waves, or if a request asks for less than WAVE_FROM_MS.
+    A wave lasts as long as a request asks for. The middle of the first wave is when the first request began. There are
+    no waves if there would be more than WAVES, or if a request asks for less than WAVE_FROM_MS.
     """
     query = f"""
         SELECT worker, wave, count(*)::INTEGER FROM (
@@ -96,23 +96,22 @@ def _waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tup
             FROM bursts WHERE burst = 1 AND error IS NULL AND service_time_ms >= {WAVE_FROM_MS})
         GROUP BY worker, wave ORDER BY worker, wave
     """  # noqa: S608
-    found = _rows(database, query, key, size)
-    quick = _rows(database, f"FROM bursts WHERE burst = 1 AND service_time_ms < {WAVE_FROM_MS}", key, size)
-    return [] if quick or any(wave > WAVES for _, wave, _ in found) else [(*row,) for row in found]
-
-
-def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Sequence[TrialData]) -> Iterator[WaveRow]:
-    """Yield the waves of the first burst in each variant's first trusted trial, if the variant has several workers."""
     variants, loads = [each.name for each in run.variants], [each.name for each in run.loads]
     firsts = {trial.key[:2]: trial for trial in reversed(trusted)}
     for variant, load in sorted(firsts, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]))):
-        first = firsts[variant, load]
-        if not first.load.burst or first.variant.workers < 2:
+        first, size = firsts[variant, load], firsts[variant, load].load.burst
+        if not size or first.variant.workers < 2:
             continue
-        found, trial = _waves(database, first.key, first.load.burst), first.record.trial
+        found = _rows(database, query, first.key, size)
+        quick = _rows(database, f"FROM bursts WHERE burst = 1 AND service_time_ms < {WAVE_FROM_MS}", first.key, size)
+        if quick or any(wave > WAVES for _, wave, _ in found):
+            continue
         order = workers.in_order({worker for worker, _, _ in found})
         for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
-            yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)
+            yield WaveRow(
+                variant=variant, load=load, trial=first.record.trial, burst=1, worker=worker, wave=wave,
+                requests=requests,
+            )  # fmt: skip
 
 
 def read_first_burst(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[BurstRequest]:

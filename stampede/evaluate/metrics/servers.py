@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Severity, Stats, ValidityIssue
-from stampede.evaluate.read.observation import Container, Observation, balanced, counted_by_worker
+from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker
 from stampede.records.plural import noun_for, plural
 from stampede.records.summary import CounterRow
 
@@ -71,46 +71,37 @@ OUTPUT = Metric(
 def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield what a trial's servers and balancer report: attempts to accept, processor time, memory, queued requests."""
     observed = [*_observed(trial)]
-    servers = [(before, after) for _, before, after in observed if before.workers or after.workers]
+    servers = [(name, before, after) for name, before, after in observed if before.workers or after.workers]
     accepted, served = _total(trial, "accepted"), _total(trial, "served")
     stats: Stats = {}
     if accepted:
         for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
             stats[metric.name, "per_connection"] = _total(trial, metric.name) / accepted
-    used_s = [after.processor_s - before.processor_s for before, after in servers
+    used_s = [after.processor_s - before.processor_s for _, before, after in servers
               if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
     if used_s and served:
         stats[PROCESSOR.name, "per_request"] = 1000 * sum(used_s) / served
-    throttled_s = [after.throttled_s - before.throttled_s for before, after in servers
+    throttled_s = [after.throttled_s - before.throttled_s for _, before, after in servers
                    if before.throttled_s is not None and after.throttled_s is not None]  # fmt: skip
     if throttled_s and (lasted_s := trial.record.seconds.load):
         stats[THROTTLED.name, "share"] = sum(throttled_s) / lasted_s
-    memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
+    memory_mib = [after.memory_mib for *_, after in servers if after.memory_mib is not None]
     if memory_mib:
         stats[MEMORY.name, "total"] = sum(memory_mib)
-    output = [written for container in trial.containers if (written := _output(trial, container)) is not None]
+    output = []
+    for name, before, after in servers:
+        if (log := trial.record.logs.get(name)) and not log.cut:
+            output.append(max(log.kept - log.before, 0))
+        elif log:  # some servers write() their answers, too, so what the container sent is left out
+            counts = before.written, after.written, before.sent, after.sent
+            were, are, had_sent, has_sent = (count or 0 for count in counts)
+            output.append(log.kept if None in counts else max(log.kept, are - were - (has_sent - had_sent)))
     if output and served:
         stats[OUTPUT.name, "per_request"] = sum(output) / served
     for _name, before, after in observed:
         if before.queued is not None and after.queued is not None:
             stats[QUEUED.name, "count"] = after.queued - before.queued
     yield MetricValues(None, stats)
-
-
-def _output(trial: TrialData, container: Container) -> float | None:
-    """Return how many bytes a server's container wrote to its output during the load; None: nobody knows.
-
-    Some servers write() their answers, too, so what the container sent is left out of what its processes wrote.
-    """
-    log, before, after = trial.record.logs.get(container.name), container.before, container.after
-    if log is None or not (before and after) or not (before.workers or after.workers):
-        return None
-    if not log.cut:
-        return max(log.kept - log.before, 0)
-    if None in (before.written, after.written, before.sent, after.sent):
-        return log.kept
-    written = (after.written or 0) - (before.written or 0)
-    return max(log.kept, written - (after.sent or 0) + (before.sent or 0))
 
 
 def _total(trial: TrialData, counter: str) -> int:
@@ -137,9 +128,33 @@ def counter_rows(trials: Iterable[TrialData]) -> Iterator[CounterRow]:
 
 
 def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Yield where counts disagree, and where the servers were not what the variant asks for."""
-    for check in (_counts, _unobserved, _changed_workers, _full_queues, _throttled, _accept_models, _workers, _logs):
-        yield from check(trial)
+    """Yield where counts disagree, and where the servers were not what the variant asks for.
+
+    That a listen queue overflowed or a limit slowed a container is a finding if the load asks for too much, or while
+    workers are replaced; a limit also if requests compute.
+    """
+    yield from _counts(trial)
+    for container in trial.containers:
+        if container.before is None or container.after is None:
+            when = "before" if container.before is None else "after"
+            yield "suspect", f"{container.name} was not observed {when} the load"
+    yield from _changed_workers(trial)
+    expected = trial.load.overloads or trial.variant.is_replaced
+    for name, before, after in _observed(trial):
+        if full := after.listen_overflows - before.listen_overflows:
+            severity: Severity = "note" if expected or own_workers_ended(trial) else "suspect"
+            yield severity, f"the listen queue of {name} was full for {full} connections"
+    lasted_s = trial.record.seconds.load
+    for name, before, after in _observed(trial):
+        throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
+        if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
+            severity = "suspect" if trial.run.sleeping and not expected else "note"
+            yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
+    yield from _accept_models(trial)
+    yield from _workers(trial)
+    written = {container.name: container.after.written for container in trial.containers if container.after}
+    for name, there in cut_logs(trial.record.logs, written).items():
+        yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
 
 
 def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -172,13 +187,6 @@ def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
         named, counted = requests.by_worker.get(worker, 0), by_worker.get(worker, 0)
         if named > counted or (named < counted and requests.sent == requests.answered):
             yield wrong, f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
-
-
-def _unobserved(trial: TrialData) -> Iterator[ValidityIssue]:
-    for container in trial.containers:
-        if container.before is None or container.after is None:
-            when = "before" if container.before is None else "after"
-            yield "suspect", f"{container.name} was not observed {when} the load"
 
 
 def own_workers_ended(trial: TrialData) -> bool:
@@ -230,26 +238,6 @@ def _unintended(trial: TrialData, before: Observation, after: Observation, ended
         yield f"{_named(others)} ended, and not by {signal}"
 
 
-def _full_queues(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that no listen queue overflowed; a finding if the load asks for too much, or while workers are replaced."""
-    for name, before, after in _observed(trial):
-        if full := after.listen_overflows - before.listen_overflows:
-            expected = trial.load.overloads or trial.variant.is_replaced or own_workers_ended(trial)
-            severity: Severity = "note" if expected else "suspect"
-            yield severity, f"the listen queue of {name} was full for {full} connections"
-
-
-def _throttled(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that no limit slowed a container; this is a finding if requests compute or the load asks for too much."""
-    lasted_s = trial.record.seconds.load
-    for name, before, after in _observed(trial):
-        throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
-        if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
-            expected = trial.load.overloads or trial.variant.is_replaced  # workers that start compute
-            severity: Severity = "suspect" if trial.run.sleeping and not expected else "note"
-            yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
-
-
 def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that the workers hold the listening sockets that the variant asks for."""
     if trial.variant.accept not in ("shared", "per-worker"):
@@ -278,13 +266,6 @@ def _workers(trial: TrialData) -> Iterator[ValidityIssue]:
     if not trial.variant.elastic and before and before != asked:
         had_all = trial.load.is_of_user_service and sum(len(each.counts) for _, each, _ in _observed(trial)) >= asked
         yield "note" if had_all else "invalid", f"{before} workers served where {asked} were asked for"
-
-
-def _logs(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Say which logs lack their beginning, and how much of them is there."""
-    written = {container.name: container.after.written for container in trial.containers if container.after}
-    for name, there in cut_logs(trial.record.logs, written).items():
-        yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
 
 
 def megabytes(size: float) -> str:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData, WorkerTotals
-    from stampede.records.run import VariantRecord
+    from stampede.evaluate.read.trial_data import TrialData
 
 REQUESTS_BY_WORKER = Metric(
     "requests_by_worker",
@@ -50,9 +49,18 @@ GROUP BY request_class
 
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
-    for request_class, workers in groupby(trial.requests.workers, lambda totals: totals.request_class):
-        yield MetricValues(request_class, _spread(trial.variant, list(workers)))
+    """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried.
+
+    For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
+    """
+    for request_class, found in groupby(trial.requests.workers, lambda totals: totals.request_class):
+        rows = [*found]
+        idle = [] if trial.variant.elastic else [0] * (trial.variant.workers - len(rows))
+        requests, connections = [*(row.requests for row in rows), *idle], [*(row.connections for row in rows), *idle]
+        stats: Stats = REQUESTS_BY_WORKER.keyed(evenness(requests)) | CONNECTIONS_BY_WORKER.keyed(evenness(connections))
+        if len(set(requests)) > 1 and len(set(connections)) > 1:
+            stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
+        yield MetricValues(request_class, stats)
     if not any(totals.connections for totals in trial.requests.workers):
         return
     for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
@@ -81,20 +89,6 @@ def evenness(counts: Sequence[int]) -> dict[str, float]:
         "max_over_mean": max(counts) * len(counts) / total,
         "jain_index": total**2 / (len(counts) * sum(count**2 for count in counts)),
     }
-
-
-def _spread(variant: VariantRecord, rows: list[WorkerTotals]) -> Stats:
-    """Return how evenly one class of request is spread.
-
-    For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
-    """
-    idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
-    requests, connections = [*(row.requests for row in rows), *idle], [*(row.connections for row in rows), *idle]
-    stats: Stats = REQUESTS_BY_WORKER.keyed(evenness(requests))
-    stats |= CONNECTIONS_BY_WORKER.keyed(evenness(connections))
-    if len(set(requests)) > 1 and len(set(connections)) > 1:
-        stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
-    return stats
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:

@@ -44,8 +44,11 @@ def time_statistics(times_ms: Times, made: int, failed: int) -> dict[str, float]
     there = [stat for stat in TIME_STATISTICS if times_ms.size and is_printed(stat, made, failed)]
     levels = {stat: q / 100 for stat in there if (q := percentile(stat)) is not None}
     found = dict(zip(levels, np.quantile(times_ms, [*levels.values()]).tolist() if levels else (), strict=True))
-    others = {"min": times_ms.min, "max": times_ms.max, "avg": times_ms.mean, "stdev": lambda: times_ms.std(ddof=1)}
-    return {stat: found[stat] if stat in found else float(others[stat]()) for stat in there}
+    if there:
+        found |= {"min": float(times_ms.min()), "max": float(times_ms.max()), "avg": float(times_ms.mean())}
+    if "stdev" in there:
+        found["stdev"] = float(times_ms.std(ddof=1))
+    return {stat: found[stat] for stat in there}
 
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:

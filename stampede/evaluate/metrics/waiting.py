@@ -122,8 +122,11 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
     each = np.cumsum(np.bincount(answered.worker, minlength=len(answered.workers)))
     mine = np.split(np.argsort(answered.worker, kind="stable"), each[:-1])
     busy = [at_least(threads, answered.began_s[own], answered.ended_s[own]) for own in mine]
-    away = [_around(answered, own) for own in mine if replaced]
-    workers = len(busy) if replaced else workers
+    away = []
+    if replaced:  # the time before a worker's first request and after its last one
+        workers, first_s = len(busy), min(answered.sent_s.min(initial=np.inf), answered.began_s.min(initial=np.inf))
+        last_s = answered.ended_s.max(initial=0.0)
+        away = [[[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), last_s]] for own in mine]
     every = np.concatenate([_NEVER, *busy, *away])
     all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
     beside_s = np.zeros_like(answered.sent_s)
@@ -131,13 +134,9 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
         sent_s, began_s = answered.sent_s[own], answered.began_s[own]
         waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
         beside_s[own] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
-    return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
-
-
-def _around(answered: Answered, own: npt.NDArray[np.int64]) -> Segments:
-    """Return the time before a worker's first request and after its last one."""
-    first_s = min(answered.sent_s.min(), answered.began_s.min())
-    return np.array([[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), answered.ended_s.max()]])
+    besides = np.concatenate([[-np.inf], all_busy.ravel(), [np.inf]]).reshape(-1, 2)  # the time outside
+    both = [np.concatenate([segments, besides]) for segments in busy]
+    return Waits(beside_s, [at_least(2, every[:, 0], every[:, 1]) for every in both])
 
 
 def waits_in_line_s(answered: Answered, threads: int) -> Times:
@@ -200,17 +199,6 @@ def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
     passed = np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1)
     until = [np.interp(times, segments.ravel(), passed.ravel()) for times in (starts, np.maximum(starts, ends))]
     return np.asarray(until[1] - until[0])
-
-
-def _common(*sets: Segments) -> Segments:
-    """Return the time that lies in a segment of every set."""
-    every = np.concatenate(sets)
-    return at_least(len(sets), every[:, 0], every[:, 1])
-
-
-def _besides(segments: Segments) -> Segments:
-    """Return the time that lies outside all segments."""
-    return np.concatenate([[-np.inf], segments.ravel(), [np.inf]]).reshape(-1, 2)
 
 
 _NEVER: Segments = np.empty((0, 2))

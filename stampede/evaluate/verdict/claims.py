@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from math import ceil, isclose
+from typing import Any
 
 from stampede.evaluate.metrics import bursts, unit
 from stampede.evaluate.statistics import intervals
@@ -196,7 +197,8 @@ def _completion_times(entry: Published, within: float, results: Results) -> list
         reason = f"at most {len(measured)} of the {load.burst} requests of a burst were answered"
     found: list[_Compared] = []
     for place, published in enumerate(expected):
-        edges, told = edges_of(published, within), {"measured": None, "low": None, "high": None}
+        edges = edges_of(published, within)
+        told: dict[str, Any] = {"measured": None, "low": None, "high": None, "ratio": None}
         if row and not reason:
             interval = (row.low[place], row.high[place]) if row.low and row.high and place < len(row.low) else None
             trials = sum(place < len(trial) for trial in results.measured.times.get((entry.variant, load.name), ()))
@@ -205,7 +207,7 @@ def _completion_times(entry: Published, within: float, results: Results) -> list
             ratio = measured[place] / published if published else None
             told = {"measured": measured[place], "low": low, "high": high, "ratio": ratio, "trials": trials}
         figure = PublishedFigure(
-            stat=bursts.ordinal(place + 1), unit="ms", published=published, verdict=verdict, **({"ratio": None} | told)
+            stat=bursts.ordinal(place + 1), unit="ms", published=published, verdict=verdict, **told
         )
         found.append((figure, edges, reason))
     return found

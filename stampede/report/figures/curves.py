@@ -179,7 +179,7 @@ def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | Non
     colour = alt.Color("requests:Q", title="requests that the worker began in the wave")
     colour = colour.scale(range=["#f1f4f8", LIGHT, MEASURED], domain=[0, largest / 2, largest])
     colour = colour.legend(orient="top", gradientLength=160, titleLimit=300)
-    panels = []
+    panels: list[alt.LayerChart | alt.FacetChart] = []
     for variant, rows in shown:
         last = len(panels) == len(shown) - 1
         named = labels(row.worker for row in rows)
@@ -197,9 +197,9 @@ def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | Non
         written = alt.condition(f"datum.requests > {largest * 0.7}", alt.value("white"), alt.value("#333"))
         texts = chart.mark_text(fontSize=10 if width / most >= 16 else 7).encode(text="requests:Q", color=written)
         served = sum(row.requests for row in rows)
-        title = panel_title(f"{variant.name}: {served} requests in {plural(len(waves), 'wave')}")
+        says = panel_title(f"{variant.name}: {served} requests in {plural(len(waves), 'wave')}")
         boxes = chart.mark_rect(stroke="white", strokeWidth=1).encode(color=colour)
-        panels.append(alt.layer(boxes, texts).properties(title=title, width=width, height=18 * len(lanes)))
+        panels.append(alt.layer(boxes, texts).properties(title=says, width=width, height=18 * len(lanes)))
     title = f"Waves: how many requests each worker began in each wave{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; a wave lasts as long as one request asks for"
     return style_chart(alt.vconcat(*panels, spacing=10), title, which, None)

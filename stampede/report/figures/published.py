@@ -143,9 +143,11 @@ def _panel(
     layers.append(drawn.mark_point(size=42, strokeWidth=1.8, opacity=0.9).encode(y=y, **looks))
     if off := [mark for mark in times if mark["verdict"] == "contradicted"]:
         farthest = max(off, key=lambda mark: abs(log(mark["measured_ratio"])))
-        align, dx = ("right", -7) if farthest["published"] > (least * most) ** 0.5 else ("left", 7)
+        left = farthest["published"] > (least * most) ** 0.5
         named = alt.Chart(inline_data([farthest]))
-        text = named.mark_text(align=align, dx=dx, fontSize=10, color=LOOKS["contradicted"][1])
+        text = named.mark_text(
+            align="right" if left else "left", dx=-7 if left else 7, fontSize=10, color=LOOKS["contradicted"][1]
+        )
         layers.append(text.encode(x="published:Q", y=y, text="name:N"))
     return alt.layer(*layers).properties(width=_SIDE, height=_SIDE, title=panel_title(variant))
 
