@@ -106,7 +106,12 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> ClockEstimates:
     if len(ends) < len(wanted):
         few = (machines for size in (1, 2) for machines in combinations(names, size))
         contradictory = (m for m in few if _farthest(bounds.within(frozenset(m)), wanted[0]) is None)
-        raise UnknownClock(_why(next(contradictory, names)))
+        *others, last = next(contradictory, names)
+        rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
+        if not others:
+            raise UnknownClock(f"the clock of {last} was set during the load, or {rate}")
+        which = f"the clocks of {', '.join(others)} and {last} contradict each other"
+        raise UnknownClock(f"{which}: one of them was set during the load, or {rate}")
     middle = _middle(np.array(ends), len(names))
     beyond_s = [round(float(direction @ (end - middle)), 7) for direction, end in zip(wanted, ends, strict=True)]
     farthest_s = [max(beyond_s[place : place + 4]) for place in range(0, len(beyond_s), 4)]
@@ -130,15 +135,6 @@ def _rough(name: str, messages: Iterable[Messages]) -> float:
     at_most = min(float((message.arrived - message.sent).min()) for message in asked)
     at_least = max(float((message.sent - message.arrived).max()) for message in told)
     return (at_most + at_least) / 2
-
-
-def _why(machines: Sequence[str]) -> str:
-    """Return why no steady clocks satisfy all bounds of some machines."""
-    rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
-    if len(machines) == 1:
-        return f"the clock of {machines[0]} was set during the load, or {rate}"
-    names = f"{', '.join(machines[:-1])} and {machines[-1]}"
-    return f"the clocks of {names} contradict each other: one of them was set during the load, or {rate}"
 
 
 def _bounds(

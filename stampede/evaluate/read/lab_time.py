@@ -45,23 +45,22 @@ class Clocks(NamedTuple):
         """Other clocks that may be true as well, for times that were corrected already.
 
         The machines of all servers, and each machine alone, are as far ahead or behind as the clocks leave open, while
-        the machine of the first load generator stays as it is.
+        the machine of the first load generator stays as it is. A clock is as uncertain as against the clocks of other
+        machines that have load generators.
         """
         first, *_ = self.asking
+        margins_s = {
+            name: max((seconds for pair, seconds in self.found.apart_s.items() if name in pair), default=0.0)
+            for name in (machine.name for machine in self.machines)
+        }
         alone = [(machine.name,) for machine in self.machines if machine.name != first]
         together = tuple(name for name in self.serving if name != first)
         for some in dict.fromkeys([together, *alone]):
             for sign in (1, -1):
-                shifted = {name: Clock(sign * self._margin_s(name) * (name in some), 0.0, 0.0) for name in self._names}
+                shifted = {
+                    name: Clock(sign * margin_s * (name in some), 0.0, 0.0) for name, margin_s in margins_s.items()
+                }
                 yield self._replace(found=self.found._replace(clocks=shifted))
-
-    def _margin_s(self, name: str) -> float:
-        """Return how uncertain a clock is against the clocks of other machines that have load generators."""
-        return max((seconds for pair, seconds in self.found.apart_s.items() if name in pair), default=0.0)
-
-    @property
-    def _names(self) -> list[str]:
-        return [machine.name for machine in self.machines]
 
     def record(self, key: Key) -> TrialClocks:
         """Return what a summary keeps of the clocks in a trial."""
@@ -120,7 +119,12 @@ def find_clocks(
     place = {machine: number for number, machine in enumerate(machine.name for machine in in_use)}
     _put(database, "machine_of_generator", {name: place[of.name] for name, of in by_generator.items() if of in in_use})
     _put(database, "machine_of_host", {host: place[of.name] for host, of in by_host.items() if of in in_use})
-    messages = [*_questions(in_use), *_of_requests(database, [machine.name for machine in in_use], own=own)]
+    messages: list[Messages] = []  # first the questions for the time of each machine, and the answers
+    for machine in in_use:
+        if times := [(exchange.asked, exchange.told, exchange.answered) for exchange in machine.exchanges]:
+            asked, told, answered = np.array(times).T
+            messages += [Messages(None, machine.name, asked, told), Messages(machine.name, None, told, answered)]
+    messages += _of_requests(database, [machine.name for machine in in_use], own=own)
     return Clocks(in_use, tuple(sorted(asking)), tuple(sorted(serving)), find(messages, [*pairs]))
 
 
@@ -141,16 +145,6 @@ def _put(database: duckdb.DuckDBPyConnection, table: str, places: Mapping[str, i
         f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT unnest($1::VARCHAR[]) AS name, unnest($2::INTEGER[]) AS place",
         [[*places], [*places.values()]],
     )
-
-
-def _questions(machines: Iterable[MachineRecord]) -> Iterator[Messages]:
-    """Yield the questions for the time of each machine, and the answers."""
-    for machine in machines:
-        times = [(exchange.asked, exchange.told, exchange.answered) for exchange in machine.exchanges]
-        if times:
-            asked, told, answered = np.array(times).T
-            yield Messages(None, machine.name, asked, told)
-            yield Messages(machine.name, None, told, answered)
 
 
 def _of_requests(database: duckdb.DuckDBPyConnection, names: Sequence[str], *, own: bool) -> Iterator[Messages]:

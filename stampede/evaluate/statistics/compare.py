@@ -4,7 +4,7 @@ All changes of one comparison together are wrong in at most one of twenty compar
 (Bonferroni). Each trial is one draw; the trials of the two sides may vary differently (Welch 1947).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import exp, isclose, log, sqrt
 from pathlib import Path
@@ -31,11 +31,6 @@ class Side(NamedTuple):
     run: Run
     summary: Summary
     variant: str | None = None
-
-    def trials_of(self, cells: Iterable[tuple[str, str]]) -> list[TrialValidity]:
-        """Return the trials of some variants under loads."""
-        compared = {*cells}
-        return [trial for trial in self.summary.trials if (trial.variant, trial.load) in compared]
 
 
 class Change(NamedTuple):
@@ -110,9 +105,9 @@ def have_common(a: Side, b: Side) -> bool:
 
 
 def _compared_trials(a: Side, b: Side) -> Iterator[tuple[Side, list[TrialValidity]]]:
-    cells = [*_cells(a, b)]
     for place, side in enumerate((a, b)):
-        yield side, side.trials_of((cell[place], cell[2]) for cell in cells)
+        cells = {(cell[place], cell[2]) for cell in _cells(a, b)}
+        yield side, [trial for trial in side.summary.trials if (trial.variant, trial.load) in cells]
 
 
 def _cells(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
@@ -130,12 +125,7 @@ def _cells(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
 
 def changes(a: Side, b: Side) -> list[Change]:
     """Return how the statistics change that both sides have from two or more trials."""
-    pairs = [*_pairs(a, b)]
-    confidence = 1 - ERROR / max(1, len(pairs))
-    return [_change(variant, of_a, of_b, confidence) for variant, of_a, of_b in pairs]
-
-
-def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Estimate, Estimate]]:
+    pairs = []
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
             classes = a.summary.request_classes(of_a, load)
@@ -143,11 +133,15 @@ def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Estimate, Estimate]]:
                 mine = a.summary.row(of_a, load, request_class, metric.name, stat)
                 their = b.summary.row(of_b, load, request_class, metric.name, stat)
                 if mine and their and min(len(mine.values), len(their.values)) >= LEAST:
-                    yield of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their
+                    pairs.append((of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their))
+    confidence = 1 - ERROR / max(1, len(pairs))
+    return [_change(variant, mine, their, confidence) for variant, mine, their in pairs]
 
 
 def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change:
-    of_a, of_b = _draws(a), _draws(b)
+    of_a, of_b = (
+        [Draw(value, clocks=(row.by_clocks or {}).get(trial)) for trial, value in row.values.items()] for row in (a, b)
+    )
     least = min(value for draw in (*of_a, *of_b) for value in (draw.value, *(draw.clocks or ())))
     of_share = a.unit in ("share", "index") or least <= 0
     scale = float if of_share else log
@@ -168,11 +162,7 @@ def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change
         low, high, reach = (exp(max(-_FARTHEST, min(end, _FARTHEST))) for end in (low, high, reach))
     return Change(
         variant=variant,
-        load=a.load,
-        request_class=a.request_class,
-        metric=a.metric,
-        stat=a.stat,
-        unit=a.unit,
+        **a.model_dump(include={"load", "request_class", "metric", "stat", "unit"}),
         a=median(a.values.values()),
         b=median(b.values.values()),
         of_share=of_share,
@@ -183,10 +173,6 @@ def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change
         of_a=[*a.values.values()],
         of_b=[*b.values.values()],
     )
-
-
-def _draws(row: Estimate) -> list[Draw]:
-    return [Draw(value, clocks=(row.by_clocks or {}).get(trial)) for trial, value in row.values.items()]
 
 
 def welch(a: list[float], b: list[float]) -> tuple[float, float]:
@@ -210,36 +196,30 @@ def student(confidence: float, degrees: float) -> float:
 
 def what_differs(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     """Yield what else differs between two sides: its name, and its value on each side."""
-    cells = [*_cells(a, b)]
-    setups = [
-        _setup(side.run, [(cell[0], cell[place], cell[2]) for cell in cells]) for place, side in enumerate((a, b))
-    ]
+    setups = []
+    for place, run in enumerate((a.run, b.run)):
+        host = run.host
+        found: dict[str, object] = {
+            "machine": f"{host.cpu}, {host.cores} cores, {host.memory_gib} GiB",
+            "machines": run.measured_on if run.machines else "–",
+            "kernel": host.kernel,
+            "engine": f"{host.engine}, Compose {host.compose}",
+            "lab": run.git.commit[:12] if run.git else "not a git checkout",
+            "trials": run.trials,
+            "side by side": run.jobs,
+        }
+        programs = {f"{image.name}: {name}": of for image in run.images for name, of in image.programs.items()}
+        found |= dict(sorted(programs.items()))
+        for cell in _cells(a, b):
+            called, name, load = cell[0], cell[2], run.load(cell[2])
+            found |= {f"{called}: {key}": of for key, of in run.variant(cell[place]).settings_in_words.items()}
+            found |= {f"{name}: {key}": of for key, of in {"duration": load.duration, **load.settings}.items()}
+            found |= {f"{name}: {key}": getattr(load, key) or "–" for key in _FURTHER}
+        setups.append(found)
     for name in {**setups[0], **setups[1]}:
-        of_a, of_b = (setup.get(name, "–") for setup in setups)
+        of_a, of_b = (str(setup.get(name, "–")) for setup in setups)
         if of_a != of_b:
             yield name, of_a, of_b
-
-
-def _setup(run: Run, cells: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return how a run was measured, by names; each cell is what a variant is called, the variant and the load."""
-    host = run.host
-    found: dict[str, object] = {
-        "machine": f"{host.cpu}, {host.cores} cores, {host.memory_gib} GiB",
-        "machines": run.measured_on if run.machines else "–",
-        "kernel": host.kernel,
-        "engine": f"{host.engine}, Compose {host.compose}",
-        "lab": run.git.commit[:12] if run.git else "not a git checkout",
-        "trials": run.trials,
-        "side by side": run.jobs,
-    }
-    programs = {f"{image.name}: {name}": release for image in run.images for name, release in image.programs.items()}
-    found |= dict(sorted(programs.items()))
-    for called, variant, load_name in cells:
-        load = run.load(load_name)
-        found |= {f"{called}: {key}": value for key, value in run.variant(variant).settings_in_words.items()}
-        found |= {f"{load_name}: {key}": value for key, value in {"duration": load.duration, **load.settings}.items()}
-        found |= {f"{load_name}: {key}": getattr(load, key) or "–" for key in _FURTHER}
-    return {name: str(value) for name, value in found.items()}
 
 
 _FURTHER = ("generators", "api", "database", "client", "relative")

@@ -90,26 +90,23 @@ def _of_difference(draws: Sequence[Draw], subtracted: Sequence[Draw]) -> Interva
 def by_all_clocks(interval: Callable[..., Interval | None], *sides: Sequence[Draw]) -> Interval | None:
     """Return the smallest interval that contains ``interval`` of the sides by all clocks that fit; None: one lacks.
 
-    The same clocks may be wrong in the same way in all trials of a side, so their uncertainty does not shrink with more
-    trials; the clocks of two sides may be wrong in opposite ways.
+    Of each side, these are the draws as they are and, if clocks matter, by the clocks that give the least and the most
+    values. The same clocks may be wrong in the same way in all trials of a side, so their uncertainty does not shrink
+    with more trials; the clocks of two sides may be wrong in opposite ways.
     """
-    found = [interval(*draws) for draws in product(*map(_by_each_clock, sides))]
+    every = []
+    for draws in sides:
+        by_clocks = [(*draws,)]
+        for end in (0, 1) if any(draw.clocks for draw in draws) else ():
+            moved = [(draw, draw.clocks[end] if draw.clocks else draw.value) for draw in draws]
+            by_clocks.append(tuple(
+                Draw(value, tuple(max(likely + value - draw.value, min(likely, 0.0)) for likely in draw.likely))
+                for draw, value in moved
+            ))  # fmt: skip
+        every.append(by_clocks)
+    found = [interval(*draws) for draws in product(*every)]
     known = [ends for ends in found if ends is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
-
-
-def _by_each_clock(draws: Sequence[Draw]) -> list[tuple[Draw, ...]]:
-    """Return the draws as they are, and by the clocks that give the least and the most values if clocks matter."""
-    if all(draw.clocks is None for draw in draws):
-        return [(*draws,)]
-    return [
-        (*draws,),
-        *(tuple(_moved(draw, draw.clocks[end] if draw.clocks else draw.value) for draw in draws) for end in (0, 1)),
-    ]
-
-
-def _moved(draw: Draw, value: float) -> Draw:
-    return Draw(value, tuple(max(likely + value - draw.value, min(likely, 0.0)) for likely in draw.likely))
 
 
 def _student(draws: Sequence[Draw]) -> Interval:

@@ -35,22 +35,15 @@ def trials_needed(trials: int, measured: float, interval: Interval | None, bound
     """
     if trials < LEAST or interval is None:
         return RESAMPLED_FROM
-    needed = [_for_bound(trials, measured, interval, bound) for bound in bounds]
-    most = max((trials if trials is not None else MOST + 1) for trials in needed)
+    most = 0
+    for bound in bounds:
+        low, at, high, edge = interval[0], measured, interval[1], bound
+        if min(low, at, edge) > 0:
+            low, at, high, edge = log(low), log(at), log(high), log(edge)
+        deviation = (at - low if edge <= at else high - at) * sqrt(trials) / _factor(trials)
+        enough = (n for n in range(LEAST, MOST + 1) if _factor(n) * deviation < abs(at - edge) * sqrt(n))
+        most = max(most, next(enough, MOST + 1))
     return most if most <= MOST else None
-
-
-def _for_bound(trials: int, measured: float, interval: Interval, bound: float) -> int | None:
-    low, high = interval
-    if min(low, measured, bound) > 0:
-        low, measured, high, bound = log(low), log(measured), log(high), log(bound)
-    distance = abs(measured - bound)
-    reach = measured - low if bound <= measured else high - measured
-    deviation = reach * sqrt(trials) / _factor(trials)
-    return next(
-        (count for count in range(LEAST, MOST + 1) if _factor(count) * deviation < distance * sqrt(count)),
-        None,
-    )
 
 
 def _factor(trials: int) -> float:
