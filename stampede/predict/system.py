@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from stampede.records.classes import Between, Mean, RequestClass
+from stampede.records.classes import Mean, Range, RequestClass
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN, Queueing
 from stampede.records.run import LoadRecord, VariantRecord
-from stampede.records.traffic import Range, TrafficClass, Work, traffic_of_settings
+from stampede.records.traffic import TrafficClass, Work, traffic_of_settings
 from stampede.theory.model import (
     Arrivals,
     Balance,
@@ -87,14 +87,13 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     one_device = bool((load.api or {}).get("one_device"))
     if one_core and one_device:
         raise NotModelled("workers that compute and share a core, and call a device")
-    classes = [_on_one_core(class_) for class_ in classes_of(load)] if one_core else classes_of(load)
+    classes = classes_of(load)
+    if one_core:  # it is a device that gives each request that computes a slice in turn
+        sliced = [
+            [replace(step, does="call") if step.does == "compute" else step for step in of.steps] for of in classes
+        ]
+        classes = [replace(class_, steps=steps) for class_, steps in zip(classes, sliced, strict=True)]
     return system_for(variant, classes, one_device or one_core, side_by_side * OF_CORES / (cores or OF_CORES))
-
-
-def _on_one_core(class_: Class) -> Class:
-    """Return a class of requests that compute on the only core: a device that gives each request a slice in turn."""
-    steps = [replace(step, does="call") if step.does == "compute" else step for step in class_.steps]
-    return replace(class_, steps=steps)
 
 
 def classes_of(load: LoadRecord) -> list[Class]:
@@ -232,12 +231,10 @@ def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:
     raise NotModelled(f"requests that {work.does}")
 
 
-def distribution(
-    takes: float | Range | Between | Mean | list[float], share: float = 1.0, late_s: float = 0.0
-) -> Distribution:
+def distribution(takes: float | Range | Mean | list[float], share: float = 1.0, late_s: float = 0.0) -> Distribution:
     """Return durations for the simulator: a share of each of them, and up to ``late_s`` more."""
     match takes:
-        case Range(least=least, most=most) | Between(least=least, most=most):
+        case Range(least=least, most=most):
             return Uniform(least * share, most * share + late_s)
         case Mean(mean=mean):
             return Exponential(mean * share)

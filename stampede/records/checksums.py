@@ -91,8 +91,18 @@ def changed_files(run_folder: Path) -> list[FileDifference]:
     """
     hashes = read_manifest(run_folder)
     there = {name for name in files(run_folder) if not is_derived(name)}
-    found = [(name, _change(run_folder, name, hashes, there)) for name in sorted(hashes.keys() | there)]
-    return [FileDifference(name, what) for name, what in found if what]
+    found = []
+    for name in sorted(hashes.keys() | there):
+        try:
+            if name not in there:
+                found.append(FileDifference(name, f"missing, although {MANIFEST} lists it"))
+            elif name not in hashes:
+                found.append(FileDifference(name, f"not in {MANIFEST}"))
+            elif sha256(run_folder / name) != hashes[name]:
+                found.append(FileDifference(name, f"changed, its hash differs from {MANIFEST}"))
+        except OSError as error:
+            found.append(FileDifference(name, f"cannot be read: {error.strerror or error}"))
+    return found
 
 
 def raw_files_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
@@ -147,18 +157,6 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file of any size, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _change(run_folder: Path, name: str, hashes: Hashes, there: set[str]) -> str | None:
-    """Return how a file differs from the manifest; None: it does not."""
-    if name not in there:
-        return f"missing, although {MANIFEST} lists it"
-    if name not in hashes:
-        return f"not in {MANIFEST}"
-    try:
-        return None if sha256(run_folder / name) == hashes[name] else f"changed, its hash differs from {MANIFEST}"
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
 
 
 def _can_be_listed(name: str) -> bool:

@@ -10,13 +10,20 @@ from urllib.parse import quote
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
-from stampede.records.model import Model, Name
+from stampede.records.model import Model, Name, Record
 
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 
 
-class Between(Model):
+class Range(Record):
+    """Durations in seconds of which every length between two ends is as likely, as theory simulates them."""
+
+    least: float
+    most: float
+
+
+class Between(Range):
     """Durations of which every length between two ends is as likely."""
 
     least: Short

@@ -2,19 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
 
-from stampede.records.classes import Between, Mean, RequestClass, read_classes
+from stampede.records.classes import Mean, Range, read_classes
 from stampede.records.model import Record
-
-
-class Range(Record):
-    """Durations in seconds of which every length between two ends is as likely."""
-
-    least: float
-    most: float
 
 
 class Work(Record):
@@ -82,13 +76,6 @@ def _computing_class(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: AN
     return TrafficClass(work=work, rounds=asked["rounds"], **arrivals)
 
 
-def _burst(asked: Asked) -> dict[str, TrafficClass]:
-    does, arrivals = asked["does"], {"burst": asked["burst"], "every_s": asked["every_s"]}
-    if does == "compute":
-        return {"burst": _computing_class(asked, **arrivals)}
-    return {"burst": _waiting_class(asked["delay_s"], does, **arrivals)}
-
-
 def climbing_rates(first: float, last: float, steps: int) -> list[int]:
     """Return rates that climb from the first to the last in so many steps, by equal factors."""
     return [math.floor(first * (last / first) ** (step / max(1, steps - 1)) + 0.5) for step in range(steps)]
@@ -99,32 +86,24 @@ def climbing_rates_rps(asked: Asked) -> list[int]:
     return climbing_rates(asked["first_rps"], asked["last_rps"], int(asked["steps"]))
 
 
-def _climbing(asked: Asked) -> dict[str, TrafficClass]:
-    rates = climbing_rates_rps(asked)
+def _class_of(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    """Return the class of requests that do what the setting ``does`` says."""
     if asked["does"] == "compute":
-        return {"arrival": _computing_class(asked, rates_rps=rates)}
-    return {"arrival": _waiting_class(asked["delay_s"], rates_rps=rates)}
-
-
-def _described(asked: Asked) -> dict[str, TrafficClass]:
-    def takes(described: RequestClass) -> object:
-        ends = described.takes_s
-        return Range(least=ends.least, most=ends.most) if isinstance(ends, Between) else ends
-
-    return {
-        name: _waiting_class(takes(of), users=of.users, pause_s=of.pause_s, per_second=of.per_second)
-        for name, of in read_classes(asked["classes"]).items()
-    }
+        return _computing_class(asked, **arrivals)
+    return _waiting_class(asked["delay_s"], asked["does"], **arrivals)
 
 
 TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
     "arrivals.js": lambda asked: {"arrival": _waiting_class(asked["delay_s"], per_second=asked["rate_rps"])},
-    "burst.js": _burst,
+    "burst.js": lambda asked: {"burst": _class_of(asked, burst=asked["burst"], every_s=asked["every_s"])},
     "calls.js": lambda asked: {
         "call": _waiting_class(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
         "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
     },
-    "classes.js": _described,
+    "classes.js": lambda asked: {
+        name: _waiting_class(of.takes_s, users=of.users, pause_s=of.pause_s, per_second=of.per_second)
+        for name, of in read_classes(asked["classes"]).items()
+    },
     "heavy-mix.js": lambda asked: {
         "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
         "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
@@ -134,7 +113,7 @@ TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
         "probe": _waiting_class(0.0, per_second=1 / asked["probe_every_s"], patience_s=asked["probe_timeout_s"]),
     },
     "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
-    "steps.js": _climbing,
+    "steps.js": lambda asked: {"arrival": _class_of(asked, rates_rps=climbing_rates_rps(asked))},
     "streams.js": lambda asked: {
         "stream": TrafficClass(
             users=asked["viewers"], work=[Work(does="stream", takes_s=asked["every_s"])], rounds=asked["parts"]
@@ -169,13 +148,8 @@ def traffic_of_settings(script: str, settings: Mapping[str, str]) -> Traffic | N
     if script not in TRAFFIC:
         return Traffic(missing=NOT_SIMULATED[script]) if script in NOT_SIMULATED else None
     words = {name.lower(): settings[name] for name in ("DOES", "CLASSES") if name in settings}
-    numbers = {name.lower(): float(value) for name, value in settings.items() if _is_number(value)}
+    numbers = {}
+    for name, value in settings.items():
+        with suppress(ValueError):  # it is no number
+            numbers[name.lower()] = float(value)
     return Traffic(classes=TRAFFIC[script](numbers | words))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
