@@ -11,7 +11,7 @@ from stampede.records.classes import Mean, Range, RequestClass
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN, Queueing
 from stampede.records.run import LoadRecord, VariantRecord
-from stampede.records.traffic import TrafficClass, Work, traffic_of_settings
+from stampede.records.traffic import TrafficClass, traffic_of_settings
 from stampede.theory.model import (
     Arrivals,
     Balance,
@@ -97,23 +97,37 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
 
 
 def classes_of(load: LoadRecord) -> list[Class]:
-    """Return what a load asks for, without the work of the server itself. Raise NotModelled for an unknown load."""
+    """Return what a load asks for, without the work of the server itself.
+
+    Raise NotModelled for an unknown load, or work that theory does not know.
+    """
     if load.client:
         raise NotModelled("clients that keep their connections open")
     api = {"every_s": 3600} | (load.api or {})
-    stalls = None
+    stalls, classes = None, []
     try:
         if api.get("stall_s"):
             stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
         traffic = load.traffic or traffic_of_settings(load.script, load.settings)
         if not traffic or traffic.missing:
             raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
-        lasts_s = in_seconds(load.duration)
-        return [_simulated(name, asked, stalls, lasts_s) for name, asked in traffic.classes.items()]
+        for name, asked in traffic.classes.items():
+            computes, steps = any(work.does == "compute" for work in asked.work), []
+            for work in asked.work:
+                match work.does:
+                    case "stream":
+                        steps.append(WorkStep(distribution(work.takes_s), queues=True))
+                    case "wait" | "compute" | "call" as does:
+                        takes = distribution(work.takes_s, late_s=LATE_S if computes and does == "wait" else 0.0)
+                        steps.append(WorkStep(takes, does, stalls=stalls if does == "call" else None))
+                    case does:
+                        raise NotModelled(f"requests that {does}")
+            classes.append(Class(name, _arrivals(asked, in_seconds(load.duration)), steps * asked.rounds))
     except KeyError as name:  # an older script had other settings
         raise NotModelled(f"the load {load.script} without the setting {name}") from None
     except WrongModel as problem:
         raise NotModelled(f"a load in which {problem}") from None
+    return classes
 
 
 def system_for(
@@ -203,13 +217,6 @@ def _idle_kept(queueing: Queueing, settings: Settings) -> int:
     return kept if queueing.closes_idle_when_full or queueing.has_inner_queue else 0
 
 
-def _simulated(name: str, asked: TrafficClass, stalls: Stalls | None, lasts_s: float) -> Class:
-    """Return a class of a load's traffic for the simulator. Raise NotModelled for work that theory does not know."""
-    computes = any(work.does == "compute" for work in asked.work)
-    steps = [_step(work, stalls, late_s=LATE_S if computes and work.does == "wait" else 0.0) for work in asked.work]
-    return Class(name, _arrivals(asked, lasts_s), steps * asked.rounds)
-
-
 def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
     if asked.users:
         return Closed(asked.users, Constant(asked.pause_s))
@@ -220,15 +227,6 @@ def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
         steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(asked.rates_rps)]
         return Recorded(np.concatenate(steps))
     return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
-
-
-def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:
-    match work.does, work.takes_s:
-        case "stream", takes:
-            return WorkStep(distribution(takes), queues=True)
-        case "wait" | "compute" | "call" as does, takes:
-            return WorkStep(distribution(takes, late_s=late_s), does, stalls=stalls if does == "call" else None)
-    raise NotModelled(f"requests that {work.does}")
 
 
 def distribution(takes: float | Range | Mean | list[float], share: float = 1.0, late_s: float = 0.0) -> Distribution:
