@@ -16,7 +16,6 @@ from stampede.report.article import article_sentence, article_tables
 from stampede.report.extensions import Section
 from stampede.report.figures import pictures, published_picture
 from stampede.report.page import render, script_json
-from stampede.report.tables import Table
 from stampede.report.tables.quantities import (
     clocks_table,
     differences_table,
@@ -46,10 +45,12 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
             for load in [load_timeline(run, lanes)]
         ]
     quantities = list(quantity_tables(run, summary))
-    settings = run.variants[0].settings.items()
+    verdicts = claims_table(run, summary, explained=True) if summary.claims else None
+    if summary.differences:
+        verdicts = differences_table(run, summary)
     common = {
         key: value
-        for key, value in settings
+        for key, value in run.variants[0].settings.items()
         if all(repr(variant.settings.get(key)) == repr(value) for variant in run.variants)
     }
     page = render(
@@ -67,7 +68,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         timelines=timelines,
         figures=figures,
         cite=_cite(run),
-        verdicts=_verdicts(run, summary),
+        verdicts=verdicts,
         article=article_sentence(run, summary),
         article_tables=list(article_tables(run, summary)),
         published_picture=published_picture(run, summary),
@@ -101,12 +102,6 @@ def timeline_page(
     loads = [load_timeline(run, lanes) for lanes in load_lanes(database, run_folder, run, summary, capacity)]
     timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]
     return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, heading=heading)
-
-
-def _verdicts(run: Run, summary: Summary) -> Table | None:
-    if summary.differences:
-        return differences_table(run, summary)
-    return claims_table(run, summary, explained=True) if summary.claims else None
 
 
 def _cite(run: Run) -> str:

@@ -9,7 +9,7 @@ from stampede.evaluate.statistics.stopping import has_interval
 from stampede.records.claims import Claim, Quantity
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import ClaimRow, PublishedFigure, PublishedRow, Summary, suspect_trials
+from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
 
 
 def median_suffix(run: Run) -> str:
@@ -68,31 +68,20 @@ def divisor_suffix(by: float) -> str:
 def figures_phrase(row: PublishedRow) -> str:
     """Return how many figures of a published row were reproduced, and the other figures by their verdicts.
 
-    A measured figure is told as measured / published, and a star marks the percentile of all trials together.
+    A measured figure is told as measured / published, with the ends of the interval if it is undecided, and a star
+    marks the percentile of all trials together. An interval of fewer than three trials tells a reader nothing.
     """
     by_verdict: dict[str, list[str]] = {}
     for figure in row.figures:
-        ratio = f" {_ratio(figure)}" if figure.ratio is not None else ""
+        ratio = "" if figure.ratio is None else f" {_ratio_number(figure.ratio)}"
+        known = has_interval([figure.measured or 0.0] * figure.trials, figure.low, figure.high)
+        if ratio and figure.verdict == "undecided" and known and figure.interval:
+            low, high = (_ratio_number(end / figure.published) for end in figure.interval)
+            ratio += f" ({low} to {high})"
         by_verdict.setdefault(figure.verdict, []).append(f"{plain_name(figure.stat)}{'*' * figure.pooled}{ratio}")
     near = len(by_verdict.pop("reproduced", []))
     lead = f"{near} of {len(row.figures)} within {100 * row.within:g} %"
     return "; ".join([lead, *(f"{verdict}: {', '.join(figures)}" for verdict, figures in by_verdict.items())])
-
-
-def _ratio(figure: PublishedFigure) -> str:
-    """Return measured divided by published; if the figure is undecided, also the ends of the ratio's interval.
-
-    An interval of fewer than three trials tells a reader nothing.
-    """
-    if figure.ratio is None:
-        return number(None)
-    ratio = _ratio_number(figure.ratio)
-    low, high = figure.low, figure.high
-    known = has_interval([figure.measured or 0.0] * figure.trials, low, high)
-    if figure.verdict != "undecided" or not known or low is None or high is None:
-        return ratio
-    low, high = low / figure.published, high / figure.published
-    return f"{ratio} ({_ratio_number(low)} to {_ratio_number(high)})"
 
 
 def _ratio_number(value: float) -> str:

@@ -4,7 +4,7 @@ To add a metric, declare it in the module of its family, or in a new module, and
 units, comparisons, the schema of experiment files and docs/reference/metrics.md are made from these declarations.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -61,20 +61,21 @@ def statistics_of(request_class: str | None) -> Iterator[tuple[str, str]]:
                 yield metric.name, stat
 
 
-def _known_metric(name: str) -> str:
-    if name not in METRICS:
-        raise ValueError(f"there is no metric {name}; there are {nearest_first(name, list(METRICS))}")
-    return name
+_STATISTICS = dict.fromkeys(stat for metric in METRICS.values() for stat in metric.units)
 
 
-_STATISTICS = list(dict.fromkeys(stat for metric in METRICS.values() for stat in metric.units))
+def _known(what: str, known: Iterable[str]) -> Callable[[str], str]:
+    """Return a validator of names."""
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise ValueError(f"there is no {what} {name}; there are {nearest_first(name, [*known])}")
+        return name
+
+    return check
 
 
-def _known_statistic(name: str) -> str:
-    if name not in _STATISTICS:
-        raise ValueError(f"there is no stat {name}; there are {nearest_first(name, _STATISTICS)}")
-    return name
-
-
-MetricName = Annotated[str, AfterValidator(_known_metric), Field(json_schema_extra={"enum": [*METRICS]})]
-Statistic = Annotated[str, AfterValidator(_known_statistic), Field(json_schema_extra={"enum": [*_STATISTICS]})]
+MetricName = Annotated[str, AfterValidator(_known("metric", METRICS)), Field(json_schema_extra={"enum": [*METRICS]})]
+Statistic = Annotated[
+    str, AfterValidator(_known("stat", _STATISTICS)), Field(json_schema_extra={"enum": [*_STATISTICS]})
+]

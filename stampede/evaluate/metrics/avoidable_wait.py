@@ -56,19 +56,13 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
     if waits := waiting.waits_of_variant(trial.variant, answered):
         of_class = [(name, answered.request_class == place) for place, name in enumerate(answered.classes)]
         for request_class, mine in [*of_class, (None, answered.request_class >= 0)]:
-            beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
-            values = waiting.wait_statistics(beside_s)
-            beyond = beside_s > waiting.FROM_S
-            likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
-            yield MetricValues(
-                request_class,
-                AVOIDABLE_WAIT.keyed(values),
-                likely={(AVOIDABLE_WAIT.name, "share"): likely},
-            )
+            beside_s = waits.beside_s[mine]
+            likely = () if trial.load.burst else likely_share(beside_s > waiting.FROM_S, blocks(answered.sent_s[mine]))
+            stats = AVOIDABLE_WAIT.keyed(waiting.wait_statistics(beside_s))
+            yield MetricValues(request_class, stats, likely={(AVOIDABLE_WAIT.name, "share"): likely})
     stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
-    if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
-        average_s, longest_s = fmean(recoveries_s), max(recoveries_s)
-        yield MetricValues(None, RECOVERY.keyed({"avg": 1000 * average_s, "max": 1000 * longest_s}))
+    if found_s := list(waiting.recoveries_s(answered, stalls)):
+        yield MetricValues(None, RECOVERY.keyed({"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)}))
 
 
 def _has_stalls(trial: TrialData) -> bool:

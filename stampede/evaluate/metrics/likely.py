@@ -32,13 +32,15 @@ def blocks(sent_s: Times) -> Places:
 def likely_percentiles(values: Times, block: Places, levels: Sequence[float]) -> list[tuple[float, ...]]:
     """Return the likely values of each percentile of one trial; ``levels`` lie between 0 and 1.
 
-    The share of requests below a percentile varies from block to block. The standard error of this share, carried over
+    The share of requests below a percentile, to which a request at the percentile counts half, varies from block to
+    block. The standard error of this share, carried over
     to the values (Woodruff 1952), allows for requests that depend on each other for less than a block.
     """
     if not (values.size and levels):
         return []
     ordered = np.sort(values)
-    errors = [_error(_below(values, at), block) for at in np.quantile(ordered, levels).tolist()]
+    ends = np.quantile(ordered, levels).tolist()
+    errors = [_error((values < at) + 0.5 * (values == at), block) for at in ends]
     places = np.clip(np.array(levels)[:, None] + np.outer(errors, _DEVIATIONS), 0, 1)
     return [*map(tuple, np.quantile(ordered, places).tolist())]
 
@@ -48,12 +50,6 @@ def likely_share(counted: np.ndarray[Any, np.dtype[np.bool_]], block: Places) ->
     if not counted.size:
         return ()
     return tuple(np.clip(counted.mean() + _error(counted.astype(np.float64), block) * _DEVIATIONS, 0, 1).tolist())
-
-
-def _below(values: Times, at: float) -> Times:
-    """Return 1 for each value below a percentile, and one half for each value that equals it."""
-    below: Times = (values < at) + 0.5 * (values == at)
-    return below
 
 
 def _error(counted: Times, block: Places) -> float:

@@ -4,7 +4,7 @@ What was asked, what came out with its number, what helps, how sure it is, the f
 hold, how the article's figures compare, and what to type next. Everything else is in ``stampede report --tables``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rich.console import Console
@@ -58,7 +58,9 @@ def screen_lines(run: Run, summary: Summary, report: str, tables: str, section: 
     above, below = [*_above(run, summary, section)], [*_below(run, summary, section)]
     below += [_Part(line, whole=True) for line in words.next_lines(run, summary, report, tables, WIDTH)]
     table = screen_table(run, summary, WIDTH, LINES, section)
-    while (room := LINES - 1 - _height([*above, *below])) < min(len(table), FEWEST_TABLE_LINES):
+    while (room := LINES - 1 - sum(len(_lines(part)) for part in (*above, *below))) < min(
+        len(table), FEWEST_TABLE_LINES
+    ):
         weakest = max([*above, *below], key=lambda part: part.gives_way)
         if not weakest.gives_way:
             break
@@ -93,10 +95,6 @@ def _below(run: Run, summary: Summary, section: Section | None) -> Iterator[_Par
         yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
     if run.trials > 1 and (judged := article_sentence(run, summary)):
         yield _Part(judged, most=3)
-
-
-def _height(parts: Sequence[_Part]) -> int:
-    return sum(len(_lines(part)) for part in parts)
 
 
 def _lines(part: _Part) -> list[Text]:

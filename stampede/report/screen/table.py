@@ -62,7 +62,9 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     starred = any(cell.endswith("*") for column in columns for cell in column.cells)
     fitting = room - len(head) - starred
     fitting -= len(variants) > fitting and not starred  # a line says how many variants are left out
-    kept = _kept(run, summary, variants, max(fitting, _FEWEST_ROWS))
+    pairs = [*answers(run, summary), *cures(run, summary)]
+    telling = [quantity.variant for claim, _ in pairs for quantity in claim.quantities if quantity.variant in variants]
+    kept = {*[*dict.fromkeys([*telling, *variants])][: max(fitting, _FEWEST_ROWS)]}
     lines = [Text(line.rstrip(), style="dim") for line in head]
     for place, variant in enumerate(variants):
         if variant in kept:
@@ -80,16 +82,6 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     return [*lines, *([Text(" · ".join(notes), style="dim")] if notes else [])]
 
 
-def _kept(run: Run, summary: Summary, variants: Sequence[str], rows: int) -> set[str]:
-    """Return which variants are shown in so many rows: those of the answer and of cures before all others."""
-    if len(variants) <= rows:
-        return {*variants}
-    pairs = [*answers(run, summary), *cures(run, summary)]
-    telling = [quantity.variant for claim, _ in pairs for quantity in claim.quantities]
-    ranked = dict.fromkeys([*telling, *variants])
-    return {*[variant for variant in ranked if variant in variants][:rows]}
-
-
 def _columns(
     run: Run, summary: Summary, groups: Sequence[Group], lead: Lead | None, variants: Sequence[str], *, named: bool
 ) -> Iterator[_Column]:
@@ -99,7 +91,11 @@ def _columns(
         for stat in group.stats:
             is_lead = lead is not None and (lead.group, lead.stat) == (group, stat)
             rows = [group.row(summary, variant, stat) for variant in variants]
-            cells = [_cell(row) for row in rows]
+            cells = [
+                number(None) if row is None or row.measured is None
+                else short_figure(row.unit, row.measured) + "*" * row.pooled  # pooled over all trials
+                for row in rows
+            ]  # fmt: skip
             name = "" if group.stats == ("share",) else plain_name(stat)
             yield _Column(title, name, cells, "bold" if is_lead else "")
             title = ""
@@ -112,13 +108,6 @@ def _columns(
 
 def _value(row: Estimate | None) -> float | None:
     return row.measured if row else None
-
-
-def _cell(row: Estimate | None) -> str:
-    """Return a measured value: a share in percent, and a value of all trials together with a star."""
-    if row is None or row.measured is None:
-        return number(None)
-    return short_figure(row.unit, row.measured) + "*" * row.pooled
 
 
 def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[list[str], list[int]]:
