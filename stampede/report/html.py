@@ -18,11 +18,10 @@ from stampede.report.figures import pictures, published_picture
 from stampede.report.page import render, script_json
 from stampede.report.tables.quantities import (
     clocks_table,
+    counting_tables,
     differences_table,
-    errors_tables,
     legend,
     quantity_tables,
-    stairs_tables,
     visits_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
@@ -76,7 +75,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         clocks=clocks_table(run, summary),
         quantities=quantities,
         legend=legend(run, quantities),
-        further=[*visits_tables(run, summary), *errors_tables(run, summary), *stairs_tables(run, summary)],
+        further=list(counting_tables(run, summary)),
         made_visits=any(visits_tables(run, summary)),
         common=common,
     )

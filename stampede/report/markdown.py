@@ -6,13 +6,7 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.article import article_tables
 from stampede.report.tables import Table, in_one_line
-from stampede.report.tables.quantities import (
-    errors_tables,
-    legend,
-    quantity_tables,
-    stairs_tables,
-    visits_tables,
-)
+from stampede.report.tables.quantities import counting_tables, legend, quantity_tables
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.wording import capitalised, trials_phrase
 
@@ -29,14 +23,9 @@ def markdown(run: Run, summary: Summary) -> str:
         *([published_table(run, summary)] if summary.published else []),
         *quantities,
     ]
-    after = [
-        *visits_tables(run, summary),
-        *errors_tables(run, summary),
-        *stairs_tables(run, summary),
-    ]
     head = f"The measurement is {validity.verdict}: {trials_phrase(summary)}.\n\n{doubts}"
     head += f"\nAlso noted:\n\n{noted}" if noted else ""
-    return "\n".join([head, *map(markdown_table, before), *notes, *map(markdown_table, after)])
+    return "\n".join([head, *map(markdown_table, before), *notes, *map(markdown_table, counting_tables(run, summary))])
 
 
 def markdown_table(table: Table) -> str:

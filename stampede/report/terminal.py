@@ -14,13 +14,12 @@ from stampede.report.article import article_tables
 from stampede.report.extensions import Section
 from stampede.report.tables import COUNTS, Table
 from stampede.report.tables.quantities import (
+    counting_tables,
     differences_table,
-    errors_tables,
     legend,
     not_predicted_table,
     quantity_tables,
     stairs_tables,
-    visits_tables,
     workers_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
@@ -73,9 +72,9 @@ class UnknownTable(ValueError):
 
 
 def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    yield from visits_tables(run, summary)
-    yield from errors_tables(run, summary)
-    yield from map(_in_one_cell, stairs_tables(run, summary))
+    """Yield the tables of what was counted; a staircase has all its steps in one cell, which may wrap."""
+    for table in counting_tables(run, summary):
+        yield _in_one_cell(table) if table.head[-1][0].isdigit() else table
     yield from workers_tables(run, summary)
 
 

@@ -263,6 +263,13 @@ def clocks_table(run: Run, summary: Summary) -> Table | None:
     )
 
 
+def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the tables of visits, of failures and of staircases."""
+    yield from visits_tables(run, summary)
+    yield from errors_tables(run, summary)
+    yield from stairs_tables(run, summary)
+
+
 def _count(of_unit: str, value: float | None) -> str:
     return number(whole_number(of_unit, value))
 
