@@ -76,19 +76,20 @@ def compare_results(results: Path, older: Path) -> list[str]:
     twelfth digit. Raise BadRun if one of them cannot be read.
     """
     old, new = (read_summary(path).model_dump(mode="json", exclude_unset=True) for path in (older, results))
-    return [*_different_values(old, new, "")]
+    return [*different_values(old, new)]
 
 
-def _different_values(old: Any, new: Any, place: str) -> Iterator[str]:  # noqa: ANN401  # any JSON value
+def different_values(old: Any, new: Any, place: str = "") -> Iterator[str]:  # noqa: ANN401  # any JSON value
+    """Yield each value of JSON that is missing or different in ``new``, with its path, as ``compare_results`` does."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in old.items():
             inside = f"{place}.{key}" if place else key
-            yield from _different_values(value, new[key], inside) if key in new else (f"{inside} is gone",)
+            yield from different_values(value, new[key], inside) if key in new else (f"{inside} is gone",)
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
             yield f"{place}: {len(old)} entries became {len(new)}"
         for number, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from _different_values(before, after, f"{place}[{number}]")
+            yield from different_values(before, after, f"{place}[{number}]")
     elif isinstance(old, float) and isinstance(new, float):
         if not isclose(old, new, rel_tol=1e-12, abs_tol=1e-12):
             yield f"{place}: {old} became {new}"

@@ -54,9 +54,15 @@ def explain(error: ValidationError, kind: Kind, values: object, wording: Wording
     """Return the place of the first mistake in the values of a file, and what is wrong there."""
     problems = error.errors()  # pydantic reports a misspelt key as unknown and as missing: prefer unknown
     first: Any = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    place = (*_in_file(first, values), *getattr(first.get("ctx", {}).get("error"), "place", ()))
-    schemas = _Schemas(kind, wording)
-    return place, _problem(first, schemas, place, lambda: wording.allowed(place, values))
+    inner: Any = values
+    found: list[str | int] = []  # without what the file does not have, such as the name of a model
+    for key in first["loc"]:
+        if (isinstance(inner, dict) and key in inner) or (isinstance(inner, list) and isinstance(key, int)):
+            inner = inner[key]
+            found.append(key)
+    found += first["loc"][-1:] if first["type"] == "missing" else ()
+    place = (*found, *getattr(first.get("ctx", {}).get("error"), "place", ()))
+    return place, _problem(first, _Schemas(kind, wording), place, lambda: wording.allowed(place, values))
 
 
 def reason_of(error: ValidationError, kind: Kind, values: object) -> str:
@@ -104,23 +110,16 @@ def allowed_by(schema: Schema) -> str:
     return TYPES[schema["type"]] + _bounds(schema)
 
 
-def _in_file(error: Any, values: Any) -> Place:  # noqa: ANN401  # pydantic's ErrorDetails
-    """Return pydantic's place of an error without what the file does not have, such as the name of a model."""
-    place: list[str | int] = []
-    for key in error["loc"]:
-        if (isinstance(values, dict) and key in values) or (isinstance(values, list) and isinstance(key, int)):
-            values = values[key]
-            place.append(key)
-    return (*place, error["loc"][-1]) if error["type"] == "missing" else tuple(place)
-
-
 def _problem(error: Any, schemas: "_Schemas", place: Place, depends: Callable[[], str | None]) -> str:  # noqa: ANN401
     """Return what is wrong. ``depends`` returns what is allowed if the values of the file decide it."""
     location, given = error["loc"], error["input"]
     key = "" if not place or str(place[-1]).isdecimal() else str(place[-1])
     match error["type"]:
-        case "value_error":
-            return _own_words(error["ctx"]["error"], schemas)
+        case "value_error":  # a validator of the model, which may have built another model that failed
+            own = error["ctx"]["error"]
+            return (
+                _problem(own.errors()[0], schemas, (), lambda: None) if isinstance(own, ValidationError) else str(own)
+            )
         case "extra_forbidden" | "invalid_key":
             is_text = error["type"] != "invalid_key"
             wrong, word = ("unknown key", str(place[-1])) if is_text else (f"the key {given!r} is not text", str(given))
@@ -140,26 +139,14 @@ def _problem(error: Any, schemas: "_Schemas", place: Place, depends: Callable[[]
         allowed = depends() or schemas.allowed(schemas.at(location), key, given)
     if error["type"] == "finite_number":
         allowed = allowed.replace("a number", "a finite number", 1)
-    return f"no value; it must be {allowed}" if given is None else f"{_shown(given)} must be {allowed}"
-
-
-def _own_words(error: Exception, schemas: "_Schemas") -> str:
-    """Return the message of a validator of the model, also if the validator built another model that failed."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return _problem(error.errors()[0], schemas, (), lambda: None)
+    is_number = isinstance(given, int) and abs(given) < _LONG
+    as_written = str(given).lower() if isinstance(given, bool) else f"{given:,}" if is_number else _SHORT.repr(given)
+    return f"{'no value; it' if given is None else as_written} must be {allowed}"
 
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 _LONG = 10**20
-
-
-def _shown(value: object) -> str:
-    """Return a value as a file writes it, shortened."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:,}" if isinstance(value, int) and abs(value) < _LONG else _SHORT.repr(value)
 
 
 TYPES = {
