@@ -220,9 +220,11 @@ def simulated_waits(run: Run, seconds: int) -> Waits:
         system = system_of(variant, load, run.jobs, run.cores)
         place, seed = [each.name for each in system.classes].index("light"), crc32(variant.name.encode())
         for rows in simulate_trials(system, seconds, range(seed, seed + SIMULATED)):
-            trial = SimulatedTrial.from_rows(variant, load, [], rows)
-            light = trial.answered & (trial.request_class == place)
-            found.setdefault(variant.name, []).append(1000 * (trial.ended_s - trial.sent_s - trial.asked_s)[light])
+            trial = SimulatedTrial(variant, load, [], rows)
+            light = trial.answered & (trial.rows.of_class == place)
+            found.setdefault(variant.name, []).append(
+                1000 * (trial.rows.ended - trial.rows.sent - trial.rows.asked)[light]
+            )
     return found
 
 

@@ -118,7 +118,7 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     rows = simulate(system_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     names = [each.name for each in load.classes]
-    trial = SimulatedTrial.from_rows(variant, record, names, rows)
+    trial = SimulatedTrial(variant, record, names, rows)
     stats = {
         (finding.request_class, *key): value
         for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)

@@ -78,7 +78,7 @@ def _trials(
     seed = crc32(f"{variant.name} {load.name}".encode())
     names = [class_.name for class_ in system.classes]
     for rows in simulate.simulate_trials(system, in_seconds(load.duration), range(seed, seed + count)):
-        yield SimulatedTrial.from_rows(variant, load, names, rows)
+        yield SimulatedTrial(variant, load, names, rows)
 
 
 def _values(

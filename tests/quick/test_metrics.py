@@ -13,6 +13,7 @@ from stampede.pipeline import derive_summary
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import Traffic, TrafficClass
 from stampede.report.wording import metric_phrase, whole_number
+from stampede.theory.events import Rows
 from tests.synthetic import Request, make_run, visit
 
 
@@ -78,8 +79,8 @@ def test_a_simulated_request_fails_if_its_sender_gives_up_before() -> None:
     sent, ended = np.array([0.0, 0, 1, 2, 3]), np.array([5.0, 0.5, 2.5, 3.5, 3.1])
     of_class, zeros = np.array([0, 1, 1, 1, 1]), np.zeros(5)
     variant = VariantRecord(name="one", workers=1, settings={})
-    rows = (of_class, of_class, of_class * 0, sent, sent, ended, zeros)
-    trial = SimulatedTrial(variant, load, ["user", "probe"], *rows)
+    rows = Rows(of_class, of_class, of_class * 0, of_class * 0, sent, sent, ended, zeros)
+    trial = SimulatedTrial(variant, load, ["user", "probe"], rows)
 
     found = {values.request_class: values.stats for values in failures.FAMILY.measure_simulated(trial)}
 

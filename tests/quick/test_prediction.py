@@ -65,10 +65,7 @@ def test_the_statistics_are_those_of_measured_requests() -> None:
             overhead_ms=1000 * (ended - sent - asked), service_time_ms=1000 * asked, request_class=trial.classes[place],
             worker=f"box:{10 + worker}", sent_s=sent, waits_ms=1000 * (began - sent), user=100 * place + user,
         )
-        for place, worker, user, sent, began, ended, asked in zip(
-            trial.request_class, trial.worker, trial.user, trial.sent_s, trial.began_s, trial.ended_s, trial.asked_s,
-            strict=True,
-        )
+        for place, user, worker, _, sent, began, ended, asked in zip(*trial.rows, strict=True)
     ]  # fmt: skip
     measured = measure(requests, *FAMILIES, load=mix, variant=one)
     simulated = {

@@ -76,18 +76,18 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     from stampede.evaluate.metrics import waiting  # noqa: PLC0415
 
     done = trial.answered
-    workers, worker = np.unique(trial.worker[done], return_inverse=True)
+    workers, worker = np.unique(trial.rows.worker[done], return_inverse=True)
     answered = waiting.Answered(
         workers=[str(place) for place in workers],
         classes=list(trial.classes),
         first=0.0,
-        last=float(trial.ended_s.max(initial=0)),
-        last_sent=float(trial.sent_s.max(initial=0)),
+        last=float(trial.rows.ended.max(initial=0)),
+        last_sent=float(trial.rows.sent.max(initial=0)),
         worker=worker,
-        request_class=trial.request_class[done],
-        sent_s=trial.sent_s[done],
-        began_s=trial.began_s[done],
-        ended_s=trial.ended_s[done],
+        request_class=trial.rows.of_class[done],
+        sent_s=trial.rows.sent[done],
+        began_s=trial.rows.began[done],
+        ended_s=trial.rows.ended[done],
     )
     if waits := waiting.waits_of_variant(trial.variant, answered):
         for request_class, mine in trial.each_class():

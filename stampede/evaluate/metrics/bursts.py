@@ -149,14 +149,14 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     if bursts := _simulated_bursts(trial):
-        total_ms = [1000 * float(trial.ended_s[burst].max() - trial.sent_s[burst].min()) for burst in bursts]
-        shares = [int(np.bincount(trial.worker[burst]).max()) / len(burst) for burst in bursts]
+        total_ms = [1000 * float(trial.rows.ended[burst].max() - trial.rows.sent[burst].min()) for burst in bursts]
+        shares = [int(np.bincount(trial.rows.worker[burst]).max()) / len(burst) for burst in bursts]
         yield MetricValues(None, BURST.keyed({"total": median(total_ms), "largest_share": median(shares)}))
 
 
 def simulated_completion_times_ms(trial: SimulatedTrial) -> list[float]:
     """Return the same as ``completion_times_ms`` for a simulated trial."""
-    times_ms = [sorted(1000 * (trial.ended_s - trial.sent_s)[burst]) for burst in _simulated_bursts(trial)]
+    times_ms = [sorted(1000 * (trial.rows.ended - trial.rows.sent)[burst]) for burst in _simulated_bursts(trial)]
     return [median(place) for place in zip(*times_ms, strict=False)]
 
 
@@ -166,7 +166,7 @@ def _simulated_bursts(trial: SimulatedTrial) -> list[npt.NDArray[np.int64]]:
 
     if not (size := trial.load.burst):
         return []
-    starts = range(0, len(trial.sent_s) - size + 1, size)
+    starts = range(0, len(trial.rows.sent) - size + 1, size)
     every = [np.arange(start, start + size) for start in starts]
     return [answered for burst in every if len(answered := burst[trial.answered[burst]])]
 

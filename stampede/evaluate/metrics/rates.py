@@ -108,8 +108,8 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     if climb := climb_of(trial.load):
-        sent_s = trial.sent_s - trial.sent_s.min(initial=0)
-        late = ~trial.answered | (1000 * (trial.ended_s - trial.sent_s - trial.asked_s) > climb.late_ms)
+        sent_s = trial.rows.sent - trial.rows.sent.min(initial=0)
+        late = ~trial.answered | (1000 * (trial.rows.ended - trial.rows.sent - trial.rows.asked) > climb.late_ms)
         yield from _values(climb, zip(sent_s.tolist(), late.tolist(), strict=True))
 
 

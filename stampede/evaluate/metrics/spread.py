@@ -95,7 +95,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     for request_class, mine in trial.each_class():
-        counts = np.bincount(trial.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
+        counts = np.bincount(trial.rows.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
         yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness(counts)))
 
 

@@ -59,20 +59,22 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
-    responses_s = trial.ended_s - trial.sent_s
-    _, user = np.unique(trial.request_class * (1 + trial.user.max(initial=0)) + trial.user, return_inverse=True)
+    responses_s = trial.rows.ended - trial.rows.sent
+    _, user = np.unique(
+        trial.rows.of_class * (1 + trial.rows.user.max(initial=0)) + trial.rows.user, return_inverse=True
+    )
     for request_class, mine in trial.each_class():
         answered = mine & trial.answered
         if not answered.any():
             continue
-        seconds = trial.ended_s[mine].max() - trial.sent_s[mine].min()
+        seconds = trial.rows.ended[mine].max() - trial.rows.sent[mine].min()
         stats: Stats = {(THROUGHPUT.name, "per_second"): float(answered.sum() / seconds)} if seconds else {}
         if trial.load.loop == "closed":
             first, last = np.full(len(user), np.inf), np.full(len(user), -np.inf)
-            np.minimum.at(first, user[answered], trial.sent_s[answered])
-            np.maximum.at(last, user[answered], trial.ended_s[answered])
+            np.minimum.at(first, user[answered], trial.rows.sent[answered])
+            np.maximum.at(last, user[answered], trial.rows.ended[answered])
             span_s = (last - first)[np.isfinite(first)].sum()
-            lost_s = (responses_s - trial.asked_s)[answered].sum()
+            lost_s = (responses_s - trial.rows.asked)[answered].sum()
             if span_s:
                 stats[THROUGHPUT.name, "of_ideal"] = float(1 - lost_s / span_s)
         yield MetricValues(request_class, stats)

@@ -100,8 +100,8 @@ def _of_class(columns: Columns, trial: TrialData, request_class: str | None) -> 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield the times of each class of a simulated trial, by the same rules as ``measure``."""
-    durations_ms = 1000 * (trial.ended_s - trial.sent_s)
-    overheads_ms = durations_ms - 1000 * trial.asked_s
+    durations_ms = 1000 * (trial.rows.ended - trial.rows.sent)
+    overheads_ms = durations_ms - 1000 * trial.rows.asked
     for request_class, mine in trial.each_class():
         answered = mine & trial.answered
         counts = int(mine.sum()), int((mine & ~trial.answered).sum())
