@@ -19,7 +19,6 @@ from stampede.records.summary import Summary
 
 MOST = 20_000
 """A trial with more requests is not served in other ways."""
-NEVER: waiting.Segments = np.empty((0, 2))
 
 
 class LaneRequest(NamedTuple):
@@ -54,7 +53,7 @@ class LaneTrial(NamedTuple):
     rows: list[LaneRequest]
     answered: waiting.Answered
     waits: waiting.Waits | None
-    stalls_s: waiting.Segments = NEVER
+    stalls_s: waiting.Segments = waiting.NEVER
     computed: bool = False
 
 

@@ -1,36 +1,18 @@
 """The queueing system of a variant under a load, from their settings and the constants below."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from stampede.records.classes import Mean, Range, RequestClass
 from stampede.records.duration import in_seconds
-from stampede.records.queueing import EVEN, Queueing
+from stampede.records.queueing import EVEN
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import TrafficClass, traffic_of_settings
-from stampede.theory.model import (
-    Arrivals,
-    Balance,
-    Bursts,
-    Class,
-    Closed,
-    Constant,
-    Distribution,
-    Exponential,
-    Given,
-    Open,
-    QueueingSystem,
-    Recorded,
-    Servers,
-    Stalls,
-    Uniform,
-    WorkStep,
-    WrongModel,
-)
+from stampede.theory import model
+from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
 
 RACE, RACE_ON_ONE_CORE = 0.3, 0.6
 """Of n workers, the worker that was forked first wins the race for a connection with this chance / √n, else the second,
@@ -51,7 +33,6 @@ JITTER_S = 0.002
 
 _TAKE_THREADS_BACK = ("fastapi-sync", "fastapi-typed")
 """The applications in which a stream needs a thread of the pool again for each part."""
-Settings = Mapping[str, Any]
 
 
 class NotModelled(Exception):
@@ -80,9 +61,7 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
     if load.kind == "burst" and variant.queueing and variant.settings.get("balancer") == "none":
-        own = variant.queueing.model_copy(
-            update={"keeps_idle": False}
-        )  # each request of a burst has its own connection
+        own = variant.queueing.model_copy(update={"keeps_idle": False})  # each request has its own connection
         variant = variant.model_copy(update={"queueing": own})
     one_device = bool((load.api or {}).get("one_device"))
     if one_core and one_device:
@@ -182,13 +161,22 @@ def servers_of(variant: VariantRecord) -> Servers:
         raise NotModelled("whether the workers share a socket")
     if by_kernel and (replicas > 1 or settings.get("max_conns")):
         raise NotModelled("a balancer before sockets among which the kernel chooses")
+    kept, balancer = int(settings.get("upstream_keepalive", 0)), settings.get("balancer", "nginx")
+    if not queueing.keeps_idle or balancer == "none":
+        kept = 0
+    if queueing.keeps_idle and balancer == "none" and workers > 1:  # one worker serves whoever keeps a connection
+        raise NotModelled("connections that users keep")
+    if kept and (balancer != "nginx" or replicas > 1):
+        raise NotModelled("connections that a balancer keeps to each of several sockets")
+    if not (queueing.closes_idle_when_full or queueing.has_inner_queue):
+        kept = 0  # at its limit of connections, gunicorn keeps none
     race = RACE_ON_ONE_CORE if settings.get("cpuset", "").isdecimal() else RACE
     return Servers(
         sockets=workers * replicas if per_worker else replicas,
         balance="hash" if by_kernel else _BALANCE[balance],
         max_per_socket=int(settings.get("max_conns", 0)) or None,
         queues=settings.get("balancer") == "haproxy",
-        idle_kept=_idle_kept(queueing, settings),
+        idle_kept=kept,
         closes_idle_when_full=queueing.closes_idle_when_full,
         workers=1 if per_worker else workers,
         threads=queueing.threads,
@@ -199,47 +187,34 @@ def servers_of(variant: VariantRecord) -> Servers:
     )
 
 
-_BALANCE: dict[str, Balance] = {"round_robin": "turns", "least_conn": "least", "random_two_least_conn": "two"}
+_BALANCE: dict[str, model.Balance] = {"round_robin": "turns", "least_conn": "least", "random_two_least_conn": "two"}
 
 
-def _idle_kept(queueing: Queueing, settings: Settings) -> int:
-    """Return how many idle connections nginx keeps. Raise NotModelled if users or other balancers keep them."""
-    if not queueing.keeps_idle:
-        return 0
-    if settings.get("balancer") == "none":
-        if int(settings["workers"]) == 1:  # whoever keeps a connection, the same worker serves
-            return 0
-        raise NotModelled("connections that users keep")
-    kept = int(settings.get("upstream_keepalive", 0))
-    if kept and (settings.get("balancer", "nginx") != "nginx" or int(settings.get("replicas", 1)) > 1):
-        raise NotModelled("connections that a balancer keeps to each of several sockets")
-    # at its limit of connections, gunicorn keeps none
-    return kept if queueing.closes_idle_when_full or queueing.has_inner_queue else 0
-
-
-def _arrivals(asked: TrafficClass, lasts_s: float) -> Arrivals:
+def _arrivals(asked: TrafficClass, lasts_s: float) -> model.Arrivals:
     if asked.users:
         return Closed(asked.users, Constant(asked.pause_s))
     if asked.burst:
-        return Bursts(asked.burst, asked.every_s, BURST_APART_S)
+        return model.Bursts(asked.burst, asked.every_s, BURST_APART_S)
     if asked.rates_rps:
         step_s = lasts_s / len(asked.rates_rps)
         steps = [place * step_s + np.arange(0, step_s, 1 / rate_rps) for place, rate_rps in enumerate(asked.rates_rps)]
-        return Recorded(np.concatenate(steps))
+        return model.Recorded(np.concatenate(steps))
     return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
 
 
-def distribution(takes: float | Range | Mean | list[float], share: float = 1.0, late_s: float = 0.0) -> Distribution:
+def distribution(
+    takes: float | Range | Mean | list[float], share: float = 1.0, late_s: float = 0.0
+) -> model.Distribution:
     """Return durations for the simulator: a share of each of them, and up to ``late_s`` more."""
     match takes:
         case Range(least=least, most=most):
-            return Uniform(least * share, most * share + late_s)
+            return model.Uniform(least * share, most * share + late_s)
         case Mean(mean=mean):
-            return Exponential(mean * share)
+            return model.Exponential(mean * share)
         case list(measured):
-            return Given(np.array(measured) * share)
+            return model.Given(np.array(measured) * share)
         case seconds:
-            return Uniform(seconds * share, seconds * share + late_s) if late_s else Constant(seconds * share)
+            return model.Uniform(seconds * share, seconds * share + late_s) if late_s else Constant(seconds * share)
 
 
 def simulated_class(name: str, described: RequestClass, unknown: float = 0.0) -> Class:

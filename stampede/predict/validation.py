@@ -9,15 +9,10 @@ from stampede.records.summary import Estimate, Summary
 from stampede.theory.model import Servers
 
 VALIDATED = {
-    ("overhead", "p50"),
-    ("overhead", "p90"),
-    ("overhead", "p99"),
-    ("avoidable_wait", "share"),
-    ("avoidable_wait", "max"),
-    ("requests_by_worker", "largest_share"),
-    ("throughput", "per_second"),
+    ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("avoidable_wait", "share"),
+    ("avoidable_wait", "max"), ("requests_by_worker", "largest_share"), ("throughput", "per_second"),
     ("burst", "total"),
-}
+}  # fmt: skip
 """The statistics of waits, shares, throughput and bursts that are compared."""
 WITHIN_MS = 20
 """Times count as equal within these milliseconds, because theory knows the network, Python and nginx as one number."""
@@ -36,8 +31,6 @@ class Compared(NamedTuple):
 
 def compare_predictions(run: Run, summary: Summary) -> Iterator[Compared]:
     """Yield every figure that is both measured and predicted, of each class and of bursts."""
-    loads = {record.name: record for record in run.loads}
-    variants = {record.name: record for record in run.variants}
     for row in summary.rows:
         if (row.metric, row.stat) not in VALIDATED or (row.request_class is None and row.metric != "burst"):
             continue
@@ -46,7 +39,7 @@ def compare_predictions(run: Run, summary: Summary) -> Iterator[Compared]:
         low, high = row.predicted_low or 0.0, row.predicted_high or 0.0
         slack = max(WITHIN_MS if row.unit == "ms" else 0.0, WITHIN * abs(row.predicted))
         inside = low - slack <= row.median <= high + slack
-        servers = system_of(variants[row.variant], loads[row.load]).servers
+        servers = system_of(run.variant(row.variant), run.load(row.load)).servers
         yield Compared(run.experiment, sharing_policy(servers), row, inside)
 
 
@@ -55,20 +48,11 @@ def sharing_policy(servers: Servers) -> str:
     if servers.all_workers == 1:
         return "one worker"
     if servers.workers == 1:
-        of = {
-            "hash": "by chance",
-            "turns": "in turns",
-            "least": "fewest requests",
-            "two": "the better of two",
-        }[servers.balance]
-        return of + (", with a limit" if servers.max_per_socket else "")
+        of = {"hash": "by chance", "turns": "in turns", "least": "fewest requests", "two": "the better of two"}
+        return of[servers.balance] + (", with a limit" if servers.max_per_socket else "")
     among = "" if servers.sockets == 1 else "several sockets with "
     if servers.hesitates:
         return f"{among}a race of free workers"
-    if (
-        servers.max_connections is not None
-        and servers.threads is not None
-        and servers.max_connections <= servers.threads
-    ):
+    if servers.max_connections is not None and servers.threads and servers.max_connections <= servers.threads:
         return f"{among}a race with a limit"
     return f"{among}a race" if servers.bias else f"{among}a random worker"

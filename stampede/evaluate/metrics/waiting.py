@@ -24,6 +24,7 @@ NOTICED_S = 0.010
 Times = npt.NDArray[np.float64]
 Segments = npt.NDArray[np.float64]
 """Pairs of start and end, in order and without overlap."""
+NEVER: Segments = np.empty((0, 2))
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None
         return None
     if variant.threads:
         return avoidable_waits(answered, variant.workers, variant.threads, replaced=variant.is_replaced)
-    return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])
+    return Waits(np.zeros_like(answered.sent_s), [NEVER for _ in answered.workers])
 
 
 def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced: bool = False) -> Waits:
@@ -127,7 +128,7 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
         workers, first_s = len(busy), min(answered.sent_s.min(initial=np.inf), answered.began_s.min(initial=np.inf))
         last_s = answered.ended_s.max(initial=0.0)
         away = [[[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), last_s]] for own in mine]
-    every = np.concatenate([_NEVER, *busy, *away])
+    every = np.concatenate([NEVER, *busy, *away])
     all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
     beside_s = np.zeros_like(answered.sent_s)
     for own, segments in zip(mine, busy, strict=True):
@@ -199,6 +200,3 @@ def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
     passed = np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1)
     until = [np.interp(times, segments.ravel(), passed.ravel()) for times in (starts, np.maximum(starts, ends))]
     return np.asarray(until[1] - until[0])
-
-
-_NEVER: Segments = np.empty((0, 2))

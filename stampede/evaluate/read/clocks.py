@@ -106,11 +106,11 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> ClockEstimates:
     if len(ends) < len(wanted):
         few = (machines for size in (1, 2) for machines in combinations(names, size))
         contradictory = (m for m in few if _farthest(bounds.within(frozenset(m)), wanted[0]) is None)
-        *others, last = next(contradictory, names)
+        *others, one = next(contradictory, names)
         rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
         if not others:
-            raise UnknownClock(f"the clock of {last} was set during the load, or {rate}")
-        which = f"the clocks of {', '.join(others)} and {last} contradict each other"
+            raise UnknownClock(f"the clock of {one} was set during the load, or {rate}")
+        which = f"the clocks of {', '.join(others)} and {one} contradict each other"
         raise UnknownClock(f"{which}: one of them was set during the load, or {rate}")
     middle = _middle(np.array(ends), len(names))
     beyond_s = [round(float(direction @ (end - middle)), 7) for direction, end in zip(wanted, ends, strict=True)]

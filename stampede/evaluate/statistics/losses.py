@@ -99,9 +99,9 @@ class Comparison:
             return "worse"
         if self.trials < LEAST:
             return "open"
-        if _beats(self.after, self.before):
+        if self.after.high < self.before.low and self.saves:
             return "better"
-        if _beats(self.before, self.after):
+        if self.before.high < self.after.low and saves(self.before.ms, self.after.ms):
             return "worse"
         return "open" if saves(self.after.low, self.before.high) else "alike"
 
@@ -129,26 +129,19 @@ def saves(loss_ms: float, other_ms: float) -> bool:
     return other_ms > AS_GOOD * loss_ms + AS_GOOD_MS
 
 
-def _beats(loss: Loss, other: Loss) -> bool:
-    return loss.high < other.low and saves(loss.ms, other.ms)
-
-
 def compare_losses(figures: Figures, before: str, after: str) -> list[Comparison]:
     """Compare two ways for each class of requests of which the same percentile was measured with both of them."""
     found = []
     for request_class in figures.classes(before):
         stat = figures.percentile(request_class, [before, after])
-        failures = _failures(figures, after, request_class) - _failures(figures, before, request_class)
+        failed = [figures.value(way, request_class, "failures", "share") or 0.0 for way in (before, after)]
+        failures = failed[1] - failed[0]
         if stat is None and failures <= MORE_FAILURES:
             continue
         nothing = Loss(0.0, 0.0, 0.0)
         then, now = ((stat and figures.loss(way, request_class, stat)) or nothing for way in (before, after))
         found.append(Comparison(request_class, stat or "", then, now, failures))
     return found
-
-
-def _failures(figures: Figures, way: str, request_class: str) -> float:
-    return figures.value(way, request_class, "failures", "share") or 0.0
 
 
 def suspect_reason(summary: Summary, variants: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ from stampede.predict.options import OPTION_KINDS
 from stampede.records.run import Run
 from stampede.report.tables import Table
 from stampede.report.timeline.trial import TrialTimeline, trial_timeline
-from stampede.report.wording import load_suffix, number
+from stampede.report.wording import capitalised, load_suffix, number
 
 MOST = 20_000
 """At most this many requests of a variant are shown: the requests around the longest wait."""
@@ -99,7 +99,18 @@ def load_timeline(run: Run, lanes: LoadLanes) -> LoadTimeline:
         for name, (low, high) in ranges.items()
         if high  # some classes ask for none
     }
-    title = _title([shown[place] for place in lanes.pair])
+    pair = [shown[place] for place in lanes.pair]
+    waits = [
+        f"with {trial.variant}, {trial.avoidable} of {trial.answered} requests"
+        + (f", all {trial.avoidable_class}," if trial.avoidable_class else "")
+        for trial in pair
+        if trial.avoidable
+    ]
+    title = "Which worker served each request, and which requests waited"
+    if waits:
+        others = [*waits[1:], *(f"with {trial.variant}, none" for trial in pair if trial.avoidable == 0)]
+        rest = "".join(f"; {other}" for other in others)
+        title = f"{capitalised(waits[0])} waited while another worker had a free thread{rest}"
     title += f" ({lanes.load.name})" if load_suffix(run, lanes.load.name) else ""
     classes = longest_first({name: high for name, (_, high) in ranges.items()})
     return LoadTimeline(lanes.load.name, title, shown, lanes.pair, classes, asked, most)
@@ -111,18 +122,3 @@ def longest_first(service_times: Mapping[str, float]) -> list[str]:
     So the slowest class is orange, and the next one blue, in every report and on every page.
     """
     return sorted(service_times, key=lambda name: (-service_times[name], name))
-
-
-def _title(pair: list[TrialTimeline]) -> str:
-    """Return what two trials say of requests that waited while another worker had a free thread."""
-    parts = [
-        f"with {trial.variant}, {trial.avoidable} of {trial.answered} requests"
-        + (f", all {trial.avoidable_class}," if trial.avoidable_class else "")
-        for trial in pair
-        if trial.avoidable
-    ]
-    if not parts:
-        return "Which worker served each request, and which requests waited"
-    first, *others = [*parts, *(f"with {trial.variant}, none" for trial in pair if trial.avoidable == 0)]
-    rest = "".join(f"; {other}" for other in others)
-    return f"{first[0].upper()}{first[1:]} waited while another worker had a free thread{rest}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.workers import labels
-from stampede.predict.lanes import NEVER, LaneRequest, LaneTrial
+from stampede.predict.lanes import LaneRequest, LaneTrial
 from stampede.records.plural import plural
 from stampede.report.wording import number, percent
 
@@ -74,8 +74,8 @@ def trial_timeline(trial: LaneTrial, most: int, around_s: float) -> TrialTimelin
     names = labels(row.worker for row in rows if row.worker is not None)
     idle = 0 if variant.elastic else max(0, variant.workers - len(names))
     by_worker = dict(zip(answered.workers, waits.blocked, strict=True)) if waits else {}
-    blocked = {name: by_worker.get(worker, NEVER) for worker, name in names.items()}
-    blocked |= {f"idle worker {place}": NEVER for place in range(1, idle + 1)}
+    blocked = {name: by_worker.get(worker, waiting.NEVER) for worker, name in names.items()}
+    blocked |= {f"idle worker {place}": waiting.NEVER for place in range(1, idle + 1)}
     places, of_threads = thread_rows(rows, variant.threads)
     served: dict[str, list[tuple[LaneRequest, int]]] = {name: [] for name in blocked}
     for row, place in zip(rows, places, strict=True):
