@@ -6,8 +6,7 @@ from typing import Self
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from stampede.evaluate.metrics import OF_ALL_REQUESTS, STATISTICS, MetricName, Statistic, unit
-from stampede.evaluate.metrics.spread import REQUESTS_BY_WORKER
-from stampede.evaluate.metrics.times import RESPONSE_TIME
+from stampede.evaluate.metrics.declared import REQUESTS_BY_WORKER, RESPONSE_TIME
 from stampede.records.claims import Claim, Curve, Measure, Published, Quantity
 from stampede.records.model import Name
 

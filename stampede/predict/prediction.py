@@ -10,7 +10,8 @@ from zlib import crc32
 
 import numpy as np
 
-from stampede.evaluate.metrics import FAMILIES, bursts
+from stampede.evaluate.metrics import bursts
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Family, percentile
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.statistics.estimates import Measured

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from stampede.records.classes import Mean, Range, read_classes
+from stampede.records.duration import in_seconds
 from stampede.records.model import Record
 
 
@@ -79,6 +80,18 @@ def _computing_class(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: AN
 def climbing_rates(first: float, last: float, steps: int) -> list[int]:
     """Return rates that climb from the first to the last in so many steps, by equal factors."""
     return [math.floor(first * (last / first) ** (step / max(1, steps - 1)) + 0.5) for step in range(steps)]
+
+
+def rates_per_s(settings: Mapping[str, str], duration: str) -> list[int]:
+    """Return how many visits are due per second in each level; empty if one of the three settings is missing.
+
+    Each level lasts STEP_S seconds. The rate of the first level is FIRST_PER_S, and the rate of the last level is
+    LAST_PER_S. From each level to the next, the rate grows by the same factor.
+    """
+    if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
+        return []
+    levels = max(1, math.floor(in_seconds(duration) / float(settings["STEP_S"])))
+    return climbing_rates(float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"]), levels)
 
 
 def climbing_rates_rps(asked: Asked) -> list[int]:

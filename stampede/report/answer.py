@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stampede.evaluate.metrics.avoidable_wait import AVOIDABLE_WAIT
+from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, OVERHEAD
 from stampede.evaluate.metrics.metric import percentile
-from stampede.evaluate.metrics.times import OVERHEAD
 from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
 from stampede.records.claims import Claim, Quantity
 from stampede.records.plural import plural

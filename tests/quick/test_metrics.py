@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stampede.evaluate.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
+from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.experiment.file import editor_schema

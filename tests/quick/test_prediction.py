@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from stampede.advise.validated import validation_tables
-from stampede.evaluate.metrics import FAMILIES
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.experiment.file import load_experiment, names
 from stampede.experiment.loads.k6 import K6_SCRIPTS

@@ -15,7 +15,6 @@ from stampede.evaluate.metrics.visits import (
     capacity_per_s,
     compare_rows,
     measured_capacity_per_s,
-    rates_per_s,
 )
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.trial_data import Posts
@@ -24,6 +23,7 @@ from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import RateStepRow, Summary
+from stampede.records.traffic import rates_per_s
 from stampede.report.markdown import markdown
 from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
 from tests.synthetic import BEGAN, Request, database_seen, make_run, make_trial, point, run_record, visit, write_points

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stampede.evaluate.metrics import FAMILIES
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.statistics.intervals import Draw, of_median, of_ratio
 from stampede.experiment.model import Experiment

@@ -14,11 +14,11 @@ from urllib.parse import quote
 import duckdb
 import pytest
 
-from stampede.evaluate.metrics.visits import rates_per_s
 from stampede.evaluate.read.rows import write_requests
 from stampede.experiment.file import load_experiment
 from stampede.experiment.model import Database, Durations, Load
 from stampede.paths import CLIENTS, K6
+from stampede.records.traffic import rates_per_s
 from tests.boxes import PATIENCE_S, BoxOf, Done
 
 FORM = '<input name="csrfmiddlewaretoken" value="abc">'

@@ -1,41 +1,13 @@
-"""All metrics. Each module is a family: it declares its metrics and computes them.
-
-To add a metric, declare it in the module of its family, or in a new module, and add that module's FAMILY here. Tables,
-units, comparisons, the schema of experiment files and docs/reference/metrics.md are made from these declarations.
-"""
+"""All metrics by name. To add a metric, declare it in ``declared``, and compute it in a family (``families``)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from stampede.evaluate.metrics import (
-    avoidable_wait,
-    bursts,
-    failures,
-    rates,
-    servers,
-    spread,
-    throughput,
-    times,
-    visits,
-)
+from stampede.evaluate.metrics.declared import METRICS
 from stampede.records.nearest import nearest_first
 
-FAMILIES = (
-    times.FAMILY,
-    throughput.FAMILY,
-    rates.FAMILY,
-    spread.FAMILY,
-    servers.FAMILY,
-    failures.FAMILY,
-    avoidable_wait.FAMILY,
-    bursts.FAMILY,
-    visits.FAMILY,
-)
-"""The families, in the order in which tables show them."""
-
-METRICS = {metric.name: metric for family in FAMILIES for metric in family.metrics}
 STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
 OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
 """The metrics that exist for a trial as a whole, but not for each class of request."""

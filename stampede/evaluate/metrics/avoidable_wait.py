@@ -3,43 +3,19 @@
 ``stampede.evaluate.metrics.waiting`` computes the waits for this family and for the picture of the waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import fmean
-from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, ValidityIssue
+import duckdb
+import numpy as np
+
+from stampede.evaluate.metrics import waiting
+from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, RECOVERY
+from stampede.evaluate.metrics.likely import blocks, likely_share
+from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
+from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read.observation import stalls_within
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData
-
-AVOIDABLE_WAIT = Metric(
-    "avoidable_wait",
-    {"count": "requests", "share": "share", "total": "ms", "max": "ms"},
-    {
-        "count": "requests whose [avoidable wait](../explain/measures.md#avoidable-wait) was longer than 50 ms",
-        "share": "the number of such requests, divided by the answered requests",
-        "total": "how long all answered requests together waited avoidably",
-        "max": "the longest avoidable wait of one request",
-    },
-    called="avoidable waits of {requests} requests",
-    between_clocks="share",
-    shown="if not 0",
-    compared=("share",),
-)
-RECOVERY = Metric(
-    "recovery",
-    {"avg": "ms", "max": "ms"},
-    "how long requests still waited for a thread after the end of a stall "
-    "([recovery](../explain/measures.md#recovery))",
-    of_all=True,
-    between_clocks="max",
-)
+from stampede.evaluate.read.trial_data import TrialData
 
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
@@ -47,9 +23,6 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 
     Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
     """
-    from stampede.evaluate.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
-    from stampede.evaluate.metrics.likely import blocks, likely_share  # noqa: PLC0415  # the same
-
     if trial.load.crashes or not (waiting.has_known_waits(trial.variant) or _has_stalls(trial)):
         return
     answered = waiting.read_answered(database, *trial.key)
@@ -71,10 +44,6 @@ def _has_stalls(trial: TrialData) -> bool:
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
-    from stampede.evaluate.metrics import waiting  # noqa: PLC0415
-
     done = trial.answered
     workers, worker = np.unique(trial.rows.worker[done], return_inverse=True)
     answered = waiting.Answered(
@@ -97,8 +66,6 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
 
 def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that the clocks of several machines are known well enough to tell which requests waited."""
-    from stampede.evaluate.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
-
     clocks = trial.raw.clocks
     if clocks is None or clocks.worst is None:
         return

@@ -1,39 +1,21 @@
 """Bursts: whether their requests were sent at once, when each was answered, and which workers served them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
 
 from stampede.evaluate.metrics import workers
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, ValidityIssue
-from stampede.evaluate.read import BURSTS, of_trial
+from stampede.evaluate.metrics.declared import BURST
+from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
+from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read import BURSTS, Key, of_trial
+from stampede.evaluate.read.trial_data import TrialData
+from stampede.records.run import Run
 from stampede.records.summary import WaveRow
-
-if TYPE_CHECKING:
-    import duckdb
-    import numpy as np
-    import numpy.typing as npt
-
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read import Key
-    from stampede.evaluate.read.trial_data import TrialData
-    from stampede.records.run import Run
-
-BURST = Metric(
-    "burst",
-    {"total": "ms", "largest_share": "share"},
-    {
-        "total": "the time from the first request of a [burst](../explain/measures.md#bursts) to the burst's "
-        "last answer; the median over the bursts",
-        "largest_share": "the share of a burst's answered requests that the busiest worker served; the median over the "
-        "bursts",
-    },
-    of_all=True,
-    between_clocks="total",
-    shown="always",
-)
 
 WAVES = 60
 """The most waves that are told apart. A burst with more waves is more like a steady load."""
@@ -146,8 +128,6 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
     if bursts := _simulated_bursts(trial):
         total_ms = [1000 * float(trial.rows.ended[burst].max() - trial.rows.sent[burst].min()) for burst in bursts]
         shares = [int(np.bincount(trial.rows.worker[burst]).max()) / len(burst) for burst in bursts]
@@ -162,8 +142,6 @@ def simulated_completion_times_ms(trial: SimulatedTrial) -> list[float]:
 
 def _simulated_bursts(trial: SimulatedTrial) -> list[npt.NDArray[np.int64]]:
     """Return which requests make up each complete burst of a simulated trial, without refused requests."""
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
     if not (size := trial.load.burst):
         return []
     starts = range(0, len(trial.rows.sent) - size + 1, size)

@@ -1,32 +1,16 @@
 """Which requests failed, and why. stampede.evaluate.verdict.validity decides whether failures make a trial doubtful."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues
+import duckdb
+
+from stampede.evaluate.metrics.declared import FAILURES
+from stampede.evaluate.metrics.metric import Family, MetricValues
+from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.trial_data import TrialData
 from stampede.records.summary import ErrorRow
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData
-
-FAILURES = Metric(
-    "failures",
-    {"share": "share", "count": "requests", "in_a_row": "requests"},
-    {
-        "share": "requests that failed (refused, cut off, unanswered or answered with an error), divided by the "
-        "requests sent",
-        "count": "requests that failed",
-        "in_a_row": "the most requests of a class that failed one after the other, in the order of sending",
-    },
-    compared=("share",),
-)
 
 _FAILED = f"""
 SELECT request_class, list(error IS NOT NULL ORDER BY sent, id, generator)

@@ -1,34 +1,20 @@
 """The highest rate at which hardly any request waits, under a load whose rate climbs in steps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues
+import duckdb
+
+from stampede.evaluate.metrics.declared import RATE_WITHIN
+from stampede.evaluate.metrics.metric import Family, MetricValues
+from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.trial_data import TrialData
 from stampede.records.duration import in_seconds
+from stampede.records.run import LoadRecord
 from stampede.records.summary import RateStepRow
 from stampede.records.traffic import climbing_rates_rps
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData
-    from stampede.records.run import LoadRecord
-
-RATE_WITHIN = Metric(
-    "rate_within",
-    {"per_second": "requests/s"},
-    "the highest rate up to which fewer than `late_share` of the requests of each step were late: they failed, or "
-    "their overhead was more than `late_ms` ([the highest rate](../explain/measures.md#the-highest-rate))",
-    of_all=True,
-    sample=None,
-    called="highest rate",
-    compared=("per_second",),
-)
 
 
 class Climb(NamedTuple):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Severity, Stats, ValidityIssue
+from stampede.evaluate.metrics.declared import (
+    ACCEPT_ATTEMPTS,
+    ACCEPT_FAILURES,
+    MEMORY,
+    OUTPUT,
+    PROCESSOR,
+    QUEUED,
+    THROTTLED,
+)
+from stampede.evaluate.metrics.metric import Family, MetricValues, Severity, Stats, ValidityIssue
 from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker
 from stampede.records.plural import noun_for, plural
 from stampede.records.summary import CounterRow
@@ -17,55 +26,6 @@ if TYPE_CHECKING:
     from stampede.records.run import ContainerLog
 
 THROTTLED_ALLOWED = 0.01
-
-ACCEPT_ATTEMPTS = Metric(
-    "accept_attempts",
-    {"per_connection": "attempts"},
-    "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
-    of_all=True,
-)
-ACCEPT_FAILURES = Metric(
-    "accept_failures",
-    {"per_connection": "failures"},
-    "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
-    of_all=True,
-)
-PROCESSOR = Metric(
-    "processor",
-    {"per_request": "ms"},
-    "the processor time of the servers' containers during the load, divided by the requests that they served; "
-    "observing the containers before and after the load adds about 30 ms to the processor time",
-    of_all=True,
-)
-THROTTLED = Metric(
-    "throttled",
-    {"share": "share"},
-    "how long their limit of processor time (`cpus`) kept the servers' containers from computing, divided by the "
-    "duration of the load; a container that is stopped on several cores counts for each",
-    of_all=True,
-    sample=None,
-)
-MEMORY = Metric(
-    "memory",
-    {"total": "MiB"},
-    "the anonymous memory that the servers' processes hold after the load, in all containers together",
-    of_all=True,
-)
-QUEUED = Metric(
-    "queued",
-    {"count": "requests"},
-    "requests that waited in the balancer's queue for a server, as the balancer counts them; only HAProxy has such a "
-    "queue here",
-    of_all=True,
-)
-OUTPUT = Metric(
-    "output",
-    {"per_request": "bytes"},
-    "what the servers' containers write to their standard output and standard error during the load, divided by the "
-    "requests that they served; if the engine has dropped the beginning of a log, what their processes write() beyond "
-    "what the containers send, files included",
-    of_all=True,
-)
 
 
 def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:

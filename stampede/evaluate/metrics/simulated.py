@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
-    from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.run import LoadRecord, VariantRecord
+
+if TYPE_CHECKING:  # loading Numba takes half a second
     from stampede.theory.events import Rows
 
 

@@ -1,43 +1,18 @@
 """How requests, and the connections that brought them, are spread over the workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import correlation
-from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Stats
+import duckdb
+import numpy as np
+
+from stampede.evaluate.metrics.declared import CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION, REQUESTS_BY_WORKER
+from stampede.evaluate.metrics.metric import Family, MetricValues, Stats
+from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.trial_data import TrialData
 from stampede.records.summary import WorkerRow
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData
-
-REQUESTS_BY_WORKER = Metric(
-    "requests_by_worker",
-    {"largest_share": "share", "max_over_mean": "ratio", "jain_index": "index"},
-    {
-        "largest_share": "the share of the answered requests that the busiest worker served; 1 / workers is even",
-        "max_over_mean": "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
-        "jain_index": "Jain's index of the requests by worker",
-    },
-    compared=("largest_share",),
-)
-CONNECTIONS_BY_WORKER = Metric(
-    "connections_by_worker",
-    {**REQUESTS_BY_WORKER.units, "correlation": "index"},
-    dict.fromkeys(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker")
-    | {"correlation": "the correlation of requests and connections"},
-)
-REQUESTS_BY_CONNECTION = Metric(
-    "requests_by_connection",
-    {"avg": "requests", "max": "requests"},
-    "how many answered requests each connection carried",
-)
 
 _CONNECTIONS = f"""
 SELECT request_class, avg(requests), max(requests)
@@ -92,8 +67,6 @@ def evenness(counts: Sequence[int]) -> dict[str, float]:
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
     for request_class, mine in trial.each_class():
         counts = np.bincount(trial.rows.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
         yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness(counts)))

@@ -1,30 +1,15 @@
 """How many requests were answered per second, and how near this is to what would be possible without waits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics.metric import Family, Metric, MetricValues, Stats
+import duckdb
+import numpy as np
+
+from stampede.evaluate.metrics.declared import THROUGHPUT
+from stampede.evaluate.metrics.metric import Family, MetricValues, Stats
+from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData
-
-THROUGHPUT = Metric(
-    "throughput",
-    {"per_second": "requests/s", "of_ideal": "share"},
-    {
-        "per_second": "answered requests, divided by the time from the first request sent to the last answer",
-        "of_ideal": "the throughput of a [closed loop](../explain/method.md#closed-and-open-loops), as a share of "
-        "what it would be without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
-    },
-    between_clocks="per_second",
-    compared=("per_second",),
-)
+from stampede.evaluate.read.trial_data import TrialData
 
 _SPANS = f"""
 SELECT request_class, epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds
@@ -57,8 +42,6 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
     responses_s = trial.rows.ended - trial.rows.sent
     _, user = np.unique(
         trial.rows.of_class * (1 + trial.rows.user.max(initial=0)) + trial.rows.user, return_inverse=True

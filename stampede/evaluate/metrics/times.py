@@ -1,35 +1,27 @@
 """How long requests took, and how much of this time was overhead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+import duckdb
+import numpy as np
+
+from stampede.evaluate.metrics.declared import OVERHEAD, RESPONSE_TIME
+from stampede.evaluate.metrics.likely import Times, blocks, likely_percentiles
 from stampede.evaluate.metrics.metric import (
     TIME_STATISTICS,
-    TIMES,
     Family,
     Likely,
-    Metric,
     MetricValues,
     Sample,
     Stats,
     is_printed,
     percentile,
 )
+from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.trial_data import TrialData
 
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.metrics.likely import Times
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
-    from stampede.evaluate.read.trial_data import TrialData
-
-    Columns = dict[str, Times]
-
-OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request", shown="always")
-RESPONSE_TIME = Metric("response_time", TIMES, "k6's `http_req_duration` of each answered request")
+Columns = dict[str, Times]
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 
@@ -38,8 +30,6 @@ def time_statistics(times_ms: Times, made: int, failed: int) -> dict[str, float]
 
     Percentiles are interpolated. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
     """
-    import numpy as np  # noqa: PLC0415  # would double the time of short commands
-
     times_ms = np.ma.compressed(times_ms)  # without times that nobody knows
     there = [stat for stat in TIME_STATISTICS if times_ms.size and is_printed(stat, made, failed)]
     levels = {stat: q / 100 for stat in there if (q := percentile(stat)) is not None}
@@ -56,8 +46,6 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
     """
-    from stampede.evaluate.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy
-
     columns = _columns(database, trial)
     for request_class in trial.requests.names:
         count, mine = trial.requests.of_class(request_class), _of_class(columns, trial, request_class)

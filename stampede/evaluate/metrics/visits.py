@@ -4,19 +4,26 @@ A visit gets a page with a form (class ``page``), posts the form, which writes o
 that the answer redirects to (``newest``). If a request fails, the visit ends there and has failed.
 """
 
-from __future__ import annotations
-
-import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import duckdb
+
+from stampede.evaluate.metrics.declared import (
+    CAPACITY,
+    DATABASE_CONNECTIONS,
+    ROWS_UNREPORTED,
+    ROWS_WRITTEN,
+    VISIT,
+    VISITS_FAILED,
+)
+from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import (
-    TIMES,
     Family,
-    Metric,
     MetricValues,
     Sample,
     Severity,
@@ -24,69 +31,14 @@ from stampede.evaluate.metrics.metric import (
 )
 from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.metrics.times import time_statistics
-from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
-from stampede.records.duration import in_seconds
+from stampede.evaluate.read.rows import opened, write_requests
+from stampede.evaluate.read.trial_data import Posts, TrialData
 from stampede.records.plural import noun_for, plural
+from stampede.records.run import MachineRecord
 from stampede.records.summary import RateStepRow
-from stampede.records.traffic import climbing_rates
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import duckdb
-
-    from stampede.evaluate.metrics.likely import Times
-    from stampede.evaluate.read import Key
-    from stampede.evaluate.read.trial_data import Posts, TrialData
-    from stampede.records.run import MachineRecord
-
-VISIT = Metric(
-    "visit",
-    TIMES,
-    "the time from the first request of a [visit](../explain/measures.md#visits) to the visit's last answer, for "
-    "visits that succeeded",
-    of_all=True,
-    sample="visits",
-    compared=("p50", "p99"),
-)
-VISITS_FAILED = Metric(
-    "visits_failed",
-    {"share": "share", "count": "visits"},
-    "visits that failed; the share is of the visits made",
-    of_all=True,
-    sample="visits",
-    compared=("share",),
-)
-CAPACITY = Metric(
-    "capacity",
-    {"per_second": "visits/s"},
-    "the highest rate up to which fewer than 1 % of the visits failed ([capacity](../explain/measures.md#visits))",
-    of_all=True,
-    sample=None,
-    between_clocks="per_second",
-)
-ROWS_WRITTEN = Metric(
-    "rows_written",
-    {"count": "rows"},
-    "the rows in the database after the load; the database is empty before the load",
-    of_all=True,
-    sample=None,
-)
-ROWS_UNREPORTED = Metric(
-    "rows_unreported",
-    {"count": "rows"},
-    "rows in the database although the visit's post failed, or was never answered",
-    of_all=True,
-    sample=None,
-)
-DATABASE_CONNECTIONS = Metric(
-    "database_connections",
-    {"max": "connections"},
-    "the highest number of simultaneous connections since the database started, as the database counts them",
-    of_all=True,
-    sample=None,
-)
+from stampede.records.traffic import rates_per_s
 
 LAST = "newest"
 """The class of a visit's last request."""
@@ -135,18 +87,6 @@ class Written(NamedTuple):
     doubled: list[str]
     foreign: int
     unreported: int
-
-
-def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
-    """Return how many visits are due per second in each level; empty if one of the three settings is missing.
-
-    Each level lasts STEP_S seconds. The rate of the first level is FIRST_PER_S, and the rate of the last level is
-    LAST_PER_S. From each level to the next, the rate grows by the same factor.
-    """
-    if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
-        return []
-    levels = max(1, math.floor(in_seconds(duration) / float(settings["STEP_S"])))
-    return climbing_rates(float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"]), levels)
 
 
 def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
@@ -242,8 +182,6 @@ def measured_capacity_per_s(
     was made, if the load generator made fewer visits than were due, if the rate does not climb, or if visits do not
     begin to fail.
     """
-    from stampede.evaluate.read.rows import opened, write_requests  # noqa: PLC0415  # loads DuckDB
-
     rates = rates_per_s(settings, duration)
     if len(rates) < 2:
         raise ValueError("the rate of visits does not climb")

@@ -4,16 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
-from typing import TYPE_CHECKING
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.records.run import VariantRecord
-
-if TYPE_CHECKING:
-    import duckdb
 
 FROM_S = 0.050
 """A request counts if it waited beside a free thread for longer than this in all. Even if no request has to queue, the
@@ -60,7 +57,7 @@ class Waits:
     blocked: list[Segments]
 
 
-def read_answered(database: "duckdb.DuckDBPyConnection", variant: str, load: str, trial: int) -> Answered:
+def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
     """Read the answered requests of a trial from the view ``requests``."""
     asked = of_trial((variant, load, trial))
     [(first, last, last_sent, workers, classes)] = database.execute(f"{_TRIAL} {_BOUNDS}", asked).fetchall()

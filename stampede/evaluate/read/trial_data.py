@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import duckdb
 
 from stampede.evaluate.read import BURSTS, CLIENT, OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.clocks import UnknownClock
@@ -23,9 +25,6 @@ from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.records.checksums import Hashes, raw_files_problem
 from stampede.records.folder import BadRun, read_trial
 from stampede.records.run import LoadRecord, Run, TrialRecord, VariantRecord
-
-if TYPE_CHECKING:
-    import duckdb
 
 READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``stampede.evaluate.read.rows`` allows."""
@@ -198,7 +197,7 @@ class TrialData(NamedTuple):
 @contextmanager
 def derive_rows(
     run_folder: Path, run: Run, folders: Sequence[Path], hashes: Hashes
-) -> Iterator[tuple["duckdb.DuckDBPyConnection", list[TrialData]]]:
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[TrialData]]]:
     """Write requests.parquet of some trials; yield the rows of all of them, and what is known of each."""
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
         raw = [*pool.map(lambda folder: derive_raw_trial(run_folder, folder, hashes), folders)]
@@ -231,7 +230,7 @@ def derive_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial
     return RawTrial(problem=problem)
 
 
-def read_trial_data(database: "duckdb.DuckDBPyConnection", run: Run, folder: Path, raw: RawTrial) -> TrialData:
+def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, raw: RawTrial) -> TrialData:
     """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
     record = read_trial(folder)
     variants, loads = ({planned.name for planned in known} for known in (run.variants, run.loads))
@@ -254,7 +253,7 @@ class _Part(NamedTuple):
     quickest_ms: float | None
 
 
-def _requests(database: "duckdb.DuckDBPyConnection", key: Key, load: LoadRecord) -> RequestTotals:
+def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -> RequestTotals:
     """Return totals over the rows of a trial under a load."""
 
     def rows(query: str, **further: object) -> list[tuple[Any, ...]]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from stampede.evaluate.metrics import FAMILIES, METRICS, bursts, statistics_of, unit
+import duckdb
+
+from stampede.evaluate.metrics import METRICS, bursts, statistics_of, unit
 from stampede.evaluate.metrics.asked import PublishedFigures, claims_of, published_in
-from stampede.evaluate.metrics.failures import FAILURES
+from stampede.evaluate.metrics.declared import FAILURES, VISITS_FAILED
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
-from stampede.evaluate.metrics.visits import VISITS_FAILED
 from stampede.evaluate.read import Cell, Key
 from stampede.evaluate.read.rows import by_other_clocks
 from stampede.evaluate.read.trial_data import TrialData
@@ -19,9 +21,6 @@ from stampede.records.claims import Quantity
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import Run
 from stampede.records.summary import CompletionTimesRow, DifferenceRow, Estimate, TrialValidity
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 class TrialValues(NamedTuple):
@@ -63,7 +62,7 @@ class Measured(NamedTuple):
 
 
 def measure_cells(
-    database: "duckdb.DuckDBPyConnection",
+    database: duckdb.DuckDBPyConnection,
     trials: Iterable[TrialData],
     rejected: Mapping[Key, Container[str]] = {},
     families: Sequence[Family] = FAMILIES,
@@ -95,7 +94,7 @@ def measure_cells(
 
 
 def _ends_by_clocks(
-    database: "duckdb.DuckDBPyConnection", trial: TrialData, measured: Iterable[MetricValues]
+    database: duckdb.DuckDBPyConnection, trial: TrialData, measured: Iterable[MetricValues]
 ) -> dict[tuple[str | None, str, str], Interval]:
     """Return the least and the most of each statistic by all clocks that fit, as far as they differ."""
     if trial.raw.clocks is None:
@@ -113,7 +112,7 @@ def _ends_by_clocks(
     return {key: (min(of_key), max(of_key)) for key, of_key in found.items() if min(of_key) < max(of_key)}
 
 
-def completion_times(database: "duckdb.DuckDBPyConnection", trials: Iterable[TrialData]) -> Times:
+def completion_times(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Times:
     """Return the completion times of small bursts in each trial."""
     found: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:

@@ -7,28 +7,22 @@ resample reaches beyond what was measured. So the resamples give only the standa
 and Student's t gives the interval. docs/explain/measures.md shows how often it holds the true value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import exp, log, sqrt
-from typing import TYPE_CHECKING
 
+import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics import FAMILIES
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.likely import CONFIDENCE, Places, Times
 from stampede.evaluate.metrics.metric import failures_allowed, percentile, rows_needed
+from stampede.evaluate.read.trial_data import TrialData
 from stampede.evaluate.statistics.compare import student
+from stampede.evaluate.statistics.estimates import Cells, Pools
 from stampede.evaluate.statistics.stopping import ENOUGH, Interval
 from stampede.records.claims import Quantity
 from stampede.records.summary import Estimate
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from stampede.evaluate.read.trial_data import TrialData
-    from stampede.evaluate.statistics.estimates import Cells, Pools
 
 _RESAMPLES = 1999
 

@@ -12,11 +12,8 @@ from statistics import median
 from typing import NamedTuple
 
 from stampede.evaluate.metrics import METRICS
-from stampede.evaluate.metrics.avoidable_wait import AVOIDABLE_WAIT
-from stampede.evaluate.metrics.failures import FAILURES
+from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, FAILURES, OVERHEAD, VISITS_FAILED
 from stampede.evaluate.metrics.metric import failures_allowed, percentile
-from stampede.evaluate.metrics.times import OVERHEAD
-from stampede.evaluate.metrics.visits import VISITS_FAILED
 from stampede.evaluate.statistics.stopping import LEAST
 from stampede.records.claims import Quantity
 from stampede.records.run import Run

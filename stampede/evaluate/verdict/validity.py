@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 
-from stampede.evaluate.metrics import FAMILIES, METRICS
+from stampede.evaluate.metrics import METRICS
+from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import climb_of
 from stampede.evaluate.metrics.servers import own_workers_ended

@@ -3,7 +3,6 @@
 import json
 from math import ceil
 
-from stampede.evaluate.metrics.visits import rates_per_s
 from stampede.experiment.loads.script import (
     LoadScript,
     Numbers,
@@ -31,7 +30,7 @@ from stampede.experiment.loads.settings import (
     sleeping_classes,
 )
 from stampede.records.duration import in_seconds
-from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps
+from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps, rates_per_s
 
 VISIT_REQUESTS = 3
 VISIT_SLACK_S = 5

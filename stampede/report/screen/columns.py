@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stampede.evaluate.metrics import METRICS, unit
-from stampede.evaluate.metrics.avoidable_wait import AVOIDABLE_WAIT
-from stampede.evaluate.metrics.failures import FAILURES
+from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, FAILURES, OVERHEAD
 from stampede.evaluate.metrics.metric import percentile
-from stampede.evaluate.metrics.times import OVERHEAD
 from stampede.records.claims import Measure, Quantity
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
