@@ -5,8 +5,15 @@ from typing import Self
 
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
-from stampede.evaluate.metrics import OF_ALL_REQUESTS, STATISTICS, MetricName, Statistic, unit
-from stampede.evaluate.metrics.declared import REQUESTS_BY_WORKER, RESPONSE_TIME
+from stampede.evaluate.metrics import (
+    OF_ALL_REQUESTS,
+    REQUESTS_BY_WORKER,
+    RESPONSE_TIME,
+    STATISTICS,
+    MetricName,
+    Statistic,
+    unit,
+)
 from stampede.records.claims import Claim, Curve, Measure, Published, Quantity
 from stampede.records.model import Name
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, OVERHEAD
+from stampede.evaluate.metrics import AVOIDABLE_WAIT, OVERHEAD
 from stampede.evaluate.metrics.metric import percentile
 from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
 from stampede.records.claims import Claim, Quantity

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from stampede.evaluate.metrics import unit
-from stampede.evaluate.metrics.declared import OVERHEAD
+from stampede.evaluate.metrics import OVERHEAD, unit
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.statistics.estimates import measure_cells

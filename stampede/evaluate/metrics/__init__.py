@@ -1,13 +1,217 @@
-"""All metrics by name. To add a metric, declare it in ``declared``, and compute it in a family (``families``)."""
+"""What is measured: every metric with its statistics, their units, and how they are counted.
+
+Tables, units, comparisons, the schema of experiment files and docs/reference/metrics.md follow from these declarations.
+The modules beside this one compute them, each a family.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from stampede.evaluate.metrics.declared import METRICS
+from stampede.evaluate.metrics.metric import TIMES, Metric
 from stampede.records.nearest import nearest_first
 
+OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request", shown="always")
+RESPONSE_TIME = Metric("response_time", TIMES, "k6's `http_req_duration` of each answered request")
+THROUGHPUT = Metric(
+    "throughput",
+    {"per_second": "requests/s", "of_ideal": "share"},
+    {
+        "per_second": "answered requests, divided by the time from the first request sent to the last answer",
+        "of_ideal": "the throughput of a [closed loop](../explain/method.md#closed-and-open-loops), as a share of "
+        "what it would be without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
+    },
+    between_clocks="per_second",
+    compared=("per_second",),
+)
+RATE_WITHIN = Metric(
+    "rate_within",
+    {"per_second": "requests/s"},
+    "the highest rate up to which fewer than `late_share` of the requests of each step were late: they failed, or "
+    "their overhead was more than `late_ms` ([the highest rate](../explain/measures.md#the-highest-rate))",
+    of_all=True,
+    sample=None,
+    called="highest rate",
+    compared=("per_second",),
+)
+REQUESTS_BY_WORKER = Metric(
+    "requests_by_worker",
+    {"largest_share": "share", "max_over_mean": "ratio", "jain_index": "index"},
+    {
+        "largest_share": "the share of the answered requests that the busiest worker served; 1 / workers is even",
+        "max_over_mean": "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
+        "jain_index": "Jain's index of the requests by worker",
+    },
+    compared=("largest_share",),
+)
+CONNECTIONS_BY_WORKER = Metric(
+    "connections_by_worker",
+    {**REQUESTS_BY_WORKER.units, "correlation": "index"},
+    dict.fromkeys(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker")
+    | {"correlation": "the correlation of requests and connections"},
+)
+REQUESTS_BY_CONNECTION = Metric(
+    "requests_by_connection",
+    {"avg": "requests", "max": "requests"},
+    "how many answered requests each connection carried",
+)
+ACCEPT_ATTEMPTS = Metric(
+    "accept_attempts",
+    {"per_connection": "attempts"},
+    "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
+    of_all=True,
+)
+ACCEPT_FAILURES = Metric(
+    "accept_failures",
+    {"per_connection": "failures"},
+    "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
+    of_all=True,
+)
+PROCESSOR = Metric(
+    "processor",
+    {"per_request": "ms"},
+    "the processor time of the servers' containers during the load, divided by the requests that they served; "
+    "observing the containers before and after the load adds about 30 ms to the processor time",
+    of_all=True,
+)
+THROTTLED = Metric(
+    "throttled",
+    {"share": "share"},
+    "how long their limit of processor time (`cpus`) kept the servers' containers from computing, divided by the "
+    "duration of the load; a container that is stopped on several cores counts for each",
+    of_all=True,
+    sample=None,
+)
+MEMORY = Metric(
+    "memory",
+    {"total": "MiB"},
+    "the anonymous memory that the servers' processes hold after the load, in all containers together",
+    of_all=True,
+)
+QUEUED = Metric(
+    "queued",
+    {"count": "requests"},
+    "requests that waited in the balancer's queue for a server, as the balancer counts them; only HAProxy has such a "
+    "queue here",
+    of_all=True,
+)
+OUTPUT = Metric(
+    "output",
+    {"per_request": "bytes"},
+    "what the servers' containers write to their standard output and standard error during the load, divided by the "
+    "requests that they served; if the engine has dropped the beginning of a log, what their processes write() beyond "
+    "what the containers send, files included",
+    of_all=True,
+)
+FAILURES = Metric(
+    "failures",
+    {"share": "share", "count": "requests", "in_a_row": "requests"},
+    {
+        "share": "requests that failed (refused, cut off, unanswered or answered with an error), divided by the "
+        "requests sent",
+        "count": "requests that failed",
+        "in_a_row": "the most requests of a class that failed one after the other, in the order of sending",
+    },
+    compared=("share",),
+)
+AVOIDABLE_WAIT = Metric(
+    "avoidable_wait",
+    {"count": "requests", "share": "share", "total": "ms", "max": "ms"},
+    {
+        "count": "requests whose [avoidable wait](../explain/measures.md#avoidable-wait) was longer than 50 ms",
+        "share": "the number of such requests, divided by the answered requests",
+        "total": "how long all answered requests together waited avoidably",
+        "max": "the longest avoidable wait of one request",
+    },
+    called="avoidable waits of {requests} requests",
+    between_clocks="share",
+    shown="if not 0",
+    compared=("share",),
+)
+RECOVERY = Metric(
+    "recovery",
+    {"avg": "ms", "max": "ms"},
+    "how long requests still waited for a thread after the end of a stall "
+    "([recovery](../explain/measures.md#recovery))",
+    of_all=True,
+    between_clocks="max",
+)
+BURST = Metric(
+    "burst",
+    {"total": "ms", "largest_share": "share"},
+    {
+        "total": "the time from the first request of a [burst](../explain/measures.md#bursts) to the burst's "
+        "last answer; the median over the bursts",
+        "largest_share": "the share of a burst's answered requests that the busiest worker served; the median over the "
+        "bursts",
+    },
+    of_all=True,
+    between_clocks="total",
+    shown="always",
+)
+VISIT = Metric(
+    "visit",
+    TIMES,
+    "the time from the first request of a [visit](../explain/measures.md#visits) to the visit's last answer, for "
+    "visits that succeeded",
+    of_all=True,
+    sample="visits",
+    compared=("p50", "p99"),
+)
+VISITS_FAILED = Metric(
+    "visits_failed",
+    {"share": "share", "count": "visits"},
+    "visits that failed; the share is of the visits made",
+    of_all=True,
+    sample="visits",
+    compared=("share",),
+)
+CAPACITY = Metric(
+    "capacity",
+    {"per_second": "visits/s"},
+    "the highest rate up to which fewer than 1 % of the visits failed ([capacity](../explain/measures.md#visits))",
+    of_all=True,
+    sample=None,
+    between_clocks="per_second",
+)
+ROWS_WRITTEN = Metric(
+    "rows_written",
+    {"count": "rows"},
+    "the rows in the database after the load; the database is empty before the load",
+    of_all=True,
+    sample=None,
+)
+ROWS_UNREPORTED = Metric(
+    "rows_unreported",
+    {"count": "rows"},
+    "rows in the database although the visit's post failed, or was never answered",
+    of_all=True,
+    sample=None,
+)
+DATABASE_CONNECTIONS = Metric(
+    "database_connections",
+    {"max": "connections"},
+    "the highest number of simultaneous connections since the database started, as the database counts them",
+    of_all=True,
+    sample=None,
+)
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        OVERHEAD, RESPONSE_TIME,
+        THROUGHPUT,
+        RATE_WITHIN,
+        REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION,
+        ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT,
+        FAILURES,
+        AVOIDABLE_WAIT, RECOVERY,
+        BURST,
+        VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS,
+    )
+}  # fmt: skip
+"""The metrics by name, in the order in which tables show them."""
 STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
 OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
 """The metrics that exist for a trial as a whole, but not for each class of request."""

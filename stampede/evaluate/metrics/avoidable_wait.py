@@ -9,8 +9,7 @@ from statistics import fmean
 import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics import waiting
-from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, RECOVERY
+from stampede.evaluate.metrics import AVOIDABLE_WAIT, RECOVERY, waiting
 from stampede.evaluate.metrics.likely import blocks, likely_share
 from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
 from stampede.evaluate.metrics.simulated import SimulatedTrial

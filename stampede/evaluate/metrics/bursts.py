@@ -8,8 +8,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from stampede.evaluate.metrics import workers
-from stampede.evaluate.metrics.declared import BURST
+from stampede.evaluate.metrics import BURST, workers
 from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import BURSTS, Key, of_trial

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import duckdb
 
-from stampede.evaluate.metrics.declared import FAILURES
+from stampede.evaluate.metrics import FAILURES
 from stampede.evaluate.metrics.metric import Family, MetricValues
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from stampede.evaluate.metrics.declared import RATE_WITHIN
+from stampede.evaluate.metrics import RATE_WITHIN
 from stampede.evaluate.metrics.metric import Family, MetricValues
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial

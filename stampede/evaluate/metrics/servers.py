@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics.declared import (
+from stampede.evaluate.metrics import (
     ACCEPT_ATTEMPTS,
     ACCEPT_FAILURES,
     MEMORY,

@@ -7,7 +7,7 @@ from statistics import correlation
 import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics.declared import CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION, REQUESTS_BY_WORKER
+from stampede.evaluate.metrics import CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION, REQUESTS_BY_WORKER
 from stampede.evaluate.metrics.metric import Family, MetricValues, Stats
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics.declared import THROUGHPUT
+from stampede.evaluate.metrics import THROUGHPUT
 from stampede.evaluate.metrics.metric import Family, MetricValues, Stats
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial

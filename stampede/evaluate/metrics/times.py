@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics.declared import OVERHEAD, RESPONSE_TIME
+from stampede.evaluate.metrics import OVERHEAD, RESPONSE_TIME
 from stampede.evaluate.metrics.likely import Times, blocks, likely_percentiles
 from stampede.evaluate.metrics.metric import (
     TIME_STATISTICS,

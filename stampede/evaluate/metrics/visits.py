@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from stampede.evaluate.metrics.declared import (
+from stampede.evaluate.metrics import (
     CAPACITY,
     DATABASE_CONNECTIONS,
     ROWS_UNREPORTED,

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import duckdb
 
-from stampede.evaluate.metrics import METRICS, bursts, statistics_of, unit
+from stampede.evaluate.metrics import FAILURES, METRICS, VISITS_FAILED, bursts, statistics_of, unit
 from stampede.evaluate.metrics.asked import PublishedFigures, claims_of, published_in
-from stampede.evaluate.metrics.declared import FAILURES, VISITS_FAILED
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
 from stampede.evaluate.read import Cell, Key

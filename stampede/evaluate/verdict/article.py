@@ -11,8 +11,7 @@ from math import isclose
 from statistics import median
 from typing import NamedTuple
 
-from stampede.evaluate.metrics import METRICS
-from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, FAILURES, OVERHEAD, VISITS_FAILED
+from stampede.evaluate.metrics import AVOIDABLE_WAIT, FAILURES, METRICS, OVERHEAD, VISITS_FAILED
 from stampede.evaluate.metrics.metric import failures_allowed, percentile
 from stampede.evaluate.statistics.stopping import LEAST
 from stampede.records.claims import Quantity

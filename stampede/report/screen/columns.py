@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stampede.evaluate.metrics import METRICS, unit
-from stampede.evaluate.metrics.declared import AVOIDABLE_WAIT, FAILURES, OVERHEAD
+from stampede.evaluate.metrics import AVOIDABLE_WAIT, FAILURES, METRICS, OVERHEAD, unit
 from stampede.evaluate.metrics.metric import percentile
 from stampede.records.claims import Measure, Quantity
 from stampede.records.run import Run
