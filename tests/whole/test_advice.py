@@ -23,7 +23,6 @@ from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.experiment.file import load_experiment
-from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.paths import ROOT
 from stampede.plan import lay_out
 from stampede.predict.options import OPTION_KINDS
@@ -249,18 +248,6 @@ def test_what_cannot_be_tried_says_why(tmp_path: Path, classes: str, says: str) 
     with pytest.raises(WrongUse) as refused:
         tries(service, [])
     assert refused.value.message == says
-
-
-def test_classes_in_an_experiment_file_are_checked() -> None:
-    texts = "{", '{"page": {"users": 5}}', '{"page": {"users": 5, "takes_s": 1, "computes": 1}}'
-
-    assert listed(map(str, map(K6_SCRIPTS["classes.js"].settings["classes"].problem, texts))) == snapshot("""\
-not valid JSON: EOF while parsing an object at line 1 column 1; it must be JSON of classes by name, e.g.
-    {"page": {"users": 5, "takes_s": 0.1}}
-page.takes_s: missing key; it must be a number above 0, up to 3,600 or a mapping or a list of at least 2
-    entries
-page: the requests of this load sleep; leave out computes
-""")
 
 
 COMPUTES = """

@@ -237,7 +237,7 @@ def _setup(run: Run, cells: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     for called, variant, load_name in cells:
         load = run.load(load_name)
         found |= {f"{called}: {key}": value for key, value in run.variant(variant).settings_in_words.items()}
-        found |= {f"{load_name}: {key}": value for key, value in {"duration": load.duration, **load.settings}.items()}
+        found |= {f"{load_name}: {key}": value for key, value in {"duration": load.duration, **load.described}.items()}
         found |= {f"{load_name}: {key}": getattr(load, key) or "–" for key in _FURTHER}
     return {name: str(value) for name, value in found.items()}
 
