@@ -257,7 +257,7 @@ class Load(Script):
         """The script that sends classes of requests has them as its only setting."""
         if not isinstance(said, Mapping):
             return said
-        has_script = isinstance(said.get("script"), str) or isinstance(said.get("settings"), Mapping)
+        has_script = said.get("script") in [*K6_SCRIPTS, *EARLIER_SCRIPTS] or isinstance(said.get("settings"), Mapping)
         if said.get("classes") and not has_script:
             return {**said, "settings": {"classes": json.dumps(said["classes"], default=str)}}
         if "classes" in said and has_script:
