@@ -201,9 +201,6 @@ BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0
          "a load in which class user neither works nor pauses"),
         (variant(accept=None), load(), "whether the workers share a socket"),
         (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
-        (variant(cpus=2), BURNING, "workers that compute and share cores"),
-        (variant(cpus=1), BURNING.model_copy(update={"api": {"one_device": True}}),
-         "workers that compute and share a core, and call a device"),
     ],
 )  # fmt: skip
 def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: LoadRecord, missing: str) -> None:
