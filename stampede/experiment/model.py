@@ -257,7 +257,10 @@ class Load(Script):
         """The script that sends classes of requests has them as its only setting."""
         if not isinstance(said, Mapping):
             return said
-        has_script = said.get("script") in [*K6_SCRIPTS, *EARLIER_SCRIPTS] or isinstance(said.get("settings"), Mapping)
+        settings = said.get("settings")
+        has_script = said.get("script") in [*K6_SCRIPTS, *EARLIER_SCRIPTS] or isinstance(settings, Mapping)
+        if said.get("script", CLASSES) == CLASSES and isinstance(settings, Mapping) and [*settings] == ["classes"]:
+            return said  # as a load is written that was read
         if said.get("classes") and not has_script:
             return {**said, "settings": {"classes": json.dumps(said["classes"], default=str)}}
         if "classes" in said and has_script:

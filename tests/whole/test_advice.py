@@ -412,7 +412,7 @@ def test_what_if_at_80_columns() -> None:
 
 def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
     one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gthread", "threads": 2})
-    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU_MS": "10"})
+    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU": "hold"})
     quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
     run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
 
