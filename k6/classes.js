@@ -1,15 +1,17 @@
-// Classes of requests as somebody describes a service: users who pause, or requests that come at a rate, each with
-// durations that are constant, uniform, exponential or drawn from a list. The requests sleep.
+// Classes of requests: of users who wait for each answer and pause, or at a rate. A request takes a time that is
+// constant, uniform, exponential or drawn from a list, and waits, computes, calls, asks the database or streams.
 
 import { sleep } from 'k6';
 import exec from 'k6/execution';
-import { get } from './lib/request.js';
+import { get, probe } from './lib/request.js';
 import { number, text } from './lib/settings.js';
 import { atRate, closedLoop } from './lib/shapes.js';
 
 const CLASSES = JSON.parse(text('CLASSES'));
+const PATHS = JSON.parse(text('PATHS'));
 const USERS_MAX = JSON.parse(text('USERS_MAX'));
 const LONGEST_S = number('LONGEST_S'); // an exponential duration could be longer
+const COMPUTING = __ENV.COMPUTING || ''; // how requests compute; without it, the server decides
 
 export const options = {
   scenarios: Object.fromEntries(
@@ -22,12 +24,16 @@ export const options = {
 
 export function ask() {
   const name = exec.scenario.name;
-  const { takes_s: takes, pause_s: pauseS } = CLASSES[name];
+  const { takes_s: takes = 0, pause_s: pauseS, computes, timeout_s: timeoutS } = CLASSES[name];
   if (pauseS && exec.vu.iterationInScenario === 0) {
     sleep(Math.random() * pauseS); // otherwise all users would send their requests at the same moments
   }
-  const delayS = Math.min(drawn(takes), LONGEST_S);
-  get(name, `/?delay=${delayS}`, delayS * 1000);
+  const takesS = Math.min(drawn(takes), LONGEST_S);
+  if (timeoutS) {
+    probe(name, PATHS[name], timeoutS);
+  } else {
+    get(name, PATHS[name].replace('{s}', takesS) + (computes ? COMPUTING : ''), takesS * 1000);
+  }
   if (pauseS) {
     sleep(pauseS);
   }

@@ -20,10 +20,10 @@ from tests.conftest import PATIENCE_S, Lab, wait_until
 EXPERIMENT = """\
 title: A load that something spoils
 question: Does the lab notice?
-load:
-  script: {script}
-  duration: {{short: {duration}, full: 1m}}
-  settings: {settings}
+loads:
+  users:
+    duration: {{short: {duration}, full: 1m}}
+    classes: {{user: {{users: 8, takes_s: {{least: 0.05, most: 0.15}}}}}}
 parallel: true
 variants:
   spoilt: {variant}
@@ -35,14 +35,11 @@ where other machines share the processor."""
 LOOKS_EVERY_S = 1.5
 """How often the engine is asked which container runs; each look starts a client, which takes processor time."""
 ENDS_WITHIN_S = 60
-USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
 
 
-def write_experiment(
-    lab: Lab, variant: str = GTHREAD, script: str = "users.js", settings: str = USERS, duration: str = "4s"
-) -> None:
+def write_experiment(lab: Lab, variant: str = GTHREAD, duration: str = "4s") -> None:
     """Write experiments/spoilt.yaml into a copy of the lab."""
-    text = EXPERIMENT.format(script=script, settings=settings, variant=variant, duration=duration)
+    text = EXPERIMENT.format(variant=variant, duration=duration)
     (lab.root / "experiments" / "spoilt.yaml").write_text(text)
 
 

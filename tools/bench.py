@@ -30,6 +30,8 @@ from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
 
 from stampede.docker.images import K6
+from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.script import as_variables
 from stampede.logs.formats import HEAD
 from stampede.paths import K6 as SCRIPTS
 from stampede.paths import ROOT, SERVERS
@@ -56,11 +58,18 @@ http {
     return 200 '{"worker": 7, "host": "0123456789ab", "thread": 9, "began": 1795169100.04491, "ended": 1795169100.04651, "server": "nginx"}'; } }
 }
 """  # noqa: E501
-MIX = {"DURATION": "20s", "START_AT_MS": "0", "GRACE_S": "30", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX_S": "0",
-       "HEAVY_VUS": "1", "HEAVY_DELAY_S": "0"}  # fmt: skip
 
 
-ALONE = MIX | {"LIGHT_VUS": "1", "HEAVY_DELAY_S": "30"}
+def sending(duration: str, **classes: dict[str, float]) -> dict[str, str]:
+    """Return the variables with which k6 sends classes of requests."""
+    sends = K6_SCRIPTS["classes.js"]
+    asked = {"classes": json.dumps(classes)}
+    derived = sends.derived_environment(asked, duration)
+    return as_variables(asked) | derived | {"DURATION": duration, "START_AT_MS": "0", "GRACE_S": "30"}
+
+
+MIX = sending("20s", light={"users": 3}, heavy={"users": 1})
+ALONE = sending("20s", light={"users": 1}, heavy={"users": 1, "takes_s": 30})
 """One virtual user without delay. The other virtual user's request sleeps in another thread."""
 
 
@@ -278,7 +287,7 @@ WORKER_CLASSES = {
         "LAB_WORKER_CLASS": "sync", "LAB_WORKERS": "8", "LAB_THREADS": "1",
     },
 }  # fmt: skip
-SATURATING = MIX | {"DURATION": "10s", "LIGHT_VUS": "12", "HEAVY_VUS": "4"}
+SATURATING = sending("10s", light={"users": 12}, heavy={"users": 4})
 
 
 def worker_classes(folder: Path) -> None:
@@ -542,7 +551,7 @@ WAYS: dict[str, tuple[tuple[str, ...], dict[str, str], dict[str, str]]] = {
     "as the lab, but no output at all": (FEW_TAGS, {"GOGC": "400"}, {}),
 }
 """Ways to run k6, by name: the command, variables, and changes of k6/lib/request.js. The first is the one before."""
-SENDING = MIX | {"DURATION": "6s", "LIGHT_VUS": "8", "HEAVY_VUS": "8"}
+SENDING = sending("6s", light={"users": 8}, heavy={"users": 8})
 
 
 def the_generator(folder: Path) -> None:
@@ -560,7 +569,7 @@ def the_generator(folder: Path) -> None:
                 shutil.rmtree(results, ignore_errors=True)
                 settings = SENDING | {"LAB_URL": "http://static:8080"} | variables
                 command = k6_command(
-                    results, network, "heavy-mix.js", settings, ("sh", "-c", '"$@"; times', "sh", *way),
+                    results, network, "classes.js", settings, ("sh", "-c", '"$@"; times', "sh", *way),
                     scripts[name], cpuset="0",
                 )  # fmt: skip
                 told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -611,14 +620,13 @@ def write_points_with_k6(folder: Path) -> int:
 
 def memory_of_k6(folder: Path) -> None:
     """Measure k6's memory for each virtual user and for each request, which ``servers.limits`` has as constants."""
-    paused = {"START_AT_MS": "0", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "2", "DURATION": "10s"}
     with static_nginx(folder) as network:
         few, many = (
-            [peak_of_k6(folder, network, paused | {"USERS": str(users)})[0] for _ in range(3)] for users in (10, 3010)
+            [peak_of_k6(folder, network, sending("10s", user={"users": users, "pause_s": 2}))[0] for _ in range(3)]
+            for users in (10, 3010)
         )
         short, long = (
-            [peak_of_k6(folder, network, paused | {"USERS": "10", "PAUSE_S": "0", "DURATION": duration})
-             for _ in range(3)]
+            [peak_of_k6(folder, network, sending(duration, user={"users": 10})) for _ in range(3)]
             for duration in ("5s", "35s")
         )  # fmt: skip
     each_user = (median(many) - median(few)) / 3000
@@ -635,8 +643,8 @@ def memory_of_k6(folder: Path) -> None:
 
 
 def peak_of_k6(folder: Path, network: str, settings: dict[str, str]) -> tuple[float, int]:
-    """Run users.js in a network. Return k6's peak memory in MiB, and how many requests k6 sent."""
-    command = k6_command(folder, network, "users.js", settings | {"LAB_URL": "http://static:8080"}, PLAIN)
+    """Run classes.js in a network. Return k6's peak memory in MiB, and how many requests k6 sent."""
+    command = k6_command(folder, network, "classes.js", settings | {"LAB_URL": "http://static:8080"}, PLAIN)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         peak_kib = 0
         while running.poll() is None:
@@ -671,8 +679,8 @@ def record(
 
 
 def k6(folder: Path, network: str, url: str, settings: dict[str, str]) -> str:
-    """Run heavy-mix.js in a network and return what k6 printed."""
-    command = k6_command(folder, network, "heavy-mix.js", settings | {"LAB_URL": url})
+    """Run classes.js in a network and return what k6 printed."""
+    command = k6_command(folder, network, "classes.js", settings | {"LAB_URL": url})
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -16,24 +16,19 @@ export function closedLoop(exec, vus) {
   };
 }
 
-// Open loop: `rateRps` requests a second, sent by at most `usersMax` virtual users. While all users wait for answers,
-// k6 drops and counts the requests that are due, and the lab then doubts the trial.
-export function openLoop(exec, rateRps, usersMax) {
+// Open loop: `perSecond` requests a second, which need not be a whole number, sent by at most `usersMax` virtual users.
+// While all users wait for answers, k6 drops and counts the requests that are due, and the lab then doubts the trial.
+export function atRate(exec, perSecond, usersMax) {
   return {
     executor: 'constant-arrival-rate',
     exec,
-    rate: rateRps,
-    timeUnit: '1s',
+    rate: Math.max(1, Math.round(perSecond * 1000)),
+    timeUnit: '1000s',
     preAllocatedVUs: usersMax,
     duration: DURATION,
     startTime: START_AFTER,
     gracefulStop: GRACE,
   };
-}
-
-// Open loop at a rate that need not be a whole number.
-export function atRate(exec, perSecond, usersMax) {
-  return { ...openLoop(exec, Math.max(1, Math.round(perSecond * 1000)), usersMax), timeUnit: '1000s' };
 }
 
 // Open loop in steps of `lastsS` seconds. Each step has its own rate in requests a second.

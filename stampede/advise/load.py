@@ -25,7 +25,7 @@ def offered_in(run: Run, record: LoadRecord, serving: VariantRecord) -> OfferedL
         classes=classes,
         one_device=bool((record.api or {}).get("one_device")),
         # requests that only hold the interpreter lock need no core of their own
-        computes=float(record.settings.get("CPU_MS", 0)) > 0 and record.settings.get("CPU") != "hold",
+        computes=record.settings.get("CPU") == "burn",
         cores=run.host.cores,
         memory_mib=round(1024 * run.host.memory_gib),
         worker_mib=WORKER_MIB[today.factors()["LAB_APP"].partition(":")[0]],

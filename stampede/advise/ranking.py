@@ -115,7 +115,9 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     rarest, longest_s = min(each.rate for each in load.classes), max(each.mean for each in load.classes)
     seconds = max(REQUESTS / load.rate, LONGEST * longest_s, REQUESTS_OF_A_CLASS / rarest)
     seconds = min(seconds, MOST_REQUESTS / load.rate)
-    rows = simulate(system_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
+    cores = load.cores if load.computes else None
+    system = system_for(variant, load.classes, load.one_device, OF_CORES / load.cores, cores=cores)
+    rows = simulate(system, seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     names = [each.name for each in load.classes]
     trial = SimulatedTrial(variant, record, names, rows)

@@ -80,7 +80,7 @@ WORDING = Wording(
         DURATION_PATTERN: ("whole seconds or minutes", "90s"),
         RELEASE_PATTERN: ("a release, digits with dots between them", "27.0.1"),
         CPUSET_PATTERN: ("the numbers of cores", "0-1"),
-        SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "light_vus"),
+        SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "every_s"),
         SETTING_TEXT_PATTERN: ("a number, or a word without quotes and backslashes", "wait"),
     },
     examples={
@@ -92,7 +92,7 @@ WORDING = Wording(
         "Database": "{max_connections: 151}",
         "Durations": "{short: 60s, full: 5m}",
         "Experiment": "title: …, question: …, load: {…}, variants: {…}",
-        "Load": "{script: heavy-mix.js, duration: {short: 60s, full: 5m}, settings: {…}}",
+        "Load": "{duration: {short: 60s, full: 5m}, classes: {page: {users: 5, takes_s: 0.1}}}",
         "MeasureEntry": "{request_class: light, metric: overhead, stat: p99}",
         "PublishedEntry": "{variant: one-process, request_class: light, metric: overhead, stats: {p99: 13.07}}",
         "QuantityEntry": "{variant: one-process, request_class: light, metric: overhead, stat: p99}",

@@ -1,18 +1,21 @@
 """The model of an experiment file. It also checks that variants, loads, claims and published figures fit together."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
 from stampede.errors import Misplaced, WrongUse
 from stampede.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
 from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
-from stampede.experiment.loads.script import RELATIVE, LoadScript, WrongSetting, as_variables
+from stampede.experiment.loads.script import RELATIVE, LoadScript, WrongSetting, as_variables, computing_class
 from stampede.paths import CLIENTS, K6
+from stampede.records.classes import LOAD_CLASSES, LoadClass
 from stampede.records.duration import in_seconds
 from stampede.records.model import ADDRESS_PATTERN, Model, Name
 from stampede.records.nearest import nearest_first
@@ -86,6 +89,25 @@ def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any
     return tell
 
 
+def _with_classes(schema: dict[str, Any]) -> None:
+    """Add to the schema of a load that it has classes, or a script with its settings."""
+    _with_settings(K6_SCRIPTS)(schema)
+    schema["required"].remove("settings")
+    a_script = [{"required": ["script"]}, {"required": ["settings"]}]
+    schema["allOf"].append(
+        {"if": {"required": ["classes"]}, "then": {"not": {"anyOf": a_script}}, "else": {"allOf": a_script}}
+    )
+
+
+CLASSES = "classes.js"
+"""The script that sends the requests of a load's classes."""
+EARLIER_SCRIPTS = {
+    f"{name}.js"
+    for name in ("arrivals", "calls", "fibonacci", "heavy-mix", "probe", "queries", "rounds", "streams", "users")
+}
+"""Scripts of earlier releases whose loads are now written as classes."""
+
+
 class Script(Model):
     """A program that sends requests, and its settings, which it reads as upper-case environment variables."""
 
@@ -101,6 +123,9 @@ class Script(Model):
     def _script_can(self) -> Self:
         folder, known = self.programs
         if self.script not in known:
+            if self.script in EARLIER_SCRIPTS:
+                like = "classes: {page: {users: 5, takes_s: 1}}"
+                raise Misplaced(f"{self.script} was replaced by classes of requests, e.g. {like}", "script")
             there = nearest_first(self.script, list(known))
             exists = self.script in {path.name for path in folder.iterdir()}
             problem = (
@@ -203,14 +228,14 @@ Cpu = Literal["hold", "burn"]
 
 
 class Load(Script):
-    """One way to send requests: a k6 script, its settings and a duration, perhaps with a client that misbehaves.
+    """One way to send requests: classes of requests, or a k6 script and its settings; for a duration."""
 
-    With a setting ``cpu_ms``, each request repeats the following ``rounds`` times: wait for ``wait_ms``, then compute
-    for ``cpu_ms``.
-    """
+    model_config = ConfigDict(json_schema_extra=_with_classes)
 
-    model_config = ConfigDict(json_schema_extra=_with_settings(K6_SCRIPTS))
-
+    classes: dict[Name, LoadClass] = Field(
+        {}, max_length=20, description="The requests by the name of their class; then script and settings are left out."
+    )
+    script: str = Field(CLASSES, description="The program that sends the requests.")
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="The number of k6 containers that share the load.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
@@ -225,6 +250,26 @@ class Load(Script):
     variants: list[Name] = Field([], description="The variants that are measured under this load; left out: all.")
 
     programs = (K6, K6_SCRIPTS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _classes_are_settings(cls, said: object) -> object:
+        """The script that sends classes of requests has them as its only setting."""
+        if not isinstance(said, Mapping):
+            return said
+        settings = said.get("settings")
+        has_script = said.get("script") in [*K6_SCRIPTS, *EARLIER_SCRIPTS] or isinstance(settings, Mapping)
+        if said.get("script", CLASSES) == CLASSES and isinstance(settings, Mapping) and [*settings] == ["classes"]:
+            return said  # as a load is written that was read
+        if said.get("classes") and not has_script:
+            return {**said, "settings": {"classes": json.dumps(said["classes"], default=str)}}
+        if "classes" in said and has_script:
+            with suppress(ValidationError):  # a mistake in the classes has a place of its own
+                LOAD_CLASSES.validate_python(said["classes"])
+                raise ValueError("give either classes, or a script and its settings")
+        if not said.keys() & {"classes", "script", "settings"}:
+            raise ValueError("give classes, the requests by the name of their class, or a script and its settings")
+        return said
 
     def _check(self, declared: LoadScript) -> None:
         """Raise WrongSetting if the script does not allow the settings, or if the rate is given twice."""
@@ -260,7 +305,7 @@ class Load(Script):
     @property
     def loop(self) -> Literal["closed", "open"]:
         """Whether users wait for an answer before they send the next request (closed) or not (open)."""
-        return "open" if self.declared.open_loop else "closed"
+        return "open" if self.declared.is_open(self.settings) else "closed"
 
     @property
     def request_classes(self) -> list[str]:
@@ -271,7 +316,12 @@ class Load(Script):
     @property
     def computes(self) -> bool:
         """Whether its requests compute."""
-        return "cpu_ms" in self.settings
+        return "cpu_ms" in self.settings or computing_class(self.settings) is not None
+
+    @property
+    def asks_database(self) -> bool:
+        """Whether a class of its requests asks a database."""
+        return any(of.does == "query" for of in self.classes.values())
 
     def is_for(self, variant: str) -> bool:
         """Whether a variant is measured under this load."""
@@ -372,8 +422,8 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _databases_are_asked(self) -> Self:
         for name, load in self.all_loads.items():
-            if load.declared.asks_database and not load.database:
-                raise Misplaced(f"{load.script} asks a database; add database: {{}}", *self._place(name))
+            if load.asks_database and not load.database:
+                raise Misplaced("a class of requests asks the database; add database: {}", *self._place(name))
             for variant, server in self.variants.items():
                 if load.database and load.is_for(variant):
                     self._check_asks(name, load, variant, server)
@@ -382,9 +432,9 @@ class Experiment(Model):
     def _check_asks(self, name: str, load: Load, variant: str, server: Server) -> None:
         """Raise Misplaced if a variant cannot ask the database of a load."""
         place = (*self._place(name), "database")
-        apps = [app for app in server.asks_database if load.declared.asks_database == app.startswith("fastapi")]
+        apps = [app for app in server.asks_database if load.asks_database == app.startswith("fastapi")]
         if server.app not in apps:
-            known = "fastapi-sync or fastapi-depends on uvicorn" if load.declared.asks_database else "django"
+            known = "fastapi-sync or fastapi-depends on uvicorn" if load.asks_database else "django"
             raise Misplaced(f"{variant} does not use a database; only variants with app: {known} do", *place)
         if server.server == "gunicorn-tornado":
             raise Misplaced(f"{variant}: Django refuses to use a database on tornado's event loop", *place)

@@ -136,7 +136,7 @@ def _answers_s(variant: Variant, load: Load, duration_s: float) -> float:
         return max(load.relative.times - 1, 0) * duration_s
     if load.declared.kind in ("burst", "crash"):
         return _burst_s(variant, load)
-    traffic = load.declared.traffic(load.settings) if load.declared.traffic else {}
+    traffic = load.declared.recorded_traffic(load.settings).classes
     return max((_under_way_s(asked, duration_s) for asked in traffic.values()), default=0.0)
 
 

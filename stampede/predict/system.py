@@ -46,12 +46,6 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
     theory lacks.
     """
     replicas = int(variant.settings.get("replicas", 1))
-    each = variant.workers / replicas
-    few_cores = each > (float(variant.settings.get("cpus", 0)) or each) or bool(cores and variant.workers > cores)
-    share_cores = load.settings.get("CPU") == "burn" and few_cores
-    one_core = share_cores and variant.settings.get("cpus") == 1 and replicas == 1
-    if share_cores and not one_core:
-        raise NotModelled("workers that compute and share cores")
     sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
     places = int(variant.settings.get("somaxconn", 0)) * replicas
     at_work = variant.workers * (variant.threads or 1)
@@ -64,15 +58,18 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
         own = variant.queueing.model_copy(update={"keeps_idle": False})  # each request has its own connection
         variant = variant.model_copy(update={"queueing": own})
     one_device = bool((load.api or {}).get("one_device"))
-    if one_core and one_device:
-        raise NotModelled("workers that compute and share a core, and call a device")
-    classes = classes_of(load)
-    if one_core:  # it is a device that gives each request that computes a slice in turn
-        sliced = [
-            [replace(step, does="call") if step.does == "compute" else step for step in of.steps] for of in classes
-        ]
-        classes = [replace(class_, steps=steps) for class_, steps in zip(classes, sliced, strict=True)]
-    return system_for(variant, classes, one_device or one_core, side_by_side * OF_CORES / (cores or OF_CORES))
+    burns = load.settings.get("CPU") == "burn"
+    return system_for(
+        variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES),
+        cores=min(cores or OF_CORES, _allowed_cores(variant)) if burns else None,
+        quota=float(variant.settings.get("cpus", 0)) or None if burns else None,
+    )  # fmt: skip
+
+
+def _allowed_cores(variant: VariantRecord) -> int:
+    """Return on how many cores the containers of a variant may run."""
+    ends = [part.partition("-")[::2] for part in str(variant.settings.get("cpuset", "")).split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, last in ends) or 1024
 
 
 def classes_of(load: LoadRecord) -> list[Class]:
@@ -110,11 +107,14 @@ def classes_of(load: LoadRecord) -> list[Class]:
 
 
 def system_for(
-    variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1
-) -> QueueingSystem:
+    variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1,
+    *, cores: int | None = None, quota: float | None = None,
+) -> QueueingSystem:  # fmt: skip
     """Return the model of a variant that gets these classes of requests, with the work of the server itself.
 
     ``at_once`` multiplies this work: while other variants are measured, or on a machine with more or fewer cores.
+    ``cores`` is on how many cores requests compute, and ``quota`` how many cores the limit of each container allows on
+    average; None: as many as they like.
 
     Raise NotModelled with the mechanism that theory lacks.
     """
@@ -137,7 +137,9 @@ def system_for(
                 steps.append(WorkStep(Constant(0.0), "call"))
         classes.append(replace(class_, steps=steps))
     try:
-        return QueueingSystem(servers_of(variant), classes, one_device, TRANSIT_S)
+        replicas = int(variant.settings.get("replicas", 1))
+        servers = replace(servers_of(variant), cores=cores, quota=quota, containers=replicas)
+        return QueueingSystem(servers, classes, one_device, TRANSIT_S)
     except WrongModel as problem:
         raise NotModelled(str(problem)) from None
 

@@ -48,7 +48,7 @@ class WhatIf:
 def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
     """Whether the requests would work for as long if they were served in another way."""
     waits_elsewhere = bool(load.database or (load.api or {}).get("one_device"))
-    computes = float(load.settings.get("CPU_MS", 0)) > 0
+    computes = "CPU" in load.settings
     blocks_loop = bool(variant.queueing and variant.queueing.blocks_loop)
     return not (waits_elsewhere or computes or blocks_loop)
 

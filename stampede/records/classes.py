@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from math import ceil
 from statistics import fmean
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
@@ -53,13 +53,13 @@ class Arrivals(Model):
     """How the requests of one class come: from users who wait for each answer, or so many per second."""
 
     users: int | None = Field(
-        None, ge=1, le=100_000, description="How many users send these requests; each waits for the answer, pauses, "
-        "and sends the next request. Give `users` or `per_second`.",
+        None, ge=1, le=100_000, strict=True, description="How many users send these requests; each waits for the "
+        "answer, pauses, and sends the next request. Give `users` or `per_second`.",
     )  # fmt: skip
     pause_s: Short = Field(0, description="How long a user pauses, in seconds.")
     per_second: float | None = Field(
-        None, gt=0, le=1_000_000, allow_inf_nan=False, description="How many requests come per second, however long "
-        "the answers take.",
+        None, gt=0, le=1_000_000, strict=True, allow_inf_nan=False, description="How many requests come per "
+        "second, however long the answers take.",
     )  # fmt: skip
 
     @model_validator(mode="after")
@@ -218,7 +218,79 @@ class RequestClass(Arrivals):
                 return seconds, seconds, seconds
 
 
+class LoadClass(RequestClass):
+    """One class of requests of a load, whose application is the lab's own."""
+
+    takes_s: Annotated[
+        Annotated[Short, Tag("a number")]
+        | Annotated[Between, Tag("two ends")]
+        | Annotated[Mean, Tag("a mean")]
+        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
+        Discriminator(_kind),
+    ] = Field(0, description="How long a request takes if it never waits, in seconds: a number, `{least, most}`, the "
+        "`{mean}` of exponential durations, or a list of durations of which each is as likely.",
+    )  # fmt: skip
+    computes: float | None = Field(
+        None, gt=0, le=1, description="The part of its time for which a request computes; left out: it only waits."
+    )
+    does: Literal["wait", "call", "query", "stream", "probe"] = Field(
+        "wait", description="What a request does for this time: it waits, calls the service `api`, asks the database, "
+        "or sends a stream. A `probe` asks for the health, and gives up after `timeout_s`.",
+    )  # fmt: skip
+    rounds: int = Field(
+        1, ge=1, le=10_000, strict=True, description="In how many equal rounds a request waits and computes, or "
+        "how many parts its stream has.",
+    )  # fmt: skip
+    timeout_s: Seconds | None = Field(None, description="How long a probe waits for its answer, in seconds.")
+    asks: str | None = Field(
+        None, pattern=PATH_PATTERN, max_length=200, description="A path of the lab's application, in place of "
+        "`takes_s`, for work whose duration nobody knows, such as `/fibonacci?n=28`.",
+    )  # fmt: skip
+    users_max: int | None = Field(
+        None, ge=1, le=100_000, strict=True, description="How many requests of `per_second` wait at once at most; k6 "
+        "drops and counts those that come then.",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        constant = isinstance(self.takes_s, int | float)
+        if self.asks and self.model_fields_set & {"takes_s", "does", "computes", "rounds"}:
+            raise ValueError("asks is a path of its own; leave out takes_s, does, computes and rounds")
+        if self.computes and (self.does != "wait" or not constant):
+            raise ValueError("computes is for requests that wait, and that all take the same time")
+        if (self.rounds > 1 and not (self.computes or self.does == "stream")) or (
+            self.does == "stream" and not constant
+        ):
+            raise ValueError("rounds are for requests that compute, and for streams that all take the same time")
+        if (self.does == "probe") != (self.timeout_s is not None) or (self.does == "probe" and self.takes_s != 0):
+            raise ValueError("a probe has timeout_s, and no takes_s; other requests have no timeout_s")
+        if self.users_max and self.users:
+            raise ValueError("users_max is for per_second")
+        return self
+
+    @property
+    def users_at_once(self) -> int:
+        """How many users send these requests, or how many requests may wait at once."""
+        if self.timeout_s:  # and one for a probe that begins as another gives up
+            return self.users or ceil(self.timeout_s * (self.per_second or 0.0)) + 1
+        return self.users_max or super().users_at_once
+
+    @property
+    def path(self) -> str:
+        """What a request asks for; ``{s}`` stands for the seconds it takes, and a request that computes lacks how."""
+        takes_s = self.takes_s if isinstance(self.takes_s, int | float) else 0
+        if self.computes:
+            wait_ms, cpu_ms = ((1 - self.computes) * takes_s, self.computes * takes_s)
+            each = [f"{name}={1000 * s / self.rounds:.10g}" for name, s in (("wait_ms", wait_ms), ("cpu_ms", cpu_ms))]
+            return f"/work?rounds={self.rounds}&{'&'.join(each)}"
+        if self.does == "stream":
+            return f"/stream?parts={self.rounds}&every={takes_s / self.rounds:.10g}"
+        paths = {"wait": "/?delay={s}", "call": "/call?delay={s}", "query": "/query?takes={s}", "probe": "/health"}
+        return self.asks or paths[self.does]
+
+
 Classes = Annotated[dict[Name, RequestClass], Field(min_length=1, max_length=20)]
+LoadClasses = Annotated[dict[Name, LoadClass], Field(min_length=1, max_length=20)]
 OwnRequestClasses = Annotated[dict[Name, OwnRequestClass], Field(min_length=1, max_length=20)]
 
 
@@ -227,9 +299,15 @@ def read_classes(text: str) -> dict[str, RequestClass]:
     return CLASSES.validate_json(text)
 
 
-def as_json(classes: dict[str, RequestClass]) -> str:
+def as_json(classes: Mapping[str, RequestClass]) -> str:
     """Return classes as JSON, for the setting of a load."""
-    return CLASSES.dump_json(classes, exclude_defaults=True).decode()
+    said = {name: of.model_dump(mode="json", exclude_defaults=True) for name, of in classes.items()}
+    return json.dumps(said, separators=(",", ":"))
+
+
+def read_load_classes(text: str) -> dict[str, LoadClass]:
+    """Read the classes of a load of the lab from JSON. Raise pydantic's ValidationError."""
+    return LOAD_CLASSES.validate_json(text)
 
 
 def read_own_classes(text: str) -> dict[str, OwnRequestClass]:
@@ -268,4 +346,5 @@ def _fitting(asked: OwnRequest) -> dict[str, Any]:
 
 _FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
 CLASSES: TypeAdapter[dict[str, RequestClass]] = TypeAdapter(Classes)
+LOAD_CLASSES: TypeAdapter[dict[str, LoadClass]] = TypeAdapter(LoadClasses)
 OWN_CLASSES: TypeAdapter[dict[str, OwnRequestClass]] = TypeAdapter(OwnRequestClasses)

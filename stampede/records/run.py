@@ -1,5 +1,6 @@
 """What a run records of itself: the models of run.json and of each trial's trial.json."""
 
+import json
 from statistics import median
 from typing import Any, Literal
 
@@ -175,6 +176,14 @@ class LoadRecord(Record):
     duration: str
     settings: dict[str, str]
     traffic: Traffic | None = None
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The settings; those of the classes of requests each by its name, such as ``users of light``."""
+        classes: dict[str, dict[str, object]] = json.loads(self.settings.get("CLASSES", "{}"))
+        each = {f"{key} of {name}": str(value) for name, of in classes.items() for key, value in of.items()}
+        others = {name: value for name, value in self.settings.items() if not classes or name != "CLASSES"}
+        return others | each
 
     @property
     def burst(self) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from stampede.records.classes import Mean, Range, read_classes
+from stampede.records.classes import Between, LoadClass, Mean, Range, read_load_classes
 from stampede.records.duration import in_seconds
 from stampede.records.model import Record
 
@@ -66,15 +66,43 @@ Asked = Mapping[str, Any]
 """The settings of a script by their names in lower case."""
 
 
-def _waiting_class(takes_s: object, does: str = "wait", **arrivals: Any) -> TrafficClass:  # noqa: ANN401
-    return TrafficClass(work=[Work.model_validate({"does": does, "takes_s": takes_s})], **arrivals)
+def of_classes(classes: Mapping[str, LoadClass]) -> Traffic:
+    """Return the traffic of a load whose classes a file describes."""
+    if any(of.does == "query" for of in classes.values()):
+        return Traffic(missing="a pool of connections that requests share")
+    if any(of.asks for of in classes.values()):
+        return Traffic(missing="how long this machine computes")
+    return Traffic(classes={name: _class(of) for name, of in classes.items()})
 
 
-def _computing_class(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
-    """Return the class of requests that wait and compute in turns."""
-    waits = [Work(takes_s=asked["wait_ms"] / 1000)] if asked["wait_ms"] else []
-    work = [*waits, Work(does="compute", takes_s=asked["cpu_ms"] / 1000)]
-    return TrafficClass(work=work, rounds=asked["rounds"], **arrivals)
+def _class(of: LoadClass) -> TrafficClass:
+    arrivals = {"users": of.users, "pause_s": of.pause_s, "per_second": of.per_second, "patience_s": of.timeout_s}
+    if of.computes:
+        return _computing(of.rounds, (1 - of.computes) * of.mean_s, of.computes * of.mean_s, **arrivals)
+    takes = of.mean_s / of.rounds if of.does == "stream" else of.takes_s
+    does = of.does if of.does in ("call", "stream") else "wait"
+    return TrafficClass(work=[Work.model_validate({"does": does, "takes_s": takes})], rounds=of.rounds, **arrivals)
+
+
+def _computing(rounds: int, waits_s: float, computes_s: float, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    """Return the class of requests that wait and compute in turns, for so long in all."""
+    waits = [Work(takes_s=_rounded(waits_s / rounds))] if waits_s else []
+    work = [*waits, Work(does="compute", takes_s=_rounded(computes_s / rounds))]
+    return TrafficClass(work=work, rounds=rounds, **arrivals)
+
+
+def _rounded(seconds: float) -> float:
+    """Return seconds without the last digits of a division."""
+    return round(seconds, 12)
+
+
+def _asked(settings: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
+    """Return the class of requests that a script asks for in one way: they wait, call, or wait and compute in turns."""
+    if settings.get("does", "compute") == "compute":
+        each_ms = settings["wait_ms"], settings["cpu_ms"]
+        return _computing(settings["rounds"], *(settings["rounds"] * ms / 1000 for ms in each_ms), **arrivals)
+    work = Work(does=settings["does"], takes_s=settings["delay_s"])
+    return TrafficClass(work=[work], **arrivals)
 
 
 def climbing_rates(first: float, last: float, steps: int) -> list[int]:
@@ -99,54 +127,34 @@ def climbing_rates_rps(asked: Asked) -> list[int]:
     return climbing_rates(asked["first_rps"], asked["last_rps"], int(asked["steps"]))
 
 
-def _class_of(asked: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
-    """Return the class of requests that do what the setting ``does`` says."""
-    if asked["does"] == "compute":
-        return _computing_class(asked, **arrivals)
-    return _waiting_class(asked["delay_s"], asked["does"], **arrivals)
-
-
-TRAFFIC: Mapping[str, Callable[[Asked], dict[str, TrafficClass]]] = {
-    "arrivals.js": lambda asked: {"arrival": _waiting_class(asked["delay_s"], per_second=asked["rate_rps"])},
-    "burst.js": lambda asked: {"burst": _class_of(asked, burst=asked["burst"], every_s=asked["every_s"])},
-    "calls.js": lambda asked: {
-        "call": _waiting_class(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
-        "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
-    },
-    "classes.js": lambda asked: {
-        name: _waiting_class(of.takes_s, users=of.users, pause_s=of.pause_s, per_second=of.per_second)
-        for name, of in read_classes(asked["classes"]).items()
-    },
-    "heavy-mix.js": lambda asked: {
-        "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
-        "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
-    },
-    "probe.js": lambda asked: {
-        "user": _waiting_class(Range(least=asked["delay_min_s"], most=asked["delay_max_s"]), users=asked["users"]),
-        "probe": _waiting_class(0.0, per_second=1 / asked["probe_every_s"], patience_s=asked["probe_timeout_s"]),
-    },
-    "rounds.js": lambda asked: {"work": _computing_class(asked, users=asked["users"])},
-    "steps.js": lambda asked: {"arrival": _class_of(asked, rates_rps=climbing_rates_rps(asked))},
-    "streams.js": lambda asked: {
-        "stream": TrafficClass(
-            users=asked["viewers"], work=[Work(does="stream", takes_s=asked["every_s"])], rounds=asked["parts"]
-        ),
-        "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
-    },
-    "users.js": lambda asked: {
-        "user": _waiting_class(
-            Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),
-            users=asked["users"],
-            pause_s=asked["pause_s"],
-        )
-    },
+TRAFFIC: Mapping[str, Callable[[Asked], Traffic]] = {
+    "burst.js": lambda asked: Traffic(classes={"burst": _asked(asked, burst=asked["burst"], every_s=asked["every_s"])}),
+    "classes.js": lambda asked: of_classes(read_load_classes(asked["classes"])),
+    "steps.js": lambda asked: Traffic(classes={"arrival": _asked(asked, rates_rps=climbing_rates_rps(asked))}),
 }
 """The classes of requests that the scripts of k6/ send, as theory simulates them."""
+EARLIER: Mapping[str, Callable[[Asked], Traffic]] = {
+    "calls.js": lambda asked: of_classes({
+        "call": LoadClass(per_second=asked["call_rps"], does="call", takes_s=asked["call_delay_s"]),
+        "quick": LoadClass(per_second=asked["quick_rps"], takes_s=asked["quick_delay_s"]),
+    }),
+    "heavy-mix.js": lambda asked: of_classes({
+        "light": LoadClass(users=int(asked["light_vus"]), takes_s=Between(least=0, most=asked["light_delay_max_s"])),
+        "heavy": LoadClass(users=int(asked["heavy_vus"]), takes_s=asked["heavy_delay_s"]),
+    }),
+    "rounds.js": lambda asked: Traffic(classes={"work": _asked(asked, users=asked["users"])}),
+    "users.js": lambda asked: Traffic(classes={
+        "user": TrafficClass(
+            work=[Work(takes_s=Range(least=asked["delay_min_s"], most=asked["delay_max_s"]))],
+            users=asked["users"], pause_s=asked["pause_s"],
+        )
+    }),
+}  # fmt: skip
+"""The same for scripts of earlier releases, whose runs do not record their traffic."""
 NOT_SIMULATED = {
     "crash.js": "workers that are killed",
     "fibonacci.js": "how long this machine computes",
     "idle.js": "connections that the server closes while a request comes",
-    "queries.js": "a pool of connections that requests share",
     "visits.js": "visitors who give up, and the application's own work and database",
     **dict.fromkeys(("replay.js", "user-service.js"), "how long somebody's own application works on a request"),
 }
@@ -158,11 +166,12 @@ def traffic_of_settings(script: str, settings: Mapping[str, str]) -> Traffic | N
 
     ``settings`` are the script's variables. Raise KeyError with the name of a setting that the record lacks.
     """
-    if script not in TRAFFIC:
+    known = {**TRAFFIC, **EARLIER}
+    if script not in known:
         return Traffic(missing=NOT_SIMULATED[script]) if script in NOT_SIMULATED else None
     words = {name.lower(): settings[name] for name in ("DOES", "CLASSES") if name in settings}
     numbers = {}
     for name, value in settings.items():
         with suppress(ValueError):  # it is no number
             numbers[name.lower()] = float(value)
-    return Traffic(classes=TRAFFIC[script](numbers | words))
+    return known[script](numbers | words)

@@ -20,8 +20,13 @@ these states, and the names of functions stand where it goes on:
        └ after the last step ─ _finish: the thread, the place at the socket and the connection are free for others
 
 An event is a kind and an index in one number. The index is a class (CLASS_ARRIVES), a user of a closed loop
-(USER_ARRIVES), a slot (STEP_ENDS), or a lock and how often it had been passed on when the event was planned
-(LOCK_TURNS): if it has been passed on since, the event is out of date.
+(USER_ARRIVES), a slot (STEP_ENDS), a lock and how often it had been passed on when the event was planned
+(LOCK_TURNS): if it has been passed on since, the event is out of date; or a container that may compute again
+(PERIOD_BEGINS).
+
+A process that computes also needs a core. It runs for a slice, and then waits behind the others that want one. The
+kernel's way with a quota is followed: a container gets ``quota`` of a period's time at the beginning of each period, a
+process takes a slice of it before it runs, and gives back what is left.
 """
 
 from typing import NamedTuple
@@ -36,17 +41,21 @@ Reals = npt.NDArray[np.float64]
 
 CLOSED, POISSON, REGULAR, BURSTS, RECORDED = range(5)
 CONSTANT, UNIFORM, EXPONENTIAL, GIVEN = range(4)
-NO_LOCK, OF_WORKER, OF_DEVICE, OF_MACHINE = range(4)
+NO_LOCK, OF_WORKER, OF_LOOP, OF_DEVICE, OF_MACHINE = range(5)
 HASH, TURNS, LEAST, TWO = range(4)
 DONE, ROWS_FULL, NO_SLOT, NO_EVENT = range(4)
 """Why ``advance`` returned: nothing is left to do, or an array is too small to go on."""
 
-CLASS_ARRIVES, USER_ARRIVES, STEP_ENDS, LOCK_TURNS = range(4)
-_KINDS = 4
+CLASS_ARRIVES, USER_ARRIVES, STEP_ENDS, LOCK_TURNS, PERIOD_BEGINS = range(5)
+_KINDS = 5
 _NONE = -1
 _TRIES = 16
 _SLICE_S = 0.01
 """How long a device works on a call before it turns to the next call that waits."""
+_CORE_SLICE_S = 0.005
+"""How long a process keeps a core that another process wants, and the slice of a quota (the kernel's default)."""
+PERIOD_S = 0.1
+"""In each such period, a container may compute for its quota (the default of Docker and Kubernetes)."""
 _REFUSAL_S = 0.001
 """How soon a user knows of a refusal, at the earliest."""
 
@@ -66,6 +75,9 @@ class CompiledSystem(NamedTuple):
     max_connections: int
     bias: float
     hesitates: bool
+    cores: int
+    containers: int
+    quota: float
     switch: float
     transit: float
 
@@ -150,11 +162,21 @@ class SimulationState(NamedTuple):
     lock_last: Ints
     turns: Ints
 
+    # the workers that wait for a core; of each container: those that wait for its next period, the time that is left
+    # of its quota, and in which period
+    core_first: Ints
+    core_last: Ints
+    next_worker: Ints
+    throttled_first: Ints
+    throttled_last: Ints
+    quota_left: Reals
+    period: Ints
+
     pinned: Ints  # of each user: the worker that has the user's connection
     arrived: Ints  # of each class: how many requests have arrived
 
 
-EVENTS, ORDER, FREE_SLOT, IDLE_KEPT = range(4)
+EVENTS, ORDER, FREE_SLOT, IDLE_KEPT, RUNNING = range(5)
 
 
 class Rows(NamedTuple):
@@ -350,13 +372,69 @@ def _plan_turn(system: CompiledSystem, state: SimulationState, lock: int, time: 
 
 
 @_inlined
-def _hold_lock(system: CompiledSystem, state: SimulationState, slot: int, lock: int, now: float) -> None:
-    state.holder[lock] = slot
+def _needs_core(system: CompiledSystem, state: SimulationState, slot: int) -> bool:
+    """Whether a request now needs one of a limited number of cores, or a part of a quota."""
+    step = system.first_step[state.of_class[slot]] + state.step[slot]
+    return system.lock[step] == OF_WORKER and (system.cores >= 0 or system.quota < np.inf)
+
+
+@_inlined
+def _run(system: CompiledSystem, state: SimulationState, lock: int, now: float) -> None:
+    """Let the holder of a lock go on until it ends, or until its turn does."""
     state.held_since[lock] = now
-    lasts = state.left[slot]
+    lasts = state.left[state.holder[lock]]
     if state.lock_first[lock] != _NONE:
         lasts = min(lasts, _switch(system, lock))
+    if _needs_core(system, state, state.holder[lock]):
+        lasts = min(lasts, _CORE_SLICE_S)
+        if system.quota < np.inf:
+            container = lock * system.containers // (system.sockets * system.workers)
+            lasts = min(lasts, state.quota_left[container])
+            state.quota_left[container] -= lasts
+        state.numbers[RUNNING] += 1
     _plan_turn(system, state, lock, now + lasts)
+
+
+@njit(cache=True)
+def _fill_cores(system: CompiledSystem, state: SimulationState, now: float) -> None:
+    """Let processes that wait for a core run while there are cores, and a part of their quotas."""
+    while state.core_first[0] != _NONE and (system.cores < 0 or state.numbers[RUNNING] < system.cores):
+        lock = _take(state.core_first, state.next_worker, 0)
+        container = lock * system.containers // (system.sockets * system.workers)
+        period = int(now / PERIOD_S + 1e-9)
+        if period != state.period[container]:
+            state.period[container], state.quota_left[container] = period, system.quota * PERIOD_S
+        if state.quota_left[container] > 1e-9:
+            _run(system, state, lock, now)
+            continue
+        if state.throttled_first[container] == _NONE:
+            _push(state, (period + 1) * PERIOD_S, _encode(PERIOD_BEGINS, container))
+        _append(state.throttled_first, state.throttled_last, state.next_worker, container, lock)
+
+
+@_inlined
+def _go_on(system: CompiledSystem, state: SimulationState, lock: int, now: float) -> None:
+    """Let the holder of a lock run, on a core if it needs one."""
+    if not _needs_core(system, state, state.holder[lock]):
+        _run(system, state, lock, now)
+        return
+    _append(state.core_first, state.core_last, state.next_worker, 0, lock)
+    _fill_cores(system, state, now)
+
+
+@_inlined
+def _begin_period(system: CompiledSystem, state: SimulationState, container: int, now: float) -> None:
+    """Let the processes of a container that had used up its quota wait for a core."""
+    while state.throttled_first[container] != _NONE:
+        lock = _take(state.throttled_first, state.next_worker, container)
+        _append(state.core_first, state.core_last, state.next_worker, 0, lock)
+    _fill_cores(system, state, now)
+
+
+@_inlined
+def _hold_lock(system: CompiledSystem, state: SimulationState, slot: int, lock: int, now: float) -> None:
+    state.holder[lock] = slot
+    _go_on(system, state, lock, now)
 
 
 @_inlined
@@ -369,7 +447,7 @@ def _begin_step(system: CompiledSystem, state: SimulationState, slot: int, now: 
         _push(state, now + state.left[slot], _encode(STEP_ENDS, slot))
         return
     lock = state.worker[slot]
-    if system.lock[step] != OF_WORKER:
+    if system.lock[step] > OF_LOOP:
         lock = _locks(system) - (2 if system.lock[step] == OF_DEVICE else 1)
     holder = state.holder[lock]
     if holder == _NONE:
@@ -378,6 +456,8 @@ def _begin_step(system: CompiledSystem, state: SimulationState, slot: int, now: 
     first_to_wait = state.lock_first[lock] == _NONE
     _append(state.lock_first, state.lock_last, state.next, lock, slot)
     switch = _switch(system, lock)
+    if _needs_core(system, state, holder):
+        return  # its turns are no longer than a switch
     if first_to_wait and state.held_since[lock] + state.left[holder] > now + switch:
         _plan_turn(system, state, lock, now + switch)
 
@@ -524,13 +604,21 @@ def _turn_lock(system: CompiledSystem, state: SimulationState, index: int, now: 
         return _NONE
     slot = state.holder[lock]
     left = state.left[slot] - (now - state.held_since[lock])
-    state.holder[lock] = _NONE
     ended = left <= 1e-9
+    state.left[slot] = left
+    needs_core = _needs_core(system, state, slot)
+    if needs_core:
+        state.numbers[RUNNING] -= 1
+        if not ended and (system.switch > _CORE_SLICE_S or state.lock_first[lock] == _NONE):
+            _go_on(system, state, lock, now)
+            return _NONE
+    state.holder[lock] = _NONE
     if not ended:
-        state.left[slot] = left
         _append(state.lock_first, state.lock_last, state.next, lock, slot)
     if state.lock_first[lock] != _NONE:
         _hold_lock(system, state, _take(state.lock_first, state.next, lock), lock, now)
+    elif needs_core:
+        _fill_cores(system, state, now)
     return _end_step(system, state, slot, now, rng) if ended else _NONE
 
 
@@ -627,7 +715,7 @@ def advance(  # noqa: PLR0912  # a branch for each kind of event and each reason
     while state.numbers[EVENTS] > 0:
         if row + 2 > len(rows.sent):
             return row, ROWS_FULL
-        if state.numbers[EVENTS] + 8 > len(state.event_time):
+        if state.numbers[EVENTS] + 8 + _locks(system) > len(state.event_time):
             return row, NO_EVENT
         if state.numbers[FREE_SLOT] == _NONE:
             return row, NO_SLOT
@@ -644,8 +732,11 @@ def advance(  # noqa: PLR0912  # a branch for each kind of event and each reason
             gone = _arrive(system, state, system.class_of_user[index], index, now, rng)
         elif kind == STEP_ENDS:
             gone = _end_step(system, state, index, now, rng)
-        else:
+        elif kind == LOCK_TURNS:
             gone = _turn_lock(system, state, index, now, rng)
+        else:
+            gone = _NONE
+            _begin_period(system, state, index, now)
         if gone == _NONE:
             continue
         class_, user = state.of_class[gone], state.user[gone]

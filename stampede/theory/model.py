@@ -243,6 +243,10 @@ class Servers:
     each of them wins with the chance ``bias``, in the order of forking; 0 makes all of them as likely. ``hesitates``: a
     worker whose threads are all busy wins only if every worker's threads are busy.
 
+    ``cores``: so many processes compute at once (None: all of them), in turns of a few milliseconds. ``containers``
+    share the workers equally; each of them may compute for ``quota`` core seconds in a second (None: without a limit).
+    As the kernel counts it, a container that has used up its part of a period of 0.1 s stands still until the next.
+
     ``switch`` is after how many seconds a thread that computes hands the interpreter lock over if another thread of its
     process wants it. On a ``loop``, steps that compute or call have the worker's event loop for themselves until they
     end.
@@ -260,6 +264,9 @@ class Servers:
     max_connections: int | None = None
     bias: float = 0.0
     hesitates: bool = False
+    cores: int | None = None
+    containers: int = 1
+    quota: float | None = None
     switch: float = 0.005
     loop: bool = False
 
@@ -276,7 +283,11 @@ class Servers:
                 "use idle_kept=0"
             )
         _check_count("workers", self.workers)
-        for name in ("max_per_socket", "threads", "max_connections"):
+        if self.containers < 1 or self.all_workers % self.containers:
+            raise WrongModel(f"{self.containers} containers cannot share {self.all_workers} workers equally")
+        if self.quota is not None and not self.quota > 0:
+            raise WrongModel(f"the quota of a container is {self.quota:g} cores; it must be above 0")
+        for name in ("max_per_socket", "threads", "max_connections", "cores"):
             if (count := getattr(self, name)) is not None:
                 _check_count(name, count)
         if not 0 <= self.bias < 1:
@@ -288,6 +299,12 @@ class Servers:
     def all_workers(self) -> int:
         """The workers at all sockets."""
         return self.sockets * self.workers
+
+    @property
+    def computing_at_once(self) -> float:
+        """How many processes can compute at once on average."""
+        quota = inf if self.quota is None else self.quota * self.containers
+        return min(self.all_workers, quota, inf if self.cores is None else self.cores)
 
     @property
     def at_once(self) -> float:
@@ -326,10 +343,11 @@ class QueueingSystem:
                 f"the open loops keep {busy():.4g} threads busy, and there are {self.servers.at_once:.0f}: the queue "
                 "grows for ever; send fewer requests, or add workers or threads"
             )
-        if busy("compute") >= self.servers.all_workers:
+        if busy("compute") >= self.servers.computing_at_once:
+            what = "interpreter locks" if self.servers.computing_at_once == self.servers.all_workers else "cores"
             raise WrongModel(
-                f"the open loops keep {busy('compute'):.4g} interpreter locks busy, and there are "
-                f"{self.servers.all_workers}: the queue grows for ever; send fewer requests, or add workers"
+                f"the open loops keep {busy('compute'):.4g} {what} busy, and there are "
+                f"{self.servers.computing_at_once:g}: the queue grows for ever; send fewer requests, or add workers"
             )
         if busy("occupy") >= 1:
             raise WrongModel(

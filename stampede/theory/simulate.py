@@ -169,6 +169,9 @@ def _compile(system: QueueingSystem) -> CompiledSystem:
         max_connections=_limit(servers.max_connections),
         bias=float(servers.bias),
         hesitates=servers.hesitates,
+        cores=_limit(servers.cores),
+        containers=servers.containers,
+        quota=inf if servers.quota is None else float(servers.quota),
         transit=float(system.transit),
         switch=inf if servers.loop else float(servers.switch),
         kind=_ints(each.kind for each in arrivals),
@@ -199,8 +202,10 @@ def _compile(system: QueueingSystem) -> CompiledSystem:
 
 def _lock(step: WorkStep, system: QueueingSystem) -> int:
     """Return the lock that a step needs."""
-    if step.does == "compute" or (step.does == "call" and system.servers.loop):
+    if step.does == "compute":
         return events.OF_WORKER
+    if step.does == "call" and system.servers.loop:
+        return events.OF_LOOP
     if step.does == "occupy":
         return events.OF_MACHINE
     return events.OF_DEVICE if step.does == "call" and system.one_device else events.NO_LOCK
@@ -212,7 +217,7 @@ def _stalls(step: WorkStep) -> tuple[float, float, float, float]:
 
 
 _OF_A_SLOT = ("of_class", "user", "sent", "began", "asked", "left", "worker", "thread", "step", "balancer", "next")
-_TIMES = {"event_time", "sent", "began", "asked", "left", "held_since"}
+_TIMES = {"event_time", "sent", "began", "asked", "left", "held_since", "quota_left"}
 
 
 def _blank(system: CompiledSystem) -> SimulationState:
@@ -233,7 +238,10 @@ def _blank(system: CompiledSystem) -> SimulationState:
         (workers, threads, ("free",)),
         (workers, -1, ("queue_first", "queue_last")),
         (workers + 2, -1, ("holder", "lock_first", "lock_last")),
-        (workers + 2, 0, ("held_since", "turns")),
+        (workers + 2, 0, ("held_since", "turns", "next_worker")),
+        (1, -1, ("core_first", "core_last")),
+        (system.containers, -1, ("throttled_first", "throttled_last", "period")),
+        (system.containers, 0, ("quota_left",)),
         (users, -1, ("pinned",)),
         (classes, 0, ("arrived",)),
     )
@@ -244,7 +252,7 @@ def _blank(system: CompiledSystem) -> SimulationState:
     }
     arrays["next"] = _ints([*range(1, slots), -1])
     arrays["free_threads"] = np.tile(np.arange(threads, dtype=np.int64)[::-1], workers)
-    return SimulationState(numbers=_ints([0, 0, 0, 0]), **arrays)
+    return SimulationState(numbers=_ints([0, 0, 0, 0, 0]), **arrays)
 
 
 def _doubled(state: SimulationState, names: Iterable[str]) -> SimulationState:

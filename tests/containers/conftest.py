@@ -24,28 +24,24 @@ title: Variants that are all spoilt but one
 question: Does the lab notice?
 loads:
   users:
-    script: users.js
     duration: {short: 8s, full: 1m}
-    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.2}
+    classes: {user: {users: 8, takes_s: {least: 0.05, most: 0.15}, pause_s: 0.2}}
     variants: [fine, uncounted, lying, starved, dawdling, throttled, overflowing, one-socket, two-sockets,
                worker-killed, server-killed, balancer-killed, process-of-k6-killed, k6-killed,
                refused, throws-one, throws-all, nowhere, sometimes, crossed, unhealthy, never-ready,
                k6-outgrows, server-outgrows, start-outgrows]
   too-many:
-    script: arrivals.js
     duration: {short: 2s, full: 1m}
-    settings: {rate_rps: 40, users_max: 4, delay_s: 0.5}
+    classes: {arrival: {per_second: 40, takes_s: 0.5, users_max: 4}}
     variants: [plain]
   beside-a-client:
-    script: users.js
     duration: {short: 4s, full: 1m}
-    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.2}
+    classes: {user: {users: 8, takes_s: {least: 0.05, most: 0.15}, pause_s: 0.2}}
     client: {script: silent.py, settings: {connections: 1, silent_s: 0.5}}
     variants: [client-refuses, client-outgrows]
   beside-others:
-    script: users.js
     duration: {short: 4s, full: 1m}
-    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}
+    classes: {user: {users: 8, takes_s: {least: 0.05, most: 0.15}}}
     variants: [squeezed]
 parallel: true
 variants:
@@ -136,14 +132,14 @@ def spoil(lab: Lab) -> None:
 def spoil_scripts(lab: Lab) -> None:
     """Spoil what k6 and the client do in some variants."""
     lab.edit("k6/lib/request.js", "  const response =", f"  {UNCOUNTED}\n  {DAWDLING}\n  const response =")
-    users = "k6/users.js"
-    lab.edit(users, "number('USERS')", f"number({IS.format('refused')} ? 'MORE_USERS' : 'USERS')")
+    users = "k6/classes.js"
+    lab.edit(users, "text('PATHS')", f"text({IS.format('refused')} ? 'MORE_PATHS' : 'PATHS')")
     crossed = f"thresholds: {IS.format('crossed')} ? {{ http_reqs: ['count<1'] }} : {{}}"
     lab.edit(users, "  scenarios:", f"  {crossed},\n  scenarios:")
-    begin = "export function user() {"
+    begin = "export function ask() {"
     lab.edit(users, begin, f"const kept = [];\n\n{begin}\n  {KEEPING}\n  {THROWING}")
-    lab.edit(users, "  const delayS =", f"  {STARVED}\n  const delayS =")
-    lab.edit(users, "`/?delay=${delayS}`", f"`/${{{LOST} ? 'nowhere' : ''}}?delay=${{delayS}}`")
+    lab.edit(users, "  const takesS =", f"  {STARVED}\n  const takesS =")
+    lab.edit(users, "PATHS[name].replace(", f"PATHS[name].replace('/', {LOST} ? '/nowhere' : '/').replace(")
     lab.edit("stampede/run/trial/compose.py", 'start = {"START', 'start = {"WHICH": trial.variant_name, "START')
     client, told = "clients/silent.py", 'os.environ["WHICH"] == "client-{}"'
     lab.edit(client, "import sys", "import os\nimport sys")

@@ -25,10 +25,10 @@ from tools.browser import free_port
 EXPERIMENT = """\
 title: Four servers that lag as they are told
 question: Does what went in come out?
-load:
-  script: users.js
-  duration: {short: 4s, full: 1m}
-  settings: {users: 4, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}
+loads:
+  users:
+    duration: {short: 4s, full: 1m}
+    classes: {user: {users: 4, takes_s: {least: 0.01, most: 0.02}}}
 parallel: true
 variants:
   constant:     {server: gunicorn-gthread, workers: 1, threads: 8}

@@ -1,5 +1,6 @@
 """stampede/run/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
+import json
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -18,10 +19,10 @@ from stampede.run.trial.calibration import ALONE, TRIES, calibrate, calibrated_r
 from stampede.run.trial.containers import TrialContainers
 
 LOAD = Load(
-    script="rounds.js",
+    classes={"work": {"users": 1, "takes_s": 0.1, "computes": 0.5, "rounds": 5}, "quick": {"users": 1}},
     duration=Durations(short="15s", full="20s"),
-    settings={"users": 1, "rounds": 5, "wait_ms": 10, "cpu_ms": 10},
 )
+BURST = {"burst": 2, "every_s": 9, "does": "compute", "rounds": 5, "wait_ms": 10, "cpu_ms": 10}
 
 
 class Machine:
@@ -56,15 +57,19 @@ def test_calls_are_made_shorter_by_what_they_take_too_long(late_us: float) -> No
 
 
 def test_what_was_found_out_is_what_the_script_asks_for() -> None:
-    """Its own settings are in the record; the path is computed in one place, for the calibration and for k6."""
+    """A load of classes, and a script whose requests all compute."""
     work = "/work?rounds=5&wait_ms=10&cpu_ms=10&cpu="
 
-    held = calibrated_request(loaded("hold"), calibrate(loaded("hold"), Machine(60.0)))
-    burnt = calibrated_request(loaded("burn"), calibrate(loaded("burn"), Machine(60.0)))
+    asks = json.loads(LOAD.derived_environment("15s")["PATHS"])["work"]
+    for cpu, how in (("hold", "&call_us=930"), ("burn", "")):
+        machine, load = Machine(60.0), loaded(cpu)
+        variables = calibrated_request(load, calibrate(load, machine))
+        assert asks + variables["COMPUTING"] == machine.asked[-1] == f"{work}{cpu}{how}"
 
-    assert held == {"ASKS": f"{work}hold&call_us=930", "ASKED_MS": "100"}
-    assert burnt == {"ASKS": f"{work}burn", "ASKED_MS": "100"}
-    assert "ASKS" not in loaded("hold").derived_environment("15s")
+        burst = Load(script="burst.js", duration=LOAD.duration, settings=BURST)
+        load = burst.model_copy(update={"settings": BURST | {"cpu": cpu}})
+        assert calibrated_request(load, calibrate(load, machine)) == {"ASKS": f"{work}{cpu}{how}", "ASKED_MS": "100"}
+        assert "ASKS" not in burst.derived_environment("15s")
 
 
 def test_burning_is_only_looked_at() -> None:
@@ -93,7 +98,7 @@ def test_a_machine_that_was_busy_at_first_is_looked_at_again() -> None:
 
 
 def test_a_request_that_asks_for_nothing_is_calibrated_once() -> None:
-    nothing = LOAD.settings | {"cpu": "hold", "rounds": 1, "wait_ms": 0, "cpu_ms": 0}
+    nothing = BURST | {"cpu": "hold", "rounds": 1, "wait_ms": 0, "cpu_ms": 0}
     machine = Machine(60.0)
 
     found = calibrate(LOAD.model_copy(update={"settings": nothing}), machine)
@@ -159,7 +164,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
 def test_long_requests_are_asked_twice_and_none_for_nothing() -> None:
     """The first request takes twice as long here, so the first correction is too large, and a second is needed."""
     machine = Machine(60.0)
-    long = LOAD.settings | {"cpu": "hold", "rounds": 1, "wait_ms": 0, "cpu_ms": 1500}
+    long = BURST | {"cpu": "hold", "rounds": 1, "wait_ms": 0, "cpu_ms": 1500}
 
     found = calibrate(LOAD.model_copy(update={"settings": long}), machine)
 

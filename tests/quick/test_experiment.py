@@ -27,12 +27,11 @@ from stampede.servers.base import Variant
 from stampede.servers.services import image_of
 from tests.wrong import listed, problem_of, refusal, unnamed
 
-SETTINGS = "  settings: {light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10}\n"
+SETTINGS = "  classes: {light: {users: 5, takes_s: {least: 0, most: 1}}, heavy: {users: 2, takes_s: 10}}\n"
 GOOD = """\
 title: A title
 question: Why?
 load:
-  script: heavy-mix.js
   duration: {short: 60s, full: 5m}
 SETTINGSvariants:
   shared-socket:
@@ -60,17 +59,18 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
     experiment = read_experiment(tmp_path / "mine.yaml")
 
     assert list(experiment.variants) == ["shared-socket", "one-process"]
-    assert list(experiment.all_loads) == ["heavy-mix"]
-    assert experiment.all_loads["heavy-mix"].environment() == {
-        "LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10",
-    }  # fmt: skip
+    assert list(experiment.all_loads) == ["classes"]
+    assert json.loads(experiment.all_loads["classes"].environment()["CLASSES"])["heavy"] == {"users": 2, "takes_s": 10}
     assert experiment.variants["one-process"].factors()["LAB_THREADS"] == "8"
 
 
 FIGURES = "request_class: light, metric: overhead, stats: {p99: 1000}"
 MISTAKES = [
     ("threads: 2\n", "threds: 2\n"),
-    ("heavy-mix.js", "heavy-mx.js"),
+    (SETTINGS, "  script: burts.js\n  settings: {}\n"),
+    (SETTINGS, "  script: heavy-mix.js\n  settings: {light_vus: 5}\n"),
+    (SETTINGS, SETTINGS + "  script: burst.js\n"),
+    (SETTINGS, ""),
     ("value: {variant: shared-socket", "value: {variant: shared"),
     ("request_class: light, metric: overhead, stat: p99}", "request_class: lite, metric: overhead, stat: p99}"),
     ("    at_least: 1000\n", ""),
@@ -122,13 +122,13 @@ OTHER_MISTAKES = [
      VARIANT + "resend none nginx"),
     ("gunicorn-gthread\n", "uwsgi\n    router: tcp\n    protocol: uwsgi\n", VARIANT + "router protocol"),
     ("gunicorn-gthread\n", "uwsgi\n    router: unix\n    map_socket: true\n", VARIANT + "router map_socket"),
-    (SETTINGS, SETTINGS + "  variants: [one-proces]\n", "published.0 shared-socket heavy-mix"),
+    (SETTINGS, SETTINGS + "  variants: [one-proces]\n", "published.0 shared-socket classes"),
     (SETTINGS, SETTINGS + "  variants: [shared-socket, one-proces]\n", "load.variants one-proces one-process"),
     (SETTINGS, SETTINGS + "  database: {}\n", "load.database shared-socket django"),
-    (SETTINGS, SETTINGS + "  relative: {times: 2, of: shared-socket, under: heavy-mix}\n", "load.relative loads"),
-    ("light_vus: 5", "cpu: hold", "load.settings.cpu leave"),
-    ("  one-process:", "  shared-socket:", "mine.yaml:12 shared-socket twice"),
-    ("light_vus: 5", "light_vus: true", "load.settings.light_vus true whole 1"),
+    (SETTINGS, SETTINGS + "  relative: {times: 2, of: shared-socket, under: classes}\n", "load.relative loads"),
+    (SETTINGS, "  script: burst.js\n  settings: {cpu: hold}\n", "load.settings.cpu leave"),
+    ("  one-process:", "  shared-socket:", "mine.yaml:11 shared-socket twice"),
+    ("users: 5", "users: true", "load.classes.light.users whole"),
     ("short: 60s", "short: 1000000s", "load.duration.short 1000000s day"),
     ("load:", "null: 3\nload:", "None text because burns"),
 ]  # fmt: skip
@@ -138,17 +138,21 @@ def test_each_rule_of_an_experiment_has_its_message(tmp_path: Path) -> None:
     others = [(GOOD.replace(old, new, 1), names) for old, new, names in OTHER_MISTAKES]
 
     assert listed(refused(tmp_path, GOOD.replace(*one, 1)) for one in MISTAKES) == snapshot("""\
-mine.yaml:11: variants.shared-socket.threds: unknown key; there are threads, app, balance, …
-mine.yaml:4: load.script: k6/heavy-mx.js does not exist; there are heavy-mix.js, replay.js, arrivals.js, …
-mine.yaml:17: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process
-mine.yaml:17: claims.0.value.request_class: load heavy-mix has no class lite; it has light, heavy
-mine.yaml:16: claims.0: a claim needs exactly one of at_least and at_most
-mine.yaml:14: published.0: completion_times are in order of completion; 2.5 ms comes after 3 ms
-mine.yaml:8: variants.shared-socket: queue_timeout_s: nginx does not queue requests here; choose balancer:
+mine.yaml:10: variants.shared-socket.threds: unknown key; there are threads, app, balance, …
+mine.yaml:5: load.script: k6/burts.js does not exist; there are burst.js, steps.js, crash.js, …
+mine.yaml:5: load.script: heavy-mix.js was replaced by classes of requests, e.g. classes: {page: {users: 5,
+    takes_s: 1}}
+mine.yaml:3: load: give either classes, or a script and its settings
+mine.yaml:3: load: give classes, the requests by the name of their class, or a script and its settings
+mine.yaml:16: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process
+mine.yaml:16: claims.0.value.request_class: load classes has no class lite; it has light, heavy
+mine.yaml:15: claims.0: a claim needs exactly one of at_least and at_most
+mine.yaml:13: published.0: completion_times are in order of completion; 2.5 ms comes after 3 ms
+mine.yaml:7: variants.shared-socket: queue_timeout_s: nginx does not queue requests here; choose balancer:
     haproxy
-mine.yaml:7: load.api: a stall of 5 s every 5 s never ends; stall_s must be less than every_s
-mine.yaml:13: variants.one-process: no load measures this variant; add it to the variants of a load
-mine.yaml:12: variants.One_Process: 'One_Process' must be a name of lower-case letters, digits and single
+mine.yaml:6: load.api: a stall of 5 s every 5 s never ends; stall_s must be less than every_s
+mine.yaml:12: variants.one-process: no load measures this variant; add it to the variants of a load
+mine.yaml:11: variants.One_Process: 'One_Process' must be a name of lower-case letters, digits and single
     hyphens, e.g. one-process
 """)
     assert unnamed(read_experiment, tmp_path / "mine.yaml", others) == []
@@ -202,7 +206,7 @@ MISTAKES_OF_VARIANTS = [
 
 
 def test_each_rule_of_a_server_names_its_setting_and_the_way_out(tmp_path: Path) -> None:
-    files = [(with_variant(settings), f"mine.yaml:8: {VARIANT}{names}") for settings, names in MISTAKES_OF_VARIANTS]
+    files = [(with_variant(settings), f"mine.yaml:7: {VARIANT}{names}") for settings, names in MISTAKES_OF_VARIANTS]
 
     assert unnamed(read_experiment, tmp_path / "mine.yaml", files) == []
 
@@ -261,7 +265,7 @@ def test_queries_are_for_fastapi_with_a_database(tmp_path: Path) -> None:
     good = (EXPERIMENTS / "pools.yaml").read_text()
 
     assert refused(tmp_path, good.replace("    database: {}\n", "", 1)) == snapshot(
-        "mine.yaml:14: loads.long-queries: queries.js asks a database; add database: {}"
+        "mine.yaml:14: loads.long-queries: a class of requests asks the database; add database: {}"
     )
     assert refused(tmp_path, good.replace("app: fastapi-depends", "app: fastapi-typed")) == snapshot(
         "mine.yaml:22: loads.short-queries.database: dependency does not use a database; "
@@ -419,7 +423,7 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_load_and_loads_exclude_each_other(tmp_path: Path) -> None:
-    both = GOOD + "loads:\n  a: {script: heavy-mix.js, duration: {short: 1s, full: 1s}," + SETTINGS.rstrip() + "}\n"
+    both = GOOD + "loads:\n  a: {duration: {short: 1s, full: 1s}," + SETTINGS.rstrip() + "}\n"
     assert refused(tmp_path, both) == "mine.yaml: give either load or loads"
 
 
@@ -438,7 +442,7 @@ GARBLED = [
     "9" * 30, "9" * 5000, "0x" + "f" * 5000, "1.0e+999", ".nan", "-.inf", "-0.0", r"'\'",
     r'"\0"', r'"\ud800"', r'"a\nb"', r'"a\u2028b"', '"it\'s"', "'it\\'", "${HOME}", "*itself", "*nobody",
     "&itself [*itself]", "{<<: 1}", "{? [a] : b}",
-    "[" * 60 + "]" * 60, "[" * 400 + "]" * 400, "{a: 1, a: 2}", "a" * 5000 + ".js", "../k6/heavy-mix.js",
+    "[" * 60 + "]" * 60, "[" * 400 + "]" * 400, "{a: 1, a: 2}", "a" * 5000 + ".js", "../k6/classes.js",
 ]  # fmt: skip
 """What no program writes, but somebody may, as text of YAML."""
 
@@ -501,9 +505,9 @@ NO_VALUES = [
 
 def test_what_looks_like_a_value_and_is_none_is_named_with_its_line(tmp_path: Path) -> None:
     assert listed(refused(tmp_path, GOOD.replace(*one, 1)) for one in NO_VALUES) == snapshot("""\
-mine.yaml:10: not valid YAML: 'x' cannot be read as bool
-mine.yaml:10: not valid YAML: '2020-13-45' cannot be read as timestamp
-mine.yaml:10: not valid YAML: the number has more than 63 bits
+mine.yaml:9: not valid YAML: 'x' cannot be read as bool
+mine.yaml:9: not valid YAML: '2020-13-45' cannot be read as timestamp
+mine.yaml:9: not valid YAML: the number has more than 63 bits
 mine.yaml:1: not valid YAML: the text must not contain '\\x1b'
 mine.yaml:1: not valid YAML: the text must not contain '\\ud800'
 mine.yaml: not valid YAML: special characters are not allowed (#x0007)

@@ -307,8 +307,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def measure(folder: Path) -> None:
     """Measure a batch of one trial."""
-    users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
-    load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
+    load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
     trial = PlannedTrial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
     _measure_batch((trial,), folder, lambda *_: None, Engines())
 

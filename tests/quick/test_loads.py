@@ -20,6 +20,8 @@ from stampede.experiment.loads.settings import Word
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import lay_out
 from stampede.plan.placement import MemoryBudgets
+from stampede.records.classes import LoadClass
+from stampede.records.traffic import of_classes
 from stampede.servers import limits
 from stampede.servers.limits import MemoryBudget
 from tests.wrong import listed, shown, wrong_values
@@ -68,7 +70,7 @@ def test_any_number_of_a_load_or_a_variant_times_a_million_is_refused(tmp_path: 
                 if not any(word in message for word in (name, *room)):
                     unexplained[experiment, kind, name] = message
     assert unexplained == {}
-    assert {("heavy-mix.js", "light_vus"), ("gunicorn-gthread", "threads")} <= tried
+    assert {("burst.js", "burst"), ("", "per_second"), ("gunicorn-gthread", "threads")} <= tried
 
 
 def refusal(path: Path) -> str:
@@ -131,12 +133,9 @@ load:
 variants:
   one: {server: gunicorn-gthread, workers: 4, threads: 2}
 """
-MIX = "light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10"
-RATE = "rate_rps: 40, users_max: 4, delay_s: 0.5"
-USERS = "users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0"
 BURST = "burst: 10, every_s: 2"
-ROUNDS = "users: 4, rounds: 5, wait_ms: 10, cpu_ms: 10"
-STREAMS = "viewers: 5, parts: 50, every_s: 0.1, quick_rps: 10, quick_delay_s: 0.01, users_max: 200"
+COMPUTES = BURST + ", does: compute, rounds: 5, wait_ms: 10, cpu_ms: 10"
+IDLE = "gets: 5, posts: 2, every_s: 5, spread_s: 0.1, delay_s: 10, busy_ms: 20"
 OWN = """classes: '{"home": {"path": "/", "users": 2}}', login: '{"path": "/in", "body": "ada"}'"""
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
 
@@ -161,21 +160,18 @@ def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(folder: Pat
 
 
 MISTAKES = [
-    ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: 100000000")),
-    ("heavy-mix.js", MIX, ("light_vus: 5", "lite_vus: 5")),
-    ("users.js", USERS, ("delay_min_s: 0.05", "delay_min_s: 0.5")),
-    ("arrivals.js", RATE, ("rate_rps: 40", "rate_rps: 1000000")),
+    ("idle.js", IDLE, ("gets: 5", "gets: 100000000")),
+    ("idle.js", IDLE, ("gets: 5", "gest: 5")),
     ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: compute")),
     ("burst.js", BURST + ", does: compute", ("", "")),
-    ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000")),
-    ("streams.js", STREAMS, ("parts: 50", "parts: 5000")),
+    ("burst.js", COMPUTES, ("rounds: 5", "rounds: 5000")),
     ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20")),
     ("user-service.js", OWN, ("ada", "it''s")),
-    ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000")),
-    ("heavy-mix.js", MIX, ("threads: 2", "threads: 100000, memory_mib: 100000")),
-    ("heavy-mix.js", MIX, ("short: 60s", "short: 60")),
-    ("heavy-mix.js", MIX, ("short: 60s", "short: 1h")),
-    ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m")),
+    ("idle.js", IDLE, ("workers: 4", "workers: 1000000000")),
+    ("idle.js", IDLE, ("threads: 2", "threads: 100000, memory_mib: 100000")),
+    ("idle.js", IDLE, ("short: 60s", "short: 60")),
+    ("idle.js", IDLE, ("short: 60s", "short: 1h")),
+    ("idle.js", IDLE, ("full: 5m", "full: 5000000m")),
 ]  # fmt: skip
 
 
@@ -183,7 +179,12 @@ def refused(folder: Path, script: str, settings: str, change: tuple[str, str]) -
     """Return the message with which an experiment is refused after a change."""
     text = GOOD.replace("SCRIPT", script).replace("SETTINGS", settings)
     assert change[0] in text
-    (folder / "mine.yaml").write_text(text.replace(*change))
+    return refusal_of(folder, text.replace(*change))
+
+
+def refusal_of(folder: Path, text: str) -> str:
+    """Return the message with which an experiment is refused."""
+    (folder / "mine.yaml").write_text(text)
     with pytest.raises(WrongUse) as caught:
         read_experiment(folder / "mine.yaml")
     return caught.value.message
@@ -191,19 +192,14 @@ def refused(folder: Path, script: str, settings: str, change: tuple[str, str]) -
 
 def test_each_rule_of_a_load_has_its_message(tmp_path: Path) -> None:
     assert listed(refused(tmp_path, *one) for one in MISTAKES) == snapshot("""\
-mine.yaml:6: load.settings.light_vus: 100,000,002 virtual users are more than the 16,000 that one k6 container
-    has files for; reduce them, or increase generators (the k6 containers)
-mine.yaml:6: load.settings.lite_vus: heavy-mix.js has no setting lite_vus; it has light_vus, heavy_delay_s,
-    heavy_vus, light_delay_max_s
-mine.yaml:6: load.settings.delay_max_s: 0.15 must be at least delay_min_s, which is 0.5
-mine.yaml:6: load.settings.rate_rps: 1,000,000 requests a second are more than the 20,000 that one k6
-    container can send; reduce them, or increase generators (the k6 containers)
+mine.yaml:6: load.settings.gets: 100,000,002 virtual users are more than the 16,000 that one k6 container has
+    files for; reduce them, or increase generators (the k6 containers)
+mine.yaml:6: load.settings.gest: idle.js has no setting gest; it has gets, busy_ms, delay_s, …
 mine.yaml:6: load.settings.delay_s: burst.js has no setting delay_s with does: compute; it has burst, cpu_ms,
     does, …
 mine.yaml:6: load.settings: burst.js also needs cpu_ms, rounds, wait_ms with does: compute
 mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, but k6 gives up a request
     after 60 s
-mine.yaml:6: load.settings.parts: a stream takes 5000 x 0.1 s = 500 s, but k6 gives up a request after 60 s
 mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after 60
     s
 mine.yaml:6: load.settings.login: '{"path": "/in", "body": "it\\'s"}' must be JSON of a request, e.g. {"path":
@@ -218,25 +214,103 @@ mine.yaml:5: load.duration.full: 5000000m must be at most a day (24 hours)
 """)
 
 
+OF_CLASSES = GOOD.replace("  script: SCRIPT\n", "").replace("settings: {SETTINGS}", "classes: {page: CLASS}")
+WRONG_CLASSES = [
+    "{users: 5, per_second: 2, takes_s: 1}",
+    "{users: 100000000}",
+    "{users: 20000}",
+    "{per_second: 100000, users_max: 100}",
+    "{users: 5, takes_s: 61}",
+    "{users: 5, takes_s: {least: 2, most: 1}}",
+    "{users: 5, takes: 1}",
+    "{users: 5, takes_s: {mean: 1}, computes: 0.5}",
+    "{users: 5, takes_s: 1, rounds: 3}",
+    "{users: 5, does: stream, takes_s: {mean: 1}, rounds: 3}",
+    "{users: 5, does: dream}",
+    "{per_second: 1, does: probe}",
+    "{users: 5, asks: /fibonacci?n=3, takes_s: 1}",
+    "{users: 5, asks: nowhere}",
+    "{users: 5, users_max: 9}",
+    "5",
+]
+
+
+def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:
+    files = [OF_CLASSES.replace("CLASS", one) for one in WRONG_CLASSES]
+
+    assert listed(refusal_of(tmp_path, one) for one in files) == snapshot("""\
+mine.yaml:5: load.classes.page: give either users or per_second: who sends these requests, or how many come
+    per second
+mine.yaml:5: load.classes.page.users: 100,000,000 must be a whole number from 1 to 100,000, e.g. users: 1
+mine.yaml:5: load.settings.classes: 20,000 virtual users are more than the 16,000 that one k6 container has
+    files for; reduce them, or increase generators (the k6 containers)
+mine.yaml:3: load.settings.classes_per_s: 100,000 requests a second are more than the 20,000 that one k6
+    container can send; reduce them, or increase generators (the k6 containers)
+mine.yaml:5: load.settings.classes: page: a request takes 61 s, but k6 gives up a request after 60 s
+mine.yaml:5: load.classes.page.takes_s: least, 2 s, is more than most, 1 s
+mine.yaml:5: load.classes.page.takes: unknown key; there are takes_s, asks, computes, …
+mine.yaml:5: load.classes.page: computes is for requests that wait, and that all take the same time
+mine.yaml:5: load.classes.page: rounds are for requests that compute, and for streams that all take the same
+    time
+mine.yaml:5: load.classes.page: rounds are for requests that compute, and for streams that all take the same
+    time
+mine.yaml:5: load.classes.page.does: 'dream' must be one of stream, call, probe, …
+mine.yaml:5: load.classes.page: a probe has timeout_s, and no takes_s; other requests have no timeout_s
+mine.yaml:5: load.classes.page: asks is a path of its own; leave out takes_s, does, computes and rounds
+mine.yaml:5: load.classes.page.asks: 'nowhere' must be the path of a request, e.g. asks: /items?page=2
+mine.yaml:5: load.classes.page: users_max is for per_second
+mine.yaml:5: load.classes.page: 5 must be a mapping
+""")
+
+
+def test_a_class_asks_for_what_it_does() -> None:
+    asked = {
+        "waits": LoadClass(users=1, takes_s=0.5),
+        "computes": LoadClass(users=1, takes_s=0.1, computes=0.5, rounds=5),
+        "calls": LoadClass(users=1, does="call", takes_s=1),
+        "queries": LoadClass(users=1, does="query", takes_s=1),
+        "streams": LoadClass(users=1, does="stream", takes_s=2.5, rounds=25),
+        "probes": LoadClass(per_second=2, does="probe", timeout_s=1.5),
+        "anything": LoadClass(users=1, asks="/fibonacci?n=28"),
+    }
+
+    assert {name: of.path for name, of in asked.items()} == {
+        "waits": "/?delay={s}",
+        "computes": "/work?rounds=5&wait_ms=10&cpu_ms=10",
+        "calls": "/call?delay={s}",
+        "queries": "/query?takes={s}",
+        "streams": "/stream?parts=25&every=0.1",
+        "probes": "/health",
+        "anything": "/fibonacci?n=28",
+    }
+    assert asked["probes"].users_at_once == 4  # three are under way at most, and one begins as another gives up
+    assert of_classes({"queries": asked["queries"]}).missing == "a pool of connections that requests share"
+    assert of_classes({"anything": asked["anything"]}).missing == "how long this machine computes"
+    traffic = of_classes({name: of for name, of in asked.items() if name not in ("queries", "anything")}).classes
+    assert [(step.does, step.takes_s) for step in traffic["computes"].work] == [("wait", 0.01), ("compute", 0.01)]
+    assert (traffic["streams"].rounds, traffic["streams"].work[0].takes_s) == (25, 0.1)
+    assert (traffic["probes"].patience_s, traffic["calls"].work[0].does) == (1.5, "call")
+
+
 def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(K6_SCRIPTS, "users.js")
-    (tmp_path / "mine.yaml").write_text(GOOD.replace("SCRIPT", "users.js").replace("SETTINGS", USERS))
+    monkeypatch.delitem(K6_SCRIPTS, "idle.js")
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("SCRIPT", "idle.js").replace("SETTINGS", IDLE))
 
     with pytest.raises(WrongUse) as caught:
         read_experiment(tmp_path / "mine.yaml")
 
     assert caught.value.message.startswith(
-        "mine.yaml:4: load.script: k6/users.js has no declaration in stampede/experiment/loads/k6.py; there are "
+        "mine.yaml:4: load.script: k6/idle.js has no declaration in stampede/experiment/loads/k6.py; there are "
     )
 
 
 def test_several_load_generators_share_users_and_rate(tmp_path: Path) -> None:
-    text = GOOD.replace("SCRIPT", "arrivals.js").replace("SETTINGS", "rate_rps: 40000, users_max: 32000, delay_s: 0")
+    text = OF_CLASSES.replace("CLASS", "{per_second: 40000, users_max: 32000}")
     (tmp_path / "mine.yaml").write_text(text.replace("  duration:", "  generators: 2\n  duration:"))
 
-    load = read_experiment(tmp_path / "mine.yaml").all_loads["arrivals"]
+    load = read_experiment(tmp_path / "mine.yaml").all_loads["classes"]
 
     assert load.k6_mib("60s") == 128 + 16_000 * 0.6 + 20_000 * 60 * 0.0005
 
@@ -312,4 +386,5 @@ def test_a_load_knows_its_rate_its_traffic_and_its_loop(script: str) -> None:
     if script != "crash.js":
         assert 0 < load.rate_at_most_rps(load.example, generators=1) < RATE_MAX_RPS
     assert bool(traffic.classes) != bool(traffic.missing)
-    assert load.open_loop == any(f"{shape}(" in text for shape in ("openLoop", "openSteps", "openAtTimes"))
+    opens = load.open_loop or script in ("classes.js", "user-service.js")  # a class may have a rate
+    assert opens == any(f"{shape}(" in text for shape in ("openSteps", "openAtTimes", "atRate"))

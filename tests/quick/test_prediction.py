@@ -193,15 +193,12 @@ BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0
         (variant(server="gunicorn-sync", threads=1, somaxconn=5),
          load("burst.js", kind="burst", settings={"BURST": "10", "EVERY_S": "9", "DOES": "wait", "DELAY_S": "1"}),
          "a listen queue that is full"),
-        (variant(), load("arrivals.js", settings={"RATE_RPS": "900", "DELAY_S": "1"}),
+        (variant(), load("classes.js", settings={"CLASSES": '{"page": {"per_second": 900, "takes_s": 1}}'}),
          "the open loops keep 900.3 threads busy, and there are 8"),
         (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
          "a load in which class user neither works nor pauses"),
         (variant(accept=None), load(), "whether the workers share a socket"),
         (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
-        (variant(cpus=2), BURNING, "workers that compute and share cores"),
-        (variant(cpus=1), BURNING.model_copy(update={"api": {"one_device": True}}),
-         "workers that compute and share a core, and call a device"),
     ],
 )  # fmt: skip
 def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: LoadRecord, missing: str) -> None:

@@ -90,6 +90,38 @@ def test_the_lock_is_handed_over_after_the_switch_interval() -> None:
     assert sorted(loop.ended) == pytest.approx([0.020, 0.040])
 
 
+@pytest.mark.parametrize("takes", [Exponential(0.1), Constant(0.1), Uniform(0.0, 0.2)])
+def test_processes_share_cores_equally(takes: Distribution) -> None:
+    """Processor sharing: the mean depends on the mean of the work alone, and is that of M/M/c for one or more cores."""
+    for cores, rate in ((1, 6.0), (2, 15.0)):
+        free = {"workers": 64, "max_connections": 1}
+        rows = simulate(one_class(Open(rate), WorkStep(takes, "compute"), cores=cores, **free), 60_000 / rate, 1)
+
+        expected = 0.1 + formulas.mmc_wait(rate, 0.1, cores)
+        if cores == 1 or isinstance(takes, Exponential):  # with several cores, only nearly
+            assert (rows.ended - rows.sent).mean() == pytest.approx(expected, rel=0.05)
+
+
+def test_a_quota_stops_a_container_until_the_next_period() -> None:
+    """Each period of 0.1 s, two processes run for 0.05 s each, and then stand still."""
+    work = WorkStep(Constant(0.2), "compute")
+    one = one_class(Bursts(1, 9), WorkStep(Constant(1.0), "compute"), quota=0.5)
+    two = one_class(Bursts(2, 9), work, workers=2, max_connections=1, cores=2, quota=1.0)
+    four = one_class(Bursts(4, 9), work, workers=4, max_connections=1, quota=1.0, containers=2)
+
+    assert simulate(one, 1, 1).ended == pytest.approx([1.95])
+    assert simulate(two, 1, 1).ended == pytest.approx([0.35] * 2)
+    assert simulate(four, 1, 1).ended == pytest.approx([0.35] * 4)
+
+
+def test_only_who_computes_needs_a_core() -> None:
+    """A request that calls has the event loop for itself, but no core."""
+    for does, ended in (("call", [0.2, 0.2]), ("compute", [0.395, 0.4]), ("wait", [0.2, 0.2])):
+        step = WorkStep(Constant(0.2), does)  # type: ignore[arg-type]
+        system = one_class(Bursts(2, 9), step, sockets=2, balance="turns", threads=None, loop=True, cores=1)
+        assert simulate(system, 1, 1).ended == pytest.approx(ended)
+
+
 def test_a_device_gives_each_call_a_slice_of_time() -> None:
     """Two calls of a second to one device take two seconds each; on an event loop, one after the other."""
     call = WorkStep(Constant(1.0), does="call")
@@ -307,6 +339,11 @@ def test_the_published_row_of_reuse_port() -> None:
         (lambda: Servers(balancers=2, idle_kept=4), "4 kept connections: only one balancer"),
         (lambda: Servers(balancers=2, max_per_socket=1), "several balancers with a limit and a queue each"),
         (lambda: Servers(bias=1.0), "the bias of the race is 1; it must be at least 0 and below 1"),
+        (lambda: one_class(Open(5.0), WorkStep(Constant(1.0), does="compute"), threads=None, workers=8, quota=2.0),
+         "the open loops keep 5 cores busy, and there are 2"),
+        (lambda: Servers(workers=4, containers=3), "3 containers cannot share 4 workers equally"),
+        (lambda: Servers(quota=0.0), "the quota of a container is 0 cores; it must be above 0"),
+        (lambda: Servers(cores=0), "cores: 0 is too few"),
         (lambda: Servers(switch=0.0), "the lock is handed over after 0 s; the time must be above 0"),
     ],
 )  # fmt: skip

@@ -57,8 +57,7 @@ def saved_after(
     monkeypatch.setattr(TrialContainers, "save", save)
     monkeypatch.setattr(Engines, "settle", lambda _, progress: settle(progress))
     monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
-    users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
-    load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
+    load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
     variant = GunicornSync(server="gunicorn-sync", workers=2)
     trials = tuple(PlannedTrial(name, variant, "users", load, "1s", 1) for name in ("one", "two"))
     with pytest.raises(KeyboardInterrupt):
@@ -98,8 +97,7 @@ def test_a_failure_after_an_interrupt_is_the_interrupt(monkeypatch: pytest.Monke
 
 def trial_with(folder: Path, name: str, hup_after_s: float, **settings: float) -> TrialContainers:
     """Return a trial whose server gets HUP so many seconds after the load begins."""
-    users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
-    load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
+    load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
     variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, hup_after_s=hup_after_s, **settings)
     return TrialContainers(PlannedTrial(name, variant, "users", load, "1s", 1), folder, 1, Engines())
 

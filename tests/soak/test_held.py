@@ -22,10 +22,8 @@ load:
 variants:
   four: {{server: gunicorn-gthread, workers: 4, threads: 16, cpus: 2}}
 """
-CROWD = """script: users.js
-  settings: {users: 2000, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 8}"""
-FLOOD = """script: arrivals.js
-  settings: {rate_rps: 10000, users_max: 400, delay_s: 0}"""
+CROWD = "classes: {user: {users: 2000, takes_s: {least: 0.05, most: 0.15}, pause_s: 8}}"
+FLOOD = "classes: {arrival: {per_second: 10000, users_max: 400}}"
 STEADY = FLOOD.replace("10000", "800")
 GAVE_OUT = (
     "the load generator dropped ",

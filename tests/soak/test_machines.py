@@ -321,9 +321,8 @@ def test_eight_machines_carry_64_replicas_behind_least_conn(engines: Cluster, la
     """Every replica serves, and no request waits for a busy one: 64 users, who all sleep, keep 64 workers busy."""
     engines.tool("up", "8")
     load = {
-        "script": "users.js",
         "duration": {"short": "10s", "full": "10s"},
-        "settings": {"users": 64, "delay_min_s": 1, "delay_max_s": 1, "pause_s": 0},
+        "classes": {"user": {"users": 64, "takes_s": 1}},
     }
     variants = {
         "replicas": {"server": "gunicorn-gthread", "workers": 1, "threads": 1, "replicas": 64,

@@ -21,9 +21,8 @@ def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -
         for lock in ("gil", "free")
     }
     load = {
-        "script": "fibonacci.js",
         "duration": {"short": "3s", "full": "3s"},
-        "settings": {"users": 2, "n": 20},
+        "classes": {"fibonacci": {"users": 2, "asks": "/fibonacci?n=20"}},
     }
     add_experiment(copied_lab, "interpreters", load, variants)
 

@@ -23,7 +23,6 @@ from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.experiment.file import load_experiment
-from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.paths import ROOT
 from stampede.plan import lay_out
 from stampede.predict.options import OPTION_KINDS
@@ -251,18 +250,6 @@ def test_what_cannot_be_tried_says_why(tmp_path: Path, classes: str, says: str) 
     assert refused.value.message == says
 
 
-def test_classes_in_an_experiment_file_are_checked() -> None:
-    texts = "{", '{"page": {"users": 5}}', '{"page": {"users": 5, "takes_s": 1, "computes": 1}}'
-
-    assert listed(map(str, map(K6_SCRIPTS["classes.js"].settings["classes"].problem, texts))) == snapshot("""\
-not valid JSON: EOF while parsing an object at line 1 column 1; it must be JSON of classes by name, e.g.
-    {"page": {"users": 5, "takes_s": 0.1}}
-page.takes_s: missing key; it must be a number above 0, up to 3,600 or a mapping or a list of at least 2
-    entries
-page: the requests of this load sleep; leave out computes
-""")
-
-
 COMPUTES = """
 cores: 2
 memory_mib: 1024
@@ -425,7 +412,7 @@ def test_what_if_at_80_columns() -> None:
 
 def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
     one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gthread", "threads": 2})
-    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU_MS": "10"})
+    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU": "hold"})
     quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
     run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
 

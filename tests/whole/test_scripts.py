@@ -202,7 +202,7 @@ def test_other_loads_have_a_minute_for_their_last_answer(inspect: Inspect) -> No
         | {"DURATION": "9s", "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
     )
 
-    [done] = inspect("heavy-mix.js", settings)
+    [done] = inspect("classes.js", settings)
 
     assert {one["gracefulStop"] for one in json.loads(done.stdout)["scenarios"].values()} == {"1m0s"}
     assert load.grace_s("9s") == 60
@@ -339,7 +339,7 @@ def test_users_log_in_as_browsers_do_or_say_why_they_cannot(box_of: BoxOf) -> No
 
 SERVED = {"worker": 7, "host": "box", "thread": 9, "began": 1795169100.5, "ended": 1795169100.6, "server": "made up"}
 WRITTEN_BY_RUN = """
-sh /k6/run -2 --quiet --address '' /k6/arrivals.js > /dev/null &
+sh /k6/run -2 --quiet --address '' /k6/classes.js > /dev/null &
 sleep 1
 for process in /proc/[0-9]*; do
   if [ "$(cat $process/comm)" = k6 ]; then tr '\\0' '\\n' < $process/environ | grep ^GO | sort; fi
@@ -368,8 +368,10 @@ def test_run_keeps_all_requests_and_what_was_dropped_and_writes_few_tags(box_of:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    given = {"RATE_RPS": "10", "USERS_MAX": "2", "DELAY_S": "0", "GRACE_S": "0", "START_AT_MS": "0", "DURATION": "3s",
-             "LAB_POINTS": "json", "LAB_K6_MEMORY": "130m"}  # fmt: skip
+    load = Load(classes={"arrival": {"per_second": 10, "users_max": 2}}, duration=Durations(short="3s", full="3s"))
+    given = load.environment() | load.derived_environment("3s") | {
+        "GRACE_S": "0", "START_AT_MS": "0", "DURATION": "3s", "LAB_POINTS": "json", "LAB_K6_MEMORY": "130m",
+    }  # fmt: skip
     box = box_of("grafana/k6:2.1.0", "host")
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

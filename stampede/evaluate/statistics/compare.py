@@ -213,7 +213,7 @@ def what_differs(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
         for cell in _cells(a, b):
             called, name, load = cell[0], cell[2], run.load(cell[2])
             found |= {f"{called}: {key}": of for key, of in run.variant(cell[place]).settings_in_words.items()}
-            found |= {f"{name}: {key}": of for key, of in {"duration": load.duration, **load.settings}.items()}
+            found |= {f"{name}: {key}": of for key, of in {"duration": load.duration, **load.described}.items()}
             found |= {f"{name}: {key}": getattr(load, key) or "–" for key in _FURTHER}
         setups.append(found)
     for name in {**setups[0], **setups[1]}:

@@ -9,7 +9,6 @@ from stampede.experiment.loads.script import (
     Settings,
     WrongSetting,
     as_variables,
-    closed_loop_rps,
     described_classes,
     numbers_of,
     request_environment,
@@ -24,11 +23,11 @@ from stampede.experiment.loads.settings import (
     Word,
     count,
     delay_s,
+    load_classes,
     own_classes,
-    pause_s,
     rounds,
-    sleeping_classes,
 )
+from stampede.records.classes import read_load_classes
 from stampede.records.duration import in_seconds
 from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps, rates_per_s
 
@@ -66,18 +65,6 @@ def _rate_steps(settings: Settings, duration: str) -> dict[str, str]:
     return {"RATES_RPS": ",".join(map(str, rates)), "STEP_LASTS_S": f"{lasts_s:.10g}", **asks}
 
 
-def _stream_ends(asked: Numbers) -> None:
-    if (takes_s := asked["parts"] * asked["every_s"]) > ANSWER_WITHIN_S:
-        product = f"{asked['parts']:g} x {asked['every_s']:g} s"
-        raise WrongSetting(f"a stream takes {product} = {takes_s:,.10g} s, but {GIVES_UP}", "parts")
-
-
-def _delays_are_in_order(asked: Numbers) -> None:
-    least, most = asked["delay_min_s"], asked["delay_max_s"]
-    if least > most:
-        raise WrongSetting(f"{most:g} must be at least delay_min_s, which is {least:g}", "delay_max_s")
-
-
 def _patience_ends(asked: Numbers) -> None:
     if (waits_s := asked["timeout_steps"] * asked["step_s"]) > ANSWER_WITHIN_S:
         product = f"{asked['timeout_steps']:g} x {asked['step_s']:g} s"
@@ -108,15 +95,15 @@ def _users_max(settings: Settings) -> dict[str, str]:
     return {"USERS_MAX": json.dumps(users)}
 
 
+def _paths(settings: Settings) -> dict[str, str]:
+    """Return what each class asks for, in which {s} stands for the seconds that a request takes."""
+    return {"PATHS": json.dumps({name: of.path for name, of in read_load_classes(str(settings["classes"])).items()})}
+
+
 def _sessions(settings: Settings) -> dict[str, str]:
     """Return how many users log in before the load; k6/lib/sessions.js shares these sessions among all users."""
     users = sum(numbers_of(settings).get(name, 0) for name in ("users_max", "classes"))
     return {"SESSIONS": f"{min(users, MOST_SESSIONS):g}"} if "login" in settings else {}
-
-
-def _probes_at_once(asked: Numbers) -> int:
-    """Return how many probes are under way at most, and one for a probe that begins as another gives up."""
-    return ceil(asked["probe_timeout_s"] / asked["probe_every_s"]) + 1
 
 
 def _last_burst_s(asked: Numbers, duration_s: float) -> float:
@@ -125,13 +112,6 @@ def _last_burst_s(asked: Numbers, duration_s: float) -> float:
 
 
 K6_SCRIPTS = {
-    "arrivals.js": LoadScript(
-        "requests at a fixed rate, whether or not earlier requests were answered",
-        {"rate_rps": count(50), "users_max": count(100), "delay_s": delay_s(0.1)},
-        users=("users_max",),
-        traffic=TRAFFIC["arrivals.js"],
-        open_loop=True,
-    ),
     "burst.js": LoadScript(
         "many requests at the same moment, again every `every_s`; they wait, compute or call",
         {
@@ -154,31 +134,16 @@ K6_SCRIPTS = {
         # what requests that compute ask for, each trial finds out (stampede/run/trial/calibration.py)
         variables=lambda asked, _: {} if "cpu_ms" in asked else request_environment(asked),
     ),
-    "calls.js": LoadScript(
-        "requests that wait for another service, and quick requests that do not",
-        {
-            "call_rps": count(4),
-            "call_delay_s": delay_s(0.05),
-            "quick_rps": count(20),
-            "quick_delay_s": delay_s(0.02),
-            "users_max": count(200),
-        },
-        users=("users_max", "users_max"),  # each of the two classes has users_max users
-        traffic=TRAFFIC["calls.js"],
-        open_loop=True,
-        needs="The service api must run, too.",
-    ),
     "classes.js": LoadScript(
-        "the classes of requests that a text describes: users who pause, or a rate, and any durations",
+        "classes of requests: of users who wait for each answer and pause, or at a rate, and what each of them does",
         {
-            "classes": sleeping_classes(
-                '{"page": {"users": 5, "pause_s": 1, "takes_s": {"least": 0, "most": 0.2}}, '
-                '"report": {"per_second": 0.5, "takes_s": 2}}'
+            "classes": load_classes(
+                '{"light": {"users": 5, "takes_s": {"least": 0, "most": 1}}, "heavy": {"users": 2, "takes_s": 10}}'
             )
         },
         users=("classes",),
         traffic=TRAFFIC["classes.js"],
-        variables=lambda asked, _: _users_max(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
+        variables=lambda asked, _: _users_max(asked) | _paths(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
     ),
     "crash.js": LoadScript(
         "some requests at the same moment, one that kills its worker, and some more",
@@ -194,27 +159,6 @@ K6_SCRIPTS = {
         rate_rps=lambda _: 0.0,  # it sends every request once
         kind="crash",
         last_sent_s=lambda asked, _: ALL_ARE_THERE_S + 2 * asked["crash_after_s"],
-    ),
-    "fibonacci.js": LoadScript(
-        "requests for a Fibonacci number: a fixed amount of computing",
-        {"users": count(4), "n": Number(22, 1, 35, "35 takes seconds", whole=True)},
-        users=("users",),
-        missing=NOT_SIMULATED["fibonacci.js"],
-        classes=("fibonacci",),
-        rate_rps=lambda asked: closed_loop_rps(
-            asked["users"], 0
-        ),  # how long the computing takes is not known beforehand
-    ),
-    "heavy-mix.js": LoadScript(
-        "many light requests and a few heavy requests",
-        {
-            "light_vus": count(5),
-            "light_delay_max_s": delay_s(1),
-            "heavy_vus": count(2),
-            "heavy_delay_s": delay_s(10),
-        },
-        users=("light_vus", "heavy_vus"),
-        traffic=TRAFFIC["heavy-mix.js"],
     ),
     "idle.js": LoadScript(
         "GET and POST requests at about the same moment, again every `every_s`, whose connections are idle meanwhile; "
@@ -233,39 +177,6 @@ K6_SCRIPTS = {
         rate_rps=lambda asked: (asked["gets"] + asked["posts"]) / asked["every_s"] + 500 / asked["busy_ms"],
         last_sent_s=lambda asked, duration_s: max(duration_s, _last_burst_s(asked, duration_s) + asked["spread_s"]),
     ),
-    "probe.js": LoadScript(
-        "requests of users who wait for each answer, and a health probe that gives up after a while",
-        {
-            "users": count(30),
-            "delay_min_s": delay_s(0),
-            "delay_max_s": delay_s(1),
-            "probe_every_s": Number(1, 0.1, HOUR_S),
-            "probe_timeout_s": Number(1, 0.1, ANSWER_WITHIN_S, GIVES_UP),
-        },
-        users=("users",),
-        traffic=TRAFFIC["probe.js"],
-        fits=_delays_are_in_order,
-        variables=lambda asked, _: {"PROBES_MAX": str(_probes_at_once(numbers_of(asked)))},
-    ),
-    "queries.js": LoadScript(
-        "requests that ask a database for something that takes `query_s`, and requests that need no connection to it",
-        {
-            "query_vus": count(36),
-            "query_s": delay_s(0.5),
-            "free_vus": count(2),
-            "free_delay_s": delay_s(0.02),
-            "free_pause_s": pause_s(0.2),
-        },
-        users=("query_vus", "free_vus"),
-        missing=NOT_SIMULATED["queries.js"],
-        classes=("query", "free"),
-        rate_rps=lambda asked: (
-            closed_loop_rps(asked["query_vus"], asked["query_s"])
-            + closed_loop_rps(asked["free_vus"], asked["free_delay_s"] + asked["free_pause_s"])
-        ),
-        asks_database=True,
-        needs="The application must be FastAPI with def endpoints on uvicorn, and its database must run, too.",
-    ),
     "replay.js": LoadScript(
         "the requests of an access log to [your own application]"
         "(../how-to/your-service.md#can-i-send-the-requests-of-a-log), at the times at which they came",
@@ -282,13 +193,6 @@ K6_SCRIPTS = {
         variables=lambda asked, _: _sessions(asked),
         needs="It sends the requests of replay.json to the lab's application.",
         optional={"login": LOGIN},
-    ),
-    "rounds.js": LoadScript(
-        "requests that wait and compute in turns",
-        {"users": count(4), **rounds(5, wait_ms=10, cpu_ms=10)},
-        users=("users",),
-        traffic=TRAFFIC["rounds.js"],
-        fits=_work_ends,
     ),
     "steps.js": LoadScript(
         "requests at a rate that climbs in `steps` by the same factor each, whether or not earlier requests were "
@@ -309,22 +213,6 @@ K6_SCRIPTS = {
         fits=_climbs,
         variables=_rate_steps,
     ),
-    "streams.js": LoadScript(
-        "answers that are streamed in parts, to viewers who follow one after the other, and quick requests beside them",
-        {
-            "viewers": count(5),
-            "parts": Number(50, 1, 10_000, "the application sends no more", whole=True),
-            "every_s": delay_s(0.1),
-            "quick_rps": count(10),
-            "quick_delay_s": delay_s(0.01),
-            "users_max": count(200),
-        },
-        users=("viewers", "users_max"),
-        traffic=TRAFFIC["streams.js"],
-        open_loop=True,
-        fits=_stream_ends,
-        needs="The application must be bare WSGI or FastAPI.",
-    ),
     "user-service.js": LoadScript(
         "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "
         "headers, bodies, and users or a rate",
@@ -340,13 +228,6 @@ K6_SCRIPTS = {
         variables=lambda asked, _: _users_max(asked) | _sessions(asked),
         needs="The paths are those of the lab's own application.",
         optional={"login": LOGIN},
-    ),
-    "users.js": LoadScript(
-        "requests of users who wait for each answer, and then pause",
-        {"users": count(30), "delay_min_s": delay_s(0), "delay_max_s": delay_s(1), "pause_s": pause_s(0)},
-        users=("users",),
-        traffic=TRAFFIC["users.js"],
-        fits=_delays_are_in_order,
     ),
     "visits.js": LoadScript(
         "visits to the guest book, at a rate that climbs in steps: page, form, new entry",

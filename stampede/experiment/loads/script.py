@@ -11,7 +11,7 @@ from typing import Any
 
 from stampede.errors import Misplaced
 from stampede.experiment.loads.settings import Described, Number, Word
-from stampede.records.classes import OwnRequestClass, RequestClass, read_classes, read_own_classes
+from stampede.records.classes import LoadClass, OwnRequestClass, read_load_classes, read_own_classes
 from stampede.records.duration import in_seconds
 from stampede.records.nearest import nearest_first
 from stampede.records.run import LoadKind
@@ -49,7 +49,7 @@ class LoadScript:
     requests (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every
     answer comes as soon as possible.
 
-    ``asks_database``: the requests fail without a database. ``fits`` raises WrongSetting if the settings contradict
+    ``fits`` raises WrongSetting if the settings contradict
     each other. ``grace_s`` returns how many seconds the script waits for the last answers after a load of the given
     number of seconds, and ``last_sent_s`` after how many seconds it sends its last requests. ``variables`` returns
     variables that follow from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the
@@ -59,13 +59,12 @@ class LoadScript:
     sends: str
     settings: Mapping[str, Number | Word | Described]
     users: tuple[str, ...]
-    traffic: Callable[[Settings], dict[str, TrafficClass]] | None = None
+    traffic: Callable[[Settings], Traffic] | None = None
     missing: str = ""
     classes: tuple[str, ...] = ()
     rate_rps: Callable[[Numbers], float] | None = None
     kind: LoadKind = "steady"
     open_loop: bool = False
-    asks_database: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
     grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
     last_sent_s: Callable[[Numbers, float], float] = lambda _asked, duration_s: duration_s
@@ -96,7 +95,7 @@ class LoadScript:
         if share > USERS_MAX:
             most = max(self.users, key=lambda setting: numbers[setting])
             raise WrongSetting(f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}", most)
-        if self.open_loop and not relative and (rate := self._rate_rps(values) / generators) > RATE_MAX_RPS:
+        if self.is_open(values) and not relative and (rate := self._rate_rps(values) / generators) > RATE_MAX_RPS:
             rates = [setting for setting in numbers if setting.endswith(("_rps", "_per_s"))]
             most = max(rates, key=lambda setting: numbers[setting])
             raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
@@ -122,13 +121,19 @@ class LoadScript:
 
     def recorded_traffic(self, settings: Settings) -> Traffic:
         """Return what a run records of the requests that the script sends with checked settings."""
-        return Traffic(classes=self.traffic(settings)) if self.traffic else Traffic(missing=self.missing)
+        return self.traffic(settings) if self.traffic else Traffic(missing=self.missing)
 
     def request_classes(self, settings: Settings) -> list[str]:
         """Return the names of the classes of requests that the script sends with checked settings."""
         if "classes" in settings:
             return list(described_classes(settings))
-        return list(self.traffic(settings) if self.traffic else self.classes)
+        return list(self.traffic(settings).classes if self.traffic else self.classes)
+
+    def is_open(self, values: Settings) -> bool:
+        """Whether requests come however long the answers take."""
+        return self.open_loop or (
+            "classes" in values and any(of.per_second for of in described_classes(values).values())
+        )
 
     def users_at_once(self, values: Settings) -> float:
         """Return the number of virtual users (or connections) at once."""
@@ -147,9 +152,12 @@ class LoadScript:
         return {name: setting.example for name, setting in self.declared(words).items()}
 
     def _rate_rps(self, values: Settings) -> float:
+        numbers = numbers_of(values)
+        if "classes_per_s" in numbers:
+            return numbers["classes_per_s"]
         if self.rate_rps:
-            return self.rate_rps(numbers_of(values))
-        return sum(map(_most_per_second, self.traffic(values).values())) if self.traffic else 0.0
+            return self.rate_rps(numbers)
+        return sum(map(_most_per_second, self.traffic(values).classes.values())) if self.traffic else 0.0
 
     def _words(self) -> set[str]:
         return {name for name, setting in self.settings.items() if isinstance(setting, Word)}
@@ -177,10 +185,18 @@ def numbers_of(values: Settings) -> Numbers:
     return numbers
 
 
-def described_classes(settings: Settings) -> Mapping[str, RequestClass] | Mapping[str, OwnRequestClass]:
-    """Return classes of requests that sleep, or classes that somebody's own application is asked for."""
+def described_classes(settings: Settings) -> Mapping[str, LoadClass] | Mapping[str, OwnRequestClass]:
+    """Return classes of requests of the lab's application, or those that somebody's own application is asked for."""
     described = str(settings["classes"])
-    return read_own_classes(described) if '"path":' in described else read_classes(described)
+    return read_own_classes(described) if '"path":' in described else read_load_classes(described)
+
+
+def computing_class(settings: Settings) -> LoadClass | None:
+    """Return the class whose requests compute for longest; None: no class of the lab's application computes."""
+    if "classes" not in settings:
+        return None
+    found = [of for of in described_classes(settings).values() if isinstance(of, LoadClass) and of.computes]
+    return max(found, key=lambda of: of.mean_s, default=None)
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
@@ -194,22 +210,38 @@ def as_variables(settings: Settings) -> dict[str, str]:
 
 
 def request_path(settings: Settings) -> str:
-    """Return the path that each request of a load asks for."""
+    """Return the path that a request of a load asks for: of several classes, one that computes."""
+    if of := computing_class(settings):
+        return f"{of.path}&cpu={settings['cpu']}"
     if "cpu_ms" in settings:
         return "/work?" + "&".join(f"{name}={settings[name]}" for name in ("rounds", "wait_ms", "cpu_ms", "cpu"))
     return f"{'/call' if settings.get('does') == 'call' else '/'}?delay={settings['delay_s']}"
 
 
 def service_time_ms(settings: Settings) -> float:
-    """Return the service time of each request of a load."""
+    """Return the service time of a request of a load: of several classes, one that computes."""
+    if of := computing_class(settings):
+        return 1000 * of.mean_s
     if "cpu_ms" in settings:
         asked = numbers_of(settings)
         return asked["rounds"] * (asked["wait_ms"] + asked["cpu_ms"])
     return 1000 * float(settings["delay_s"])
 
 
+def calls_of(settings: Settings) -> int:
+    """Return how many calls of about a millisecond a request makes that holds the interpreter lock."""
+    if of := computing_class(settings):
+        return of.rounds * round(1000 * (of.computes or 0) * of.mean_s / of.rounds)
+    return int(settings["rounds"]) * round(float(settings["cpu_ms"]))
+
+
 def request_environment(settings: Settings, further: str = "") -> dict[str, str]:
-    """Return the variables that tell a script what to ask for: the path with further parameters, the service time."""
+    """Return the variables that tell a script what to ask for: the path with further parameters, the service time.
+
+    A load of several classes is told how those that compute do it.
+    """
+    if "classes" in settings:
+        return {"COMPUTING": f"&cpu={settings['cpu']}{further}"}
     return {"ASKS": request_path(settings) + further, "ASKED_MS": f"{service_time_ms(settings):.10g}"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stampede.records.classes import CLASSES, OWN_CLASSES, Login, read_classes, read_login, read_own_classes
+from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, Login, read_load_classes, read_login, read_own_classes
 from stampede.records.mistakes import Kind, reason_in_json
 from stampede.records.nearest import nearest_first
 
@@ -103,19 +103,18 @@ class Described:
         return None
 
 
-def sleeping_classes(example: str) -> Described:
-    """Return a setting that describes classes of requests, which sleep."""
+def load_classes(example: str) -> Described:
+    """Return a setting that describes the classes of requests of a load."""
     return Described(
-        example, CLASSES, _read_sleeping, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
+        example, LOAD_CLASSES, _read_classes, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
     )
 
 
-def _read_sleeping(value: str) -> None:
-    for name, described in read_classes(value).items():
-        if described.computes:
-            raise ValueError(f"{name}: the requests of this load sleep; leave out computes")
-        if described.longest_s > ANSWER_WITHIN_S:
-            raise ValueError(f"{name}: a request takes {described.longest_s:g} s, but {GIVES_UP}")
+def _read_classes(value: str) -> None:
+    for name, described in read_load_classes(value).items():
+        if described.longest_s > ANSWER_WITHIN_S or (described.timeout_s or 0) > ANSWER_WITHIN_S:
+            takes_s = described.timeout_s or described.longest_s
+            raise ValueError(f"{name}: a request takes {takes_s:g} s, but {GIVES_UP}")
 
 
 def own_classes(example: str) -> Described:

@@ -125,12 +125,12 @@ def _only_difference(loads: list[LoadRecord]) -> str | None:
 
     Return None for bursts, which have pictures of their own.
     """
-    names = {name for load in loads for name in load.settings}
-    differing = [name for name in names if len({load.settings.get(name) for load in loads}) > 1]
+    names = {name for load in loads for name in load.described}
+    differing = [name for name in names if len({load.described.get(name) for load in loads}) > 1]
     if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
         return None
     [name] = differing
-    values = {load.settings.get(name, "") for load in loads}
+    values = {load.described.get(name, "") for load in loads}
     return name if len(values) == len(loads) and all(value.isdecimal() and int(value) for value in values) else None
 
 
@@ -140,7 +140,7 @@ def _over_loads(
     of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
     values, marks, wanted = [], [], (measure.metric, measure.stat)
     for load in run.loads:
-        at = {"setting": int(load.settings[setting])}
+        at = {"setting": int(load.described[setting])}
         for row in summary.rows:
             if (row.load, row.metric, row.stat) != (load.name, *wanted) or row.variant not in of_server:
                 continue
@@ -148,7 +148,7 @@ def _over_loads(
                 values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
             if row.published is not None:
                 marks.append({"variant": row.variant, **at, "value": row.published})
-    settings = sorted(int(load.settings[setting]) for load in run.loads)
+    settings = sorted(int(load.described[setting]) for load in run.loads)
     x = _number_axis(setting.lower(), settings)
     of_unit = unit(measure.metric, measure.stat)
     what = ("" if of_unit.endswith("/s") else f"{plain_name(measure.stat)} ") + plain_name(measure.metric)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from statistics import median
 
-from stampede.experiment.loads.script import request_environment, request_path, service_time_ms
+from stampede.experiment.loads.script import calls_of, request_environment, request_path, service_time_ms
 from stampede.experiment.model import Load
 from stampede.records.run import Calibration
 
@@ -48,7 +48,7 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
     def tried(call_us: float) -> Calibration:
         return Calibration(cpu="hold", call_us=call_us, service_time_ms=work_ms, alone_ms=alone(call_us))
 
-    calls = float(load.settings["rounds"]) * round(float(load.settings["cpu_ms"]))
+    calls = calls_of(load.settings)
     call_us = corrected(FIRST_CALL_US, alone(FIRST_CALL_US))
     found = [tried(call_us)]
     while calls and not found[-1].holds and len(found) < TRIES:
