@@ -16,7 +16,7 @@ from stampede.records.claims import Claim, Quantity
 from stampede.records.queueing import Queueing
 from stampede.records.run import LoadRecord, Seconds, VariantRecord
 from stampede.records.summary import RateStepRow, Summary
-from stampede.records.traffic import TRAFFIC, Traffic, climbing_rates_rps
+from stampede.records.traffic import TRAFFIC, climbing_rates_rps
 from stampede.report.wording import claim_subject, metric_phrase
 from stampede.theory.model import Recorded
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
@@ -147,7 +147,7 @@ def test_k6_gets_the_rates_of_the_steps_which_share_the_duration() -> None:
 
 def test_theory_sends_the_requests_of_each_step_evenly() -> None:
     """10, 20 and 40 requests in the first, second and third second."""
-    traffic = Traffic(classes=TRAFFIC["steps.js"]({**ASKED, "does": "wait", "delay_s": 0.1}))
+    traffic = TRAFFIC["steps.js"]({**ASKED, "does": "wait", "delay_s": 0.1})
     settings = {"server": "gunicorn-gthread", "workers": 4, "threads": 2}
     queueing = Queueing(threads=2, max_connections=1000)
     variant = VariantRecord(name="one", workers=4, accept="shared", queueing=queueing, settings=settings)
