@@ -18,7 +18,7 @@ from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
 
 MOST = 20_000
-"""A trial with more requests is not served in other ways."""
+"""A trial with more requests is not served in other ways, and only those around its longest wait are shown."""
 
 
 class LaneRequest(NamedTuple):

@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stampede.predict.lanes import LoadLanes
+from stampede.predict.lanes import MOST, LoadLanes
 from stampede.predict.options import OPTION_KINDS
 from stampede.records.run import Run
 from stampede.report.tables import Table
 from stampede.report.timeline.trial import TrialTimeline, trial_timeline
 from stampede.report.wording import capitalised, load_suffix, number
 
-MOST = 20_000
-"""At most this many requests of a variant are shown: the requests around the longest wait."""
 IN_ALL = 40_000
 """At most this many requests are shown in a report, so that the page stays small."""
 
