@@ -18,6 +18,7 @@ from stampede.report.wording import (
     number,
     percent,
     quantity_place,
+    short_figure,
     suspect_of,
     unit_suffix,
     whole_number,
@@ -34,10 +35,14 @@ _CURES = {
 
 
 class KeyClaim(NamedTuple):
-    """A claim that answers the question or names a cure. ``lead`` comes before it, and ``measured`` follows it."""
+    """A claim that answers the question or names a cure.
+
+    ``lead`` comes before it, and what was measured follows it: in ``short``, or with all numbers.
+    """
 
     lead: str
     says: str
+    short: str
     measured: str
 
 
@@ -67,13 +72,60 @@ def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
     """Yield the claims that answer the question, why they are true, and the claims that name a cure."""
     asked = answers(run, summary)
     for pair in asked:
-        yield KeyClaim(lead(run, pair), pair[1].says, _measured_sentence(run, summary, *pair))
+        yield KeyClaim(
+            lead(run, pair), pair[1].says, measured_phrase(run, summary, pair), _measured_sentence(run, summary, *pair)
+        )
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
-        yield KeyClaim("Why:", "", run.because.removesuffix("."))
+        yield KeyClaim("Why:", "", run.because.removesuffix("."), run.because.removesuffix("."))
     for pair in cures(run, summary):
         cured = [_cured_sentence(summary, pair[0], answer) for answer, _ in asked[:1]]
         sentences = [_measured_sentence(run, summary, *pair), *filter(None, cured)]
-        yield KeyClaim(lead(run, pair), pair[1].says, ". ".join(sentences))
+        yield KeyClaim(lead(run, pair), pair[1].says, measured_phrase(run, summary, pair), ". ".join(sentences))
+
+
+class FirstFigure(NamedTuple):
+    """The number that a page opens with, and what it is, in a sentence without its full stop."""
+
+    figure: str
+    says: str
+
+
+def first_figure(run: Run, summary: Summary) -> FirstFigure | None:
+    """Return the number that answers the question; None: nobody asks, or it was not measured."""
+    for claim, row in answers(run, summary)[:1]:
+        if row.measured is None:
+            return None
+        says = None if claim.relative_to else quantity_sentence(
+            claim.value, row.measured, at_least=claim.at_least is not None
+        )  # fmt: skip
+        suffix = " times" if claim.relative_to else unit_suffix(row.unit)
+        figure = f"{claim_figure(claim, row, row.measured)}{suffix}"
+        if says is None:
+            return FirstFigure(figure, claim_subject(claim).removesuffix(","))
+        return FirstFigure(figure, f"{says.partition(': ')[2].removeprefix(figure)} ({quantity_place(claim.value)})")
+    return None
+
+
+def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return the measured value of a claim with its interval, or why there is none."""
+    claim, row = pair
+    if row.measured is None:
+        return (row.reason or "not measured").rstrip(".")
+    values = claim_values(claim, run, summary)
+    known = has_interval(values, row.low, row.high) and row.low != row.high
+    interval = spread(values, row.low, row.high, lambda value: claim_figure(claim, row, value)) if known else ""
+    stat = f"{row.stat} " if percentile(row.stat) is not None else ""
+    of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
+    suffix = " times" if claim.relative_to else unit_suffix(of_unit)
+    low, _, high = interval.partition(" to ")
+    shown = f" ({interval})" if low != high and interval else ""
+    doubt = suspect_of(run, summary, claim.quantities)
+    return ", ".join(filter(None, (f"{stat}{claim_figure(claim, row, row.measured)}{suffix}{shown}", doubt)))
+
+
+def claim_figure(claim: Claim, row: ClaimRow, value: float) -> str:
+    """Return a value of a claim without its unit."""
+    return number(value) if claim.relative_to else short_figure(row.unit, value)
 
 
 def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 from markupsafe import Markup
@@ -11,11 +12,12 @@ from stampede.predict.lanes import load_lanes
 from stampede.records.folder import read_run, trial_folder, write_whole
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.report.answer import key_claims
+from stampede.report.answer import first_figure, key_claims
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.extensions import Section
 from stampede.report.figures import pictures, published_picture
 from stampede.report.page import render, script_json
+from stampede.report.screen.columns import deciding_columns
 from stampede.report.tables.quantities import (
     clocks_table,
     counting_tables,
@@ -26,7 +28,7 @@ from stampede.report.tables.quantities import (
 )
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.timeline.load import LoadTimeline, load_timeline
-from stampede.report.wording import trials_phrase
+from stampede.report.wording import capitalised, short_figure, trials_phrase
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
 _EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -52,6 +54,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         for key, value in run.variants[0].settings.items()
         if all(repr(variant.settings.get(key)) == repr(value) for variant in run.variants)
     }
+    bars_title, bars = _bars(run, summary, section)
     page = render(
         "report.html",
         *_SCRIPTS,
@@ -60,7 +63,10 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         summary=summary,
         trials=trials_phrase(summary),
         section=section,
+        first=first_figure(run, summary),
         answers=list(key_claims(run, summary)),
+        bars_title=bars_title,
+        bars=bars,
         page=f"../../../docs/experiments/{run.experiment}.md"
         if (_EXPERIMENTS / f"{run.experiment}.md").exists()
         else None,
@@ -80,6 +86,34 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         common=common,
     )
     write_whole(run_folder / "report.html", page)
+
+
+class _Bar(NamedTuple):
+    """A variant's value of what the answer is about, and how long its bar is: a part of the longest, in percent."""
+
+    label: str
+    figure: str
+    percent: float
+
+
+def _bars(run: Run, summary: Summary, section: Section | None) -> tuple[str, list[_Bar]]:
+    """Return what the answer is about, and a bar for each variant."""
+    _, lead = deciding_columns(run, summary, section.columns if section else ())
+    if lead is None:
+        return "", []
+    rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
+    found = [(name, row.unit, row.measured) for name, row in rows.items() if row and row.measured is not None]
+    longest = max((value for *_, value in found), default=0.0) or 1.0
+    labels = section.labels if section else {}
+    bars = [
+        _Bar(labels.get(name, name), short_figure(of_unit, value), round(100 * value / longest, 1))
+        for name, of_unit, value in found
+    ]
+    group = lead.group
+    of = f"{group.request_class} requests, " if group.request_class else ""
+    under = f" ({group.load})" if group.load and len(run.loads) > 1 else ""
+    measured = group._replace(load=None, request_class=None, stats=(lead.stat,)).title(run, stat=lead.stat)
+    return capitalised(f"{of}{measured}{under}"), bars
 
 
 def timeline_page(

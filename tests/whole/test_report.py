@@ -1,5 +1,6 @@
 """stampede.report.html: the page shows what it is given and runs nothing of it."""
 
+import re
 from base64 import b64encode
 from collections import Counter
 from hashlib import sha256
@@ -192,6 +193,13 @@ def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def opening_of(page: str) -> tuple[str, str]:
+    """Return the text with which a page opens, and the same answer with all numbers."""
+    parts = page[page.index('<section class="answer">') : page.index('<nav class="contents"')].partition("</section>")
+    opening, _, answer = (" ".join("".join(Tags(part).texts).split()) for part in parts)
+    return opening, answer
+
+
 def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> None:
     beside = Quantity(variant="two", request_class="light", metric="avoidable_wait", stat="share")
     claims = [
@@ -203,7 +211,12 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
     derive(make_run(tmp_path, ones, claims=claims, times=5, variants=variants))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    answer = " ".join("".join(Tags(page[page.index('<div class="answer">') : page.index("</div>")]).texts).split())
+    opening, answer = opening_of(page)
+    assert opening.startswith("8.0 ms 10 % of the light requests lose 8.0 ms or more (one)")
+    assert "Answer: Requests wait: p90 8.0 ms" in opening
+    assert "Helps: Two helps: 0%." in opening
+    assert opening.endswith("Light requests, overhead p90, ms one8.0 two2.0")
+    assert [float(width) for width in re.findall(r"width: ([\d.]+)%", page)] == [100, 25]
     assert "Requests wait. Measured with one: 10 % of the light requests lose 8.0 ms or more." in answer
     assert (
         "Helps: Two helps. Measured with two: none of the light requests waited while another worker had a "
@@ -237,11 +250,11 @@ def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float,
     derive(make_run(tmp_path, {"one": requests}, claims=claims, times=5, because="It is a test."))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    answer = page[page.index('<div class="answer">') : page.index("</div>")]
-    text = " ".join("".join(Tags(answer).texts).split())
+    opening, text = opening_of(page)
     assert said in text
     assert text.index("Nothing waits") < text.index("Helps: A cure is known.")
-    assert "It adds up" not in text
+    assert opening.index("Nothing waits") < opening.index("Helps: A cure is known: ")
+    assert "It adds up" not in opening + text
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median_high
 
-from stampede.evaluate.metrics.metric import percentile
-from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
-from stampede.records.claims import Claim
+from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import ClaimRow, Summary
-from stampede.report.answer import Pair, answers, cures, lead
-from stampede.report.spread import claim_values, spread, word_list
-from stampede.report.wording import number, short_figure, shortened, suspect_of, unit_suffix
+from stampede.records.summary import Summary
+from stampede.report.answer import Pair, answers, claim_figure, cures, lead, measured_phrase
+from stampede.report.spread import word_list
+from stampede.report.wording import shortened
 from stampede.typed import option, typed
 
 _OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
@@ -34,27 +32,6 @@ def cure_sentences(run: Run, summary: Summary) -> Iterator[str]:
         by_lead.setdefault(lead(run, pair), []).append(short)
     for words, told in by_lead.items():
         yield f"{words.replace('Helps', 'Helps, too')} {word_list(told)}."
-
-
-def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
-    """Return the measured value of a claim with its interval, or why there is none."""
-    claim, row = pair
-    if row.measured is None:
-        return (row.reason or "not measured").rstrip(".")
-    values = claim_values(claim, run, summary)
-    known = has_interval(values, row.low, row.high) and row.low != row.high
-    interval = spread(values, row.low, row.high, lambda value: _figure(claim, row, value)) if known else ""
-    stat = f"{row.stat} " if percentile(row.stat) is not None else ""
-    of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
-    suffix = " times" if claim.relative_to else unit_suffix(of_unit)
-    low, _, high = interval.partition(" to ")
-    shown = f" ({interval})" if low != high and interval else ""
-    doubt = suspect_of(run, summary, claim.quantities)
-    return ", ".join(filter(None, (f"{stat}{_figure(claim, row, row.measured)}{suffix}{shown}", doubt)))
-
-
-def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
-    return number(value) if claim.relative_to else short_figure(row.unit, value)
 
 
 def sureness(run: Run, summary: Summary, width: int) -> str:
@@ -107,7 +84,7 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
         side = "at least" if claim.at_least is not None else "at most"
-        bound = f", claimed {side} {_figure(claim, row, claim.limit)}" if row.measured is not None else ""
+        bound = f", claimed {side} {claim_figure(claim, row, claim.limit)}" if row.measured is not None else ""
         before, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
         yield f"{before} {shortened(row.says, max(width - len(before + value + bound) - 4, 20))}: {value}{bound}."
 
