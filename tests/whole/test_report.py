@@ -216,7 +216,7 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
     assert "Answer: Requests wait: p90 8.0 ms" in opening
     assert "Helps: Two helps: 0%." in opening
     assert opening.endswith("Light requests, overhead p90, ms one8.0 two2.0")
-    assert [float(width) for width in re.findall(r"width: ([\d.]+)%", page)] == [100, 25]
+    assert [float(width) for width in re.findall(r'<span style="width: ([\d.]+)%', page)] == [100, 25]
     assert "Requests wait. Measured with one: 10 % of the light requests lose 8.0 ms or more." in answer
     assert (
         "Helps: Two helps. Measured with two: none of the light requests waited while another worker had a "
