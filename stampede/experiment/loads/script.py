@@ -212,7 +212,7 @@ def as_variables(settings: Settings) -> dict[str, str]:
 def request_path(settings: Settings) -> str:
     """Return the path that a request of a load asks for: of several classes, one that computes."""
     if of := computing_class(settings):
-        return f"{of.path}&cpu={settings['cpu']}"
+        return f"{of.path_of(of.mean_s)}&cpu={settings['cpu']}"
     if "cpu_ms" in settings:
         return "/work?" + "&".join(f"{name}={settings[name]}" for name in ("rounds", "wait_ms", "cpu_ms", "cpu"))
     return f"{'/call' if settings.get('does') == 'call' else '/'}?delay={settings['delay_s']}"
