@@ -79,7 +79,7 @@ def of_classes(classes: Mapping[str, LoadClass]) -> Traffic:
     if any(of.does == "query" for of in classes.values()):
         return Traffic(missing="a pool of connections that requests share")
     if any(of.asks for of in classes.values()):
-        return Traffic(missing="how long this machine computes")
+        return Traffic(missing="what the application does on a path")
     return Traffic(classes={name: _class(of) for name, of in classes.items()})
 
 

@@ -285,7 +285,7 @@ def test_a_class_asks_for_what_it_does() -> None:
     }
     assert asked["probes"].users_at_once == 4  # three are under way at most, and one begins as another gives up
     assert of_classes({"queries": asked["queries"]}).missing == "a pool of connections that requests share"
-    assert of_classes({"anything": asked["anything"]}).missing == "how long this machine computes"
+    assert of_classes({"anything": asked["anything"]}).missing == "what the application does on a path"
     traffic = of_classes({name: of for name, of in asked.items() if name not in ("queries", "anything")}).classes
     assert [(step.does, step.takes_s) for step in traffic["computes"].work] == [("wait", 0.01), ("compute", 0.01)]
     varied = of_classes({"page": LoadClass(users=1, takes_s=Between(least=0.1, most=0.3), computes=0.5, rounds=2)})
