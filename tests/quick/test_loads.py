@@ -235,6 +235,12 @@ WRONG_CLASSES = [
 ]
 
 
+def test_users_who_never_pause_are_no_rate() -> None:
+    """How many requests they send depends on the answers."""
+    K6_SCRIPTS["user-service.js"].check("user-service.js", {"classes": '{"a": {"path": "/", "users": 900}}'}, 1)
+    K6_SCRIPTS["classes.js"].check("classes.js", {"classes": '{"a": {"users": 900}}'}, 1)
+
+
 def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:
     files = [OF_CLASSES.replace("CLASS", one) for one in WRONG_CLASSES]
 
@@ -242,10 +248,10 @@ def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:
 mine.yaml:5: load.classes.page: give either users or per_second: who sends these requests, or how many come
     per second
 mine.yaml:5: load.classes.page.users: 100,000,000 must be a whole number from 1 to 100,000, e.g. users: 1
-mine.yaml:5: load.settings.classes: 20,000 virtual users are more than the 16,000 that one k6 container has
-    files for; reduce them, or increase generators (the k6 containers)
-mine.yaml:3: load.settings.classes_per_s: 100,000 requests a second are more than the 20,000 that one k6
-    container can send; reduce them, or increase generators (the k6 containers)
+mine.yaml:5: load.classes: 20,000 virtual users are more than the 16,000 that one k6 container has files for;
+    reduce them, or increase generators (the k6 containers)
+mine.yaml:5: load.classes: 100,000 requests a second are more than the 20,000 that one k6 container can send;
+    reduce them, or increase generators (the k6 containers)
 mine.yaml:5: load.settings.classes: page: a request takes 61 s, but k6 gives up a request after 60 s
 mine.yaml:5: load.classes.page.takes_s: least, 2 s, is more than most, 1 s
 mine.yaml:5: load.classes.page.takes: unknown key; there are takes_s, asks, computes, …
