@@ -24,7 +24,7 @@ export const options = {
 
 export function ask() {
   const name = exec.scenario.name;
-  const { takes_s: takes = 0, pause_s: pauseS, computes, timeout_s: timeoutS } = CLASSES[name];
+  const { takes_s: takes = 0, pause_s: pauseS, timeout_s: timeoutS } = CLASSES[name];
   if (pauseS && exec.vu.iterationInScenario === 0) {
     sleep(Math.random() * pauseS); // otherwise all users would send their requests at the same moments
   }
@@ -32,11 +32,18 @@ export function ask() {
   if (timeoutS) {
     probe(name, PATHS[name], timeoutS);
   } else {
-    get(name, PATHS[name].replace('{s}', takesS) + (computes ? COMPUTING : ''), takesS * 1000);
+    get(name, pathOf(name, takesS), takesS * 1000);
   }
   if (pauseS) {
     sleep(pauseS);
   }
+}
+
+function pathOf(name, takesS) {
+  const { computes = 0, rounds = 1 } = CLASSES[name];
+  const roundMs = (takesS * 1000) / rounds;
+  const path = PATHS[name].replace('{s}', takesS).replace('{wait_ms}', (1 - computes) * roundMs);
+  return path.replace('{cpu_ms}', computes * roundMs) + (computes ? COMPUTING : '');
 }
 
 function drawn(takes) {

@@ -2,7 +2,8 @@
 
 ``typed`` is ``sync`` with a response model. FastAPI checks the answer in the same pool, so each request uses the pool
 twice. In ``depends``, a dependency takes the connection for ``/query``. ``blocking`` is a mistake: its ``async def``
-sleeps without ``await``. ``in_threads`` mends it with asyncio's own pool. ``LAB_THREADS`` is the size of the pool
+sleeps without ``await``. ``in_threads`` mends it with asyncio's own pool. ``/background?takes=S`` answers at once, and
+sleeps afterwards as a background task. ``LAB_THREADS`` is the size of the pool
 (default: 40, from AnyIO). ``LAB_SERVER`` names the server, and ``LAB_HEALTH`` says whether ``/health`` is an endpoint
 like the others, ``async def``, or on a port of its own.
 """
@@ -22,7 +23,7 @@ from typing import Annotated, Any
 import anyio.to_thread
 import workload
 from counters import Counters
-from fastapi import Depends, FastAPI, Request
+from fastapi import BackgroundTasks, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -138,6 +139,15 @@ async def stream_on_the_loop(request: Request) -> StreamingResponse:
     """Send the parts that the query string asks for (see ``workload``), on the event loop."""
     parts = workload.stream(request.url.query, SERVER).parts_async()
     return StreamingResponse(parts, headers=workload.STREAM_HEADERS)
+
+
+@sync.get("/background")
+@asynchronous.get("/background")
+@in_threads.get("/background")
+async def background(takes: float, tasks: BackgroundTasks) -> dict[str, Any]:
+    """Answer at once, and sleep for ``takes`` seconds afterwards, in a thread of AnyIO's pool."""
+    tasks.add_task(time.sleep, min(max(takes, 0.0), workload.MAX_SERVICE_S))
+    return _healthy()
 
 
 @sync.api_route("/{path:path}", methods=METHODS, response_model=None)

@@ -256,8 +256,8 @@ class LoadClass(RequestClass):
         constant = isinstance(self.takes_s, int | float)
         if self.asks and self.model_fields_set & {"takes_s", "does", "computes", "rounds"}:
             raise ValueError("asks is a path of its own; leave out takes_s, does, computes and rounds")
-        if self.computes and (self.does != "wait" or not constant):
-            raise ValueError("computes is for requests that wait, and that all take the same time")
+        if self.computes and self.does != "wait":
+            raise ValueError("computes is for requests that wait")
         if (self.rounds > 1 and not (self.computes or self.does == "stream")) or (
             self.does == "stream" and not constant
         ):
@@ -277,16 +277,23 @@ class LoadClass(RequestClass):
 
     @property
     def path(self) -> str:
-        """What a request asks for; ``{s}`` stands for the seconds it takes, and a request that computes lacks how."""
-        takes_s = self.takes_s if isinstance(self.takes_s, int | float) else 0
+        """What a request asks for, without how it computes.
+
+        ``{s}`` stands for the seconds that it takes, and ``{wait_ms}`` and ``{cpu_ms}`` for its times in each round.
+        """
         if self.computes:
-            wait_ms, cpu_ms = ((1 - self.computes) * takes_s, self.computes * takes_s)
-            each = [f"{name}={1000 * s / self.rounds:.10g}" for name, s in (("wait_ms", wait_ms), ("cpu_ms", cpu_ms))]
-            return f"/work?rounds={self.rounds}&{'&'.join(each)}"
+            return f"/work?rounds={self.rounds}&wait_ms={{wait_ms}}&cpu_ms={{cpu_ms}}"
         if self.does == "stream":
-            return f"/stream?parts={self.rounds}&every={takes_s / self.rounds:.10g}"
+            return f"/stream?parts={self.rounds}&every={self.mean_s / self.rounds:.10g}"
         paths = {"wait": "/?delay={s}", "call": "/call?delay={s}", "query": "/query?takes={s}", "probe": "/health"}
         return self.asks or paths[self.does]
+
+    def path_of(self, takes_s: float) -> str:
+        """Return what a request that takes so long asks for."""
+        cpu_ms = 1000 * takes_s * (self.computes or 0) / self.rounds
+        wait_ms = 1000 * takes_s / self.rounds - cpu_ms
+        path = self.path.replace("{s}", f"{takes_s:.10g}").replace("{wait_ms}", f"{wait_ms:.10g}")
+        return path.replace("{cpu_ms}", f"{cpu_ms:.10g}")
 
 
 Classes = Annotated[dict[Name, RequestClass], Field(min_length=1, max_length=20)]

@@ -11,6 +11,8 @@ from stampede.records.classes import Between, LoadClass, Mean, Range, read_load_
 from stampede.records.duration import in_seconds
 from stampede.records.model import Record
 
+Takes = float | Range | Mean | list[float]
+
 
 class Work(Record):
     """One step of a request's work, of one kind.
@@ -20,7 +22,7 @@ class Work(Record):
     """
 
     does: str = "wait"
-    takes_s: float | Range | Mean | list[float]
+    takes_s: Takes
 
     @property
     def mean_s(self) -> float:
@@ -71,29 +73,39 @@ def of_classes(classes: Mapping[str, LoadClass]) -> Traffic:
     if any(of.does == "query" for of in classes.values()):
         return Traffic(missing="a pool of connections that requests share")
     if any(of.asks for of in classes.values()):
-        return Traffic(missing="how long this machine computes")
+        return Traffic(missing="what the application does on a path")
     return Traffic(classes={name: _class(of) for name, of in classes.items()})
 
 
 def _class(of: LoadClass) -> TrafficClass:
     arrivals = {"users": of.users, "pause_s": of.pause_s, "per_second": of.per_second, "patience_s": of.timeout_s}
+    takes: Takes = of.mean_s / of.rounds if of.does == "stream" else of.takes_s
     if of.computes:
-        return _computing(of.rounds, (1 - of.computes) * of.mean_s, of.computes * of.mean_s, **arrivals)
-    takes = of.mean_s / of.rounds if of.does == "stream" else of.takes_s
+        parts = ((1 - of.computes, "wait"), (of.computes, "compute"))
+        work = [Work(does=does, takes_s=_part(takes, part / of.rounds)) for part, does in parts if part]
+        return TrafficClass(work=work, rounds=of.rounds, **arrivals)
     does = of.does if of.does in ("call", "stream") else "wait"
-    return TrafficClass(work=[Work.model_validate({"does": does, "takes_s": takes})], rounds=of.rounds, **arrivals)
+    return TrafficClass(work=[Work(does=does, takes_s=takes)], rounds=of.rounds, **arrivals)
 
 
 def _computing(rounds: int, waits_s: float, computes_s: float, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
     """Return the class of requests that wait and compute in turns, for so long in all."""
-    waits = [Work(takes_s=_rounded(waits_s / rounds))] if waits_s else []
-    work = [*waits, Work(does="compute", takes_s=_rounded(computes_s / rounds))]
+    waits = [Work(takes_s=_part(waits_s, 1 / rounds))] if waits_s else []
+    work = [*waits, Work(does="compute", takes_s=_part(computes_s, 1 / rounds))]
     return TrafficClass(work=work, rounds=rounds, **arrivals)
 
 
-def _rounded(seconds: float) -> float:
-    """Return seconds without the last digits of a division."""
-    return round(seconds, 12)
+def _part(takes: Takes, part: float) -> Takes:
+    """Return a part of durations, without the last digits of a division."""
+    match takes:
+        case Range(least=least, most=most):
+            return Range(least=round(part * least, 12), most=round(part * most, 12))
+        case Mean(mean=mean):
+            return Mean(mean=round(part * mean, 12))
+        case list(measured):
+            return [round(part * seconds, 12) for seconds in measured]
+        case seconds:
+            return round(part * seconds, 12)
 
 
 def _asked(settings: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401

@@ -60,7 +60,7 @@ def test_what_was_found_out_is_what_the_script_asks_for() -> None:
     """A load of classes, and a script whose requests all compute."""
     work = "/work?rounds=5&wait_ms=10&cpu_ms=10&cpu="
 
-    asks = json.loads(LOAD.derived_environment("15s")["PATHS"])["work"]
+    asks = json.loads(LOAD.derived_environment("15s")["PATHS"])["work"].format(wait_ms=10, cpu_ms=10)
     for cpu, how in (("hold", "&call_us=930"), ("burn", "")):
         machine, load = Machine(60.0), loaded(cpu)
         variables = calibrated_request(load, calibrate(load, machine))

@@ -159,7 +159,7 @@ def test_a_mistake_in_a_file_is_wrong_use(lab: Lab, tmp_path: Path, monkeypatch:
 
     assert done.returncode == 2
     assert done.stderr == (
-        "error: heavy-mix.yaml:22: variants.one-process.workers: 0 must be a whole number, at least 1, "
+        "error: heavy-mix.yaml:24: variants.one-process.workers: 0 must be a whole number, at least 1, "
         "e.g. workers: 1\n"
     )
 

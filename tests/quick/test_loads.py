@@ -20,7 +20,7 @@ from stampede.experiment.loads.settings import Word
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import lay_out
 from stampede.plan.placement import MemoryBudgets
-from stampede.records.classes import LoadClass
+from stampede.records.classes import Between, LoadClass, Range
 from stampede.records.traffic import of_classes
 from stampede.servers import limits
 from stampede.servers.limits import MemoryBudget
@@ -223,7 +223,7 @@ WRONG_CLASSES = [
     "{users: 5, takes_s: 61}",
     "{users: 5, takes_s: {least: 2, most: 1}}",
     "{users: 5, takes: 1}",
-    "{users: 5, takes_s: {mean: 1}, computes: 0.5}",
+    "{users: 5, does: call, takes_s: 1, computes: 0.5}",
     "{users: 5, takes_s: 1, rounds: 3}",
     "{users: 5, does: stream, takes_s: {mean: 1}, rounds: 3}",
     "{users: 5, does: dream}",
@@ -235,6 +235,12 @@ WRONG_CLASSES = [
 ]
 
 
+def test_users_who_never_pause_are_no_rate() -> None:
+    """How many requests they send depends on the answers."""
+    K6_SCRIPTS["user-service.js"].check("user-service.js", {"classes": '{"a": {"path": "/", "users": 900}}'}, 1)
+    K6_SCRIPTS["classes.js"].check("classes.js", {"classes": '{"a": {"users": 900}}'}, 1)
+
+
 def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:
     files = [OF_CLASSES.replace("CLASS", one) for one in WRONG_CLASSES]
 
@@ -242,14 +248,14 @@ def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:
 mine.yaml:5: load.classes.page: give either users or per_second: who sends these requests, or how many come
     per second
 mine.yaml:5: load.classes.page.users: 100,000,000 must be a whole number from 1 to 100,000, e.g. users: 1
-mine.yaml:5: load.settings.classes: 20,000 virtual users are more than the 16,000 that one k6 container has
-    files for; reduce them, or increase generators (the k6 containers)
-mine.yaml:3: load.settings.classes_per_s: 100,000 requests a second are more than the 20,000 that one k6
-    container can send; reduce them, or increase generators (the k6 containers)
+mine.yaml:5: load.classes: 20,000 virtual users are more than the 16,000 that one k6 container has files for;
+    reduce them, or increase generators (the k6 containers)
+mine.yaml:5: load.classes: 100,000 requests a second are more than the 20,000 that one k6 container can send;
+    reduce them, or increase generators (the k6 containers)
 mine.yaml:5: load.settings.classes: page: a request takes 61 s, but k6 gives up a request after 60 s
 mine.yaml:5: load.classes.page.takes_s: least, 2 s, is more than most, 1 s
 mine.yaml:5: load.classes.page.takes: unknown key; there are takes_s, asks, computes, …
-mine.yaml:5: load.classes.page: computes is for requests that wait, and that all take the same time
+mine.yaml:5: load.classes.page: computes is for requests that wait
 mine.yaml:5: load.classes.page: rounds are for requests that compute, and for streams that all take the same
     time
 mine.yaml:5: load.classes.page: rounds are for requests that compute, and for streams that all take the same
@@ -274,20 +280,22 @@ def test_a_class_asks_for_what_it_does() -> None:
         "anything": LoadClass(users=1, asks="/fibonacci?n=28"),
     }
 
-    assert {name: of.path for name, of in asked.items()} == {
-        "waits": "/?delay={s}",
+    assert {name: of.path_of(of.mean_s) for name, of in asked.items()} == {
+        "waits": "/?delay=0.5",
         "computes": "/work?rounds=5&wait_ms=10&cpu_ms=10",
-        "calls": "/call?delay={s}",
-        "queries": "/query?takes={s}",
+        "calls": "/call?delay=1",
+        "queries": "/query?takes=1",
         "streams": "/stream?parts=25&every=0.1",
         "probes": "/health",
         "anything": "/fibonacci?n=28",
     }
     assert asked["probes"].users_at_once == 4  # three are under way at most, and one begins as another gives up
     assert of_classes({"queries": asked["queries"]}).missing == "a pool of connections that requests share"
-    assert of_classes({"anything": asked["anything"]}).missing == "how long this machine computes"
+    assert of_classes({"anything": asked["anything"]}).missing == "what the application does on a path"
     traffic = of_classes({name: of for name, of in asked.items() if name not in ("queries", "anything")}).classes
     assert [(step.does, step.takes_s) for step in traffic["computes"].work] == [("wait", 0.01), ("compute", 0.01)]
+    varied = of_classes({"page": LoadClass(users=1, takes_s=Between(least=0.1, most=0.3), computes=0.5, rounds=2)})
+    assert [step.takes_s for step in varied.classes["page"].work] == [Range(least=0.025, most=0.075)] * 2
     assert (traffic["streams"].rounds, traffic["streams"].work[0].takes_s) == (25, 0.1)
     assert (traffic["probes"].patience_s, traffic["calls"].work[0].does) == (1.5, "call")
 

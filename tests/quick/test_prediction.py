@@ -120,7 +120,7 @@ REASONS = {
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",
     "connections that the server closes while a request comes",
-    "how long this machine computes",
+    "what the application does on a path",
     "probes that need no thread, beside requests that do",
     "uWSGI's router",
     "visitors who give up, and the application's own work and database",

@@ -359,6 +359,20 @@ def answers(app: Any, paths: list[str], method: str = "GET") -> list[httpx.Respo
     return asyncio.run(ask_all())
 
 
+@pytest.mark.parametrize("name", ["sync", "asynchronous", "in_threads"])
+@pytest.mark.usefixtures("workers")
+def test_a_background_task_sleeps_after_the_answer_in_the_pool(
+    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    slept: list[tuple[float, int]] = []
+    monkeypatch.setattr(fastapi_app.time, "sleep", lambda seconds: slept.append((seconds, threading.get_native_id())))
+    [answer] = answers(getattr(fastapi_app, name), ["/background?takes=5"])
+
+    assert (answer.status_code, answer.json()["worker"]) == (200, os.getpid())
+    assert [seconds for seconds, _ in slept] == [5]
+    assert slept[0][1] != threading.get_native_id()
+
+
 ON_THE_LOOP = {"LAB_APP": "django_app:asynchronous"}
 
 

@@ -94,11 +94,17 @@ class LoadScript:
         share = self.users_at_once(values) / generators
         if share > USERS_MAX:
             most = max(self.users, key=lambda setting: numbers[setting])
-            raise WrongSetting(f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}", most)
-        if self.is_open(values) and not relative and (rate := self._rate_rps(values) / generators) > RATE_MAX_RPS:
+            problem = f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}"
+            raise Misplaced(problem, "classes") if most == "classes" else WrongSetting(problem, most)
+        if "classes" in values:  # how many requests users send depends on the answers
+            rate = sum(of.per_second or 0 for of in described_classes(values).values()) / generators
+        else:
+            rate = self._rate_rps(values) / generators if self.open_loop and not relative else 0
+        if rate > RATE_MAX_RPS:
             rates = [setting for setting in numbers if setting.endswith(("_rps", "_per_s"))]
             most = max(rates, key=lambda setting: numbers[setting])
-            raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
+            problem = f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}"
+            raise Misplaced(problem, "classes") if "classes" in values else WrongSetting(problem, most)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -212,7 +218,7 @@ def as_variables(settings: Settings) -> dict[str, str]:
 def request_path(settings: Settings) -> str:
     """Return the path that a request of a load asks for: of several classes, one that computes."""
     if of := computing_class(settings):
-        return f"{of.path}&cpu={settings['cpu']}"
+        return f"{of.path_of(of.mean_s)}&cpu={settings['cpu']}"
     if "cpu_ms" in settings:
         return "/work?" + "&".join(f"{name}={settings[name]}" for name in ("rounds", "wait_ms", "cpu_ms", "cpu"))
     return f"{'/call' if settings.get('does') == 'call' else '/'}?delay={settings['delay_s']}"
