@@ -373,7 +373,7 @@ class Watcher:
 
     def _lock_kind(self, stack: list[FrameType], thread: int) -> str:
         """Return whether a thread computes, waits for the interpreter's lock, or waits for something else."""
-        native_id = _natives().get(thread)
+        native_id = self._loop_native if thread == self._loop_thread else _natives().get(thread)
         if native_id is None or not stack:
             return "waits"
         now, process_s = monotonic(), time.process_time()
@@ -493,7 +493,8 @@ def _short(path: str) -> str:
 def _natives() -> dict[int, int]:
     import threading
 
-    return {int(ident): int(one.native_id) for ident, one in list(threading._active.items()) if one.native_id}  # type: ignore[attr-defined]
+    threads = list(threading._active.items())  # type: ignore[attr-defined]  # eventlet's have no id of the kernel's
+    return {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
 
 
 def _native_id() -> int:

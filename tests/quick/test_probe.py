@@ -29,7 +29,7 @@ from stampede_probe import shared as layout  # noqa: E402
 from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
 from stampede_probe.shared import BUSY, HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _collector, _kind  # noqa: E402
+from stampede_probe.watch import Watcher, _collector, _kind, _natives  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Body, SizedBody, Wsgi  # noqa: E402
 
@@ -449,3 +449,9 @@ def test_the_package_says_what_it_is() -> None:
     assert (PROBE / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     for path in (PROBE / "stampede_probe").rglob("*.py"):
         assert "import stampede\n" not in path.read_text(encoding="utf-8")
+
+
+def test_threads_that_eventlet_replaced_have_no_id_of_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(threading._active, 1, SimpleNamespace())  # type: ignore[attr-defined]
+    assert _natives()[threading.get_ident()] == threading.get_native_id()
+    assert 1 not in _natives()
