@@ -117,6 +117,23 @@ def test_what_workers_have_counted_is_told_with_the_settings(told: Path, monkeyp
     )
 
 
+def test_a_count_that_comes_after_the_answer_is_waited_for(told: Path) -> None:
+    """The count grows while the program sleeps for the first two times."""
+    (told / "workers").mkdir()
+    (told / "workers" / "7").write_text("served 1\n")
+    (told / "settings").write_text("")
+    sleep = told / "programs" / "sleep"
+    sleep.write_text(
+        f"#!/bin/sh\necho >> {told}/slept\nif [ $(wc -l < {told}/slept) -le 2 ]; then "
+        f"echo served $(($(wc -l < {told}/slept) + 1)) > {told}/workers/7; fi\n"
+    )
+    sleep.chmod(0o755)
+
+    done = shell(SERVERS / "observe-counted", told)
+
+    assert done.stdout == "==> worker 7 <==\nserved 3\n==> settings <==\n"
+
+
 @pytest.mark.parametrize(
     ("server", "options"),
     [
