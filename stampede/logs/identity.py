@@ -13,13 +13,23 @@ _NAME = re.compile(
 )
 _BARE = r"(?<![\w/-])([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/-])"
 """An id without a name, as nginx writes $request_id."""
-_MOMENT = re.compile(r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])")
+_MOMENT = r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])"
 """Seconds since 1970 with decimals, as nginx writes $msec."""
+_BEFORE_MOMENT = re.compile(rf"(?:(?<![\w.-])[A-Za-z_][\w.-]*[\"']?[=:]\s?\"?)?(?={_MOMENT})")
 _ARRIVED = re.compile(
     r"""(?<![\w.-])(?:(?:(?:x[-_])?(?:request|queue)[-_]start|queued_at)["']?[=:]\s?"?(?:t=)?|t=)(?=1\d{9})""",
     re.IGNORECASE,
 )
 """What stands before the time at which the balancer got a request: X-Request-Start, or X-Queue-Start."""
+_ORIGINS = (
+    r"^(\S+?) +\| ",  # docker compose
+    r"^\[(pod/[^\]\s]+)\] ",  # kubectl logs --prefix
+    r"^([a-z][a-z0-9.-]*-[a-z0-9]{5,10}-[a-z0-9]{5}) \S+ ",  # stern
+    r"^(?:<\d+>\d* ?)?(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) (\S+) [^\s\[:]+(?:\[\d+\])?: ",  # syslog
+    r"\"(?:hostname|pod_name|pod|container_name|container_id)\"\s?:\s?\"([^\"]+)\"",
+)
+"""Which of several containers or hosts has written a line: the processes of different ones may have the same number."""
+_MOST_ORIGINS = 200
 _DIGITS_OF_SECONDS = 10
 _WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstream_addr)(?:=|: )"?(?=[\w./])""")
 """What stands before a worker: gunicorn writes %(p)s as <7>."""
@@ -28,42 +38,40 @@ _WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstr
 class Identity(NamedTuple):
     """Where the lines of a log have what tells requests apart: a pattern with one group; None: they do not have it.
 
-    ``moment`` is a precise time, and ``arrived`` the time at which the balancer got the request.
+    ``moment`` is a precise time, ``arrived`` the time at which the balancer got the request, and ``origin`` the
+    container or the host that has written the line, if there are several.
     """
 
     id: re.Pattern[str] | None = None
     moment: re.Pattern[str] | None = None
     worker: re.Pattern[str] | None = None
     arrived: re.Pattern[str] | None = None
+    origin: re.Pattern[str] | None = None
 
-    def worker_in(self, text: str) -> str | None:
-        """Return the worker that a line names, if nothing else in its format does; None: it names none."""
-        found = self.worker.search(text) if self.worker else None
-        return found[1] if found else None
+    def workers(self, workers: list[str | None], lines: Sequence[str]) -> list[str | None]:
+        """Return workers that are told apart, although processes of different containers have the same number."""
+        if not self.origin or not any(workers):
+            return workers
+        return [f"{origin} {worker}" if origin and worker and worker.isdecimal() else worker
+                for origin, worker in zip(_texts(self.origin, lines), workers, strict=True)]  # fmt: skip
 
-    def id_in(self, text: str) -> str | None:
-        """Return the id that a line gives its request; None: it has none."""
-        found = self.id.search(text) if self.id else None
-        return found[1] if found else None
+    def of(
+        self, lines: Sequence[str]
+    ) -> tuple[list[str | None], list[str | None], list[float | None], list[float | None]]:
+        """Return of each line its id, its worker, its precise time, and when the balancer got its request."""
+        own = [self.arrived.sub("", line) for line in lines] if self.moment and self.arrived else lines
+        moments = [None if text is None else float(text) for text in _texts(self.moment, own)]
+        arrivals = [None if text is None else _seconds(text) for text in _texts(self.arrived, lines)]
+        return _texts(self.id, lines), _texts(self.worker, lines), moments, arrivals
 
-    def arrived_in(self, text: str) -> float | None:
-        """Return when the balancer got a request, in seconds since 1970; None: the line does not say it.
 
-        The number has its unit in its digits: seconds, milliseconds, microseconds or nanoseconds.
-        """
-        if not (self.arrived and (found := self.arrived.search(text))):
-            return None
-        return float(found[1]) / 10.0 ** (len(found[1].partition(".")[0]) - _DIGITS_OF_SECONDS)
+def _texts(pattern: re.Pattern[str] | None, lines: Sequence[str]) -> list[str | None]:
+    return [found[1] if (found := pattern.search(line)) else None for line in lines] if pattern else [None] * len(lines)
 
-    def moment_in(self, text: str, at: float) -> float:
-        """Return the time of a line, of which ``at`` are whole seconds, as precisely as the line has it.
 
-        The precise time may be rounded up to the next second.
-        """
-        if self.moment and self.arrived:
-            text = self.arrived.sub("", text)
-        found = self.moment.search(text) if self.moment else None
-        return moment if found and 0 <= (moment := float(found[1])) - at <= 1 else at
+def _seconds(text: str) -> float:
+    """Return a time that has its unit in its digits: seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    return float(text) / 10.0 ** (len(text.partition(".")[0]) - _DIGITS_OF_SECONDS)
 
 
 def find_identity(texts: Sequence[str]) -> Identity:
@@ -72,13 +80,19 @@ def find_identity(texts: Sequence[str]) -> Identity:
     bare = re.compile(_BARE) if not name and _usual(re.compile(f"(?={_BARE})"), texts) is not None else None
     start = _usual(_ARRIVED, texts)
     arrived = _after(start, r"1\d{9}(?:\d{3}){0,3}(?:\.\d{1,9})?(?![\d.])") if start else None
-    others = [arrived.sub("", text) for text in texts] if arrived else texts
+    before = _usual(_BEFORE_MOMENT, [arrived.sub("", text) for text in texts] if arrived else texts)
     return Identity(
         _after(name, r"[\w.:+=-]+") if name else bare,
-        _MOMENT if _usual(re.compile(f"(?={_MOMENT.pattern})"), others) is not None else None,
+        None if before is None else re.compile(re.escape(before) + _MOMENT),
         _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None,
         arrived,
+        next((pattern for pattern in map(re.compile, _ORIGINS) if _are_several(pattern, texts)), None),
     )
+
+
+def _are_several(origin: re.Pattern[str], texts: Sequence[str]) -> bool:
+    found = [match[1] for text in texts if (match := origin.search(text))]
+    return len(found) >= _FEW * len(texts) and 1 < len({*found}) <= _MOST_ORIGINS
 
 
 def _usual(pattern: re.Pattern[str], texts: Sequence[str]) -> str | None:

@@ -10,8 +10,8 @@ import numpy as np
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, Segments
 from stampede.logs.diagnose.aligning import PRECISION_S
-from stampede.logs.diagnose.joining import Clock, Joined, join
-from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs
+from stampede.logs.diagnose.joining import Clock, Joined, join_all
+from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs, tick_of
 
 FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
@@ -105,35 +105,54 @@ def requests_of(logs: Logs) -> Requests:
     Raise WrongUse if the logs of both kinds are not of the same requests, if the kinds are exchanged, or if no request
     has a duration in all logs.
     """
-    joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
-    if not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
+    if logs.balancers and logs.servers:
+        joins = join_all(logs.balancers, logs.servers)
+    elif not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
         joins = [of_header(server) for server in logs.servers]
-    if not joins:
+    else:
         return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
-    alike = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
+    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
+    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for log in logs.servers}
+    alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
     if not alike:
-        [(balancer, server, _), *_] = joins
+        server, balancer = logs.servers[0], logs.balancers[0]
         raise WrongUse(
             f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
-            hint="Name the logs of a balancer and of the servers behind it, of the same time.",
+            hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
+            "paths, both logs need the same id: stampede diagnose --setup",
         )
     for balancer, server, joined in alike:
-        _check_order(balancer, server, joined)
-    joins, killed = [], []
+        more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
+        if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
+            raise WrongUse(
+                f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
+                "log.",
+                hint=f"--balancer {server.file} --server {balancer.file}",
+            )
+    killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:
-        pairs, held_s = _killed(balancer, server, joined)
-        took_s = server.took_s.copy()
-        took_s[joined.server[pairs]] = held_s
-        joins.append((balancer, replace(server, took_s=took_s), joined))
-        killed.append((balancer, joined.balancer[pairs]))
-    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
+        ends, held_s = _killed(balancer, server, joined)
+        held[id(server)][joined.server[ends]] = held_s
+        killed.append((balancer, joined.balancer[ends]))
+    longer = {id(server): replace(server, took_s=held[id(server)]) for _, server, _ in alike}
+    joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in alike]
     in_both = sum(len(joined.server) for _, _, joined in joins) / lines
     parts = [_joined(*each) for each in joins]
     if not any(len(part[0]) for part in parts):
         return _requests(parts)
     period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
-    found = _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
-    return replace(found, refused=_noted(_refused(joins, period_s)), killed=_noted(killed))
+    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    unserved, refused = [], []
+    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
+        found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        alone = ~np.isin(np.arange(len(balancer)), found_in)
+        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
+        within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
+        unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
+        within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
+        refused.append((balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))))
+    found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
+    return replace(found, refused=_noted(refused), killed=_noted(killed))
 
 
 def has_header(server: Log) -> bool:
@@ -180,20 +199,6 @@ def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Float
     return pairs, np.minimum(most_s[pairs], limit_s)
 
 
-def _refused(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[tuple[Log, Integers]]:
-    """Yield which lines of a period a balancer answered itself, because no server did."""
-    for balancer, alone in _only_balancers(joins):
-        within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
-        yield balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))
-
-
-def _only_balancers(joins: Sequence[tuple[Log, Log, Joined]]) -> Iterator[tuple[Log, Flags]]:
-    """Yield for each balancer which of its lines no server has."""
-    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
-        found = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
-        yield balancer, ~np.isin(np.arange(len(balancer)), found)
-
-
 def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
     """Return lines of balancers by route and status, the most frequent first."""
     took_s: dict[tuple[int, int], list[float]] = {}
@@ -209,7 +214,8 @@ def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, flo
     """Yield the requests of a period that are in a server's log only."""
     for server in {id(server): server for _, server, _ in joins}.values():
         of = [joined for _, its, joined in joins if its is server]
-        alone = ~np.isin(np.arange(len(server)), np.concatenate([joined.server for joined in of]))
+        timed = [pairs.server[~np.isnan(its.took_s[pairs.balancer])] for its, each, pairs in joins if each is server]
+        alone = ~np.isin(np.arange(len(server)), np.concatenate(timed))
         began_s, _, ended_s, route, worker, status, tick_s = _alone(server, alone)
         ahead_s = of[0].clock.ahead_s
         within = (ended_s - ahead_s >= period_s[0]) & (began_s - ahead_s <= period_s[1])
@@ -217,28 +223,10 @@ def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, flo
         yield began_s, began_s, ended_s, route[within], worker[within], status[within], tick_s
 
 
-def _unserved(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Segments]:
-    """Yield when the requests of a period were sent and ended that only a balancer has, of routes that a server has."""
-    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
-    for balancer, alone in _only_balancers(joins):
-        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
-        yield np.stack([sent_s, ended_s], axis=1)[(ended_s >= period_s[0]) & (sent_s <= period_s[1])]
-
-
 def _dated(log: Log) -> str:
     """Return the name of a log, and from when to when its requests ended."""
     first, last = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in (log.ends_s[0], log.ends_s[-1]))
     return f"{log.file} (from {first} to {last})"
-
-
-def _check_order(balancer: Log, server: Log, joined: Joined) -> None:
-    """Raise WrongUse if requests took longer in the server than in the balancer."""
-    more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
-    if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
-        raise WrongUse(
-            f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's log.",
-            hint=f"--balancer {server.file} --server {balancer.file}",
-        )
 
 
 def _alone(log: Log, which: Flags | None = None) -> Columns:
@@ -270,7 +258,7 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
 
 def spread(ends_s: Floats, tick_s: float) -> Floats:
     """Return sorted times with those of one tick spread evenly over the tick."""
-    if tick_s < COARSE_S:
+    if tick_s < COARSE_S or tick_of(ends_s) < COARSE_S:
         return ends_s
     _, first, count = np.unique(ends_s, return_index=True, return_counts=True)
     place = np.arange(len(ends_s)) - np.repeat(first, count)
