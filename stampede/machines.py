@@ -1,15 +1,16 @@
 """The commands about the machines of a cluster: what each of them has, and whether they are in one swarm."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from python_on_whales.exceptions import DockerException
 from rich.table import Table
 
-from stampede.docker.cluster.machines import Cluster, Machine, machines_of, read_machines
+from stampede.docker.client import DockerError, Machine
+from stampede.docker.cluster.machines import Cluster, machines_of, read_machines
 from stampede.errors import LabError
 from stampede.terminal import out, say
 
@@ -19,13 +20,12 @@ DEFAULT = Path("machines.yaml")
 
 @contextmanager
 def _reach_machines(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
-    """Yield the machines of a file, while a thread asks their engines whether they are there."""
+    """Yield the machines of a file, the first of which is the engine of Docker's commands meanwhile."""
     from stampede.docker.cluster.ready import use_cluster  # noqa: PLC0415  # so that other commands start faster
-    from stampede.docker.heartbeat import heartbeat  # noqa: PLC0415
 
     cluster = read_machines(file)
     machines = machines_of(cluster)
-    with use_cluster(cluster), heartbeat(machines, say):
+    with use_cluster(cluster):
         yield cluster, machines
 
 
@@ -67,9 +67,10 @@ def leave_machines(file: MachinesFile = DEFAULT) -> None:
 
 def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     """Print a row for each machine, and yield what machines lack."""
+    from stampede.docker.cluster.engines import offset_s  # noqa: PLC0415
     from stampede.docker.cluster.images import content_of  # noqa: PLC0415
     from stampede.docker.cluster.probe import IMAGE, start_probes  # noqa: PLC0415
-    from stampede.docker.cluster.ready import clock_phrase, describe_host, machine_problems  # noqa: PLC0415
+    from stampede.docker.cluster.ready import describe_host  # noqa: PLC0415
 
     headings = ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms")
     table = _table(headings, ("cores", "GiB", "clock, ms"))
@@ -81,11 +82,19 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     )
     with start_probes(there, say) as probes:
         for machine in machines:
-            probe = probes.get(machine.name)
-            host, clock = describe_host(machine, probe), clock_phrase(probe) if probe else "unknown"
+            probe, clock = probes.get(machine.name), "unknown"
+            host = describe_host(machine, probe)
+            if probe:  # how far its clock is ahead of the lab's, in ms
+                asked = probe.exchanges()
+                uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
+                clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
             size = str(host.cores), f"{host.memory_gib:g}"
             table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
-            yield from machine_problems(machine)
+            if json.loads(machine.run("info", "--format", "{{json .}}"))["MemoryLimit"] is False:
+                yield f"the engine of {machine.name} cannot limit the memory of containers"
+            if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= host.cores:
+                which = f"containers may use {machine.cpuset}"
+                yield f"{machine.name} has {host.cores} cores, but its file says that {which}"
     out.print(table)
 
 
@@ -109,8 +118,8 @@ def _show_links(cluster: Cluster, machines: Sequence[Machine]) -> Iterator[str]:
     except LabError as error:
         yield f"{error.message} {error.hint}"
         return
-    except DockerException as error:
-        yield f"containers on different machines do not reach each other: {error.stderr}"
+    except DockerError as error:
+        yield f"containers on different machines do not reach each other: {error}"
         return
     table = _table(("from", "to", "round trip, ms", "Mbit/s"), ("round trip, ms", "Mbit/s"))
     for link in links:

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from python_on_whales import DockerClient
-
 from stampede.docker import processor
 from stampede.docker.commands import Say
 from stampede.docker.engine import (
@@ -22,8 +20,8 @@ from stampede.docker.engine import (
     make_engine_ready,
     plugin_version,
 )
-from stampede.docker.facts import EngineFacts, ask_engine, tried
-from stampede.docker.images import BASE_IMAGES, LabImage, make_base_images_ready, origin
+from stampede.docker.facts import ask_engine, tried
+from stampede.docker.images import BASE_IMAGES, LabImage, inspected, make_base_images_ready, origin
 from stampede.errors import LabError
 from stampede.paths import ROOT
 from stampede.typed import typed
@@ -51,7 +49,6 @@ def make_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
 
 def checks() -> list[Check]:
     """Check everything that the lab needs, without changing anything."""
-    client = DockerClient()
     found = [
         Check("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
         Check("processor", not (lack := processor.problem()), lack or "has what the packages need",
@@ -63,7 +60,9 @@ def checks() -> list[Check]:
         return found
     engine = ask_engine()
     if engine:
-        found.append(Check("container engine", True, _described(engine)))
+        machine = f"{engine.cores} cores, {engine.memory_mib / 1024:.1f} GiB"
+        told = f"{engine.name} {engine.version} on {engine.system}, {machine}, cgroups {engine.cgroups}"
+        found.append(Check("container engine", True, told))
     else:
         found.append(Check("container engine", False, "does not answer",
                            _refusal(check_that_it_may_be_used) or how_to_start()))  # fmt: skip
@@ -73,23 +72,15 @@ def checks() -> list[Check]:
                          INSTALL_BY_HAND))  # fmt: skip
     if engine:
         refused = _refusal(lambda: check_limits(lambda _: None))
-        found.append(Check("limits", not refused, _enforced(engine), refused))
+        lacking = f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"
+        found.append(Check("limits", not refused, lacking, refused))
         found.append(Check("this combination", True, tried(engine.kind)))
         for name in BASE_IMAGES:
-            there = client.image.exists(name)
+            there = bool(inspected(name))
             found.append(Check(name, there, origin(name) if there else "not there yet", typed("setup")))
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Check("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found
-
-
-def _described(engine: EngineFacts) -> str:
-    machine = f"{engine.cores} cores, {engine.memory_mib / 1024:.1f} GiB"
-    return f"{engine.name} {engine.version} on {engine.system}, {machine}, cgroups {engine.cgroups}"
-
-
-def _enforced(engine: EngineFacts) -> str:
-    return f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"
 
 
 def _refusal(check: Callable[[], None]) -> str:

@@ -3,7 +3,6 @@
 The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
-import json
 import os
 import platform
 import shutil
@@ -11,9 +10,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from stampede.docker.commands import ANSWERS_WITHIN_S, Say, output, run_command
+from stampede.docker.client import HERE, DockerError
+from stampede.docker.commands import ANSWERS_WITHIN_S, Say, run_command
 from stampede.docker.facts import PLATFORM, ask_engine, way_into_the_group
 from stampede.errors import LabError
 from stampede.paths import TOOLS
@@ -22,11 +21,7 @@ from stampede.servers.limits import MemoryBudget
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
 SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine
-ENGINE_SETTINGS = Path("/etc/docker/daemon.json")
 ENGINE_START_S = 60
-_HALF_A_NETWORK = (
-    "libnetwork.(*controller).reservePools"  # in its log, an engine's panic: github.com/moby/moby/issues/45057
-)
 
 _CA_BUNDLES = (
     os.environ.get("SSL_CERT_FILE", ""),
@@ -70,17 +65,10 @@ def memory_budget() -> MemoryBudget:
     return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
 
 
-class OwnEngine(NamedTuple):
-    """The lab's own engine, before anything is asked of it but its memory."""
-
-    name: str = ""
-    role: Literal["both"] = "both"
-
-
 def own_memory() -> MemoryBudgets | None:
     """Return the memory for a plan on the lab's own engine; None without psutil, which the core lacks."""
     try:
-        return MemoryBudgets([OwnEngine()], [memory_budget()])
+        return MemoryBudgets([HERE], [memory_budget()])
     except ModuleNotFoundError:
         return None
 
@@ -95,7 +83,7 @@ def ca_bundle() -> str:
 
 def engine_version() -> str:
     """Return the engine's name and version; empty when no engine answers."""
-    version = output(["docker", "version", "--format", "{{.Server.Version}}"])
+    version = HERE.told("version", "--format", "{{.Server.Version}}")
     return f"Docker {version}" if version else ""
 
 
@@ -105,28 +93,63 @@ def make_engine_ready(say: Say) -> None:
     if client and engine_version():
         return
     check_that_it_may_be_used()
-    if not client or (is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
-        _install_engine(say)
-    if not engine_version():
-        _start_engine(say)
+    # Debian keeps the engine's program in a folder that only root's PATH contains
+    program = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    elsewhere = _is_elsewhere()
+    if not client or (is_debian_root() and not program and not elsewhere):
+        if not is_debian_root():
+            raise LabError("This machine has no container engine with Compose v2 and buildx.", hint=INSTALL_BY_HAND)
+        question = "Install Docker's engine, Compose and buildx from the distribution? [Y/n] "
+        if sys.stdin.isatty() and input(question).strip().lower() not in ("", "y", "yes"):
+            raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
+        say("Installing Docker's engine, Compose and buildx from the distribution …")
+        began = time.monotonic()
+        run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
+                    "The container engine could not be installed.", say)  # fmt: skip
+        say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
+        program = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if engine_version():
+        return
+    if os.geteuid() != 0 or not program or elsewhere:
+        raise LabError("The container engine does not answer.", hint=how_to_start())
+    say("Starting the container engine …")
+    engine, logged_before = None, 0
+    if SYSTEMD.is_dir():
+        run_command(["systemctl", "start", "docker"], "starting the container engine",
+                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
+    else:
+        with ENGINE_LOG.open("ab") as log:
+            logged_before = log.tell()
+            engine = subprocess.Popen(
+                [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+            )  # the engine goes on after the lab has ended, like an engine that the system starts
+    deadline = time.monotonic() + ENGINE_START_S
+    while not engine_version():
+        if engine and engine.poll() is not None:
+            lines = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip().splitlines()
+            lines = lines or [f"exit code {engine.returncode}"]
+            why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
+            raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
+        if time.monotonic() > deadline:
+            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
+        time.sleep(0.1)
 
 
 def check_that_it_may_be_used() -> None:
     """Raise LabError if an engine keeps its client waiting or refuses this user: a second engine would not help."""
     try:
-        asked = subprocess.run(
-            ["docker", "version"], capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise LabError(
-            "The container engine is there and does not answer.",
-            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
-            "sudo systemctl restart docker, or Docker Desktop.",
-        ) from None
-    except OSError:  # there is no client
-        return
-    if "permission denied" in asked.stderr.lower():
-        raise LabError("The container engine runs, and this user may not use it.", hint=way_into_the_group())
+        HERE.run("version", within_s=ANSWERS_WITHIN_S)
+    except DockerError as error:
+        if error.exit_code is None:
+            raise LabError(
+                "The container engine is there and does not answer.",
+                hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the "
+                "engine: sudo systemctl restart docker, or Docker Desktop.",
+            ) from None
+        if "permission denied" in error.said.lower():
+            raise LabError(
+                "The container engine runs, and this user may not use it.", hint=way_into_the_group()
+            ) from None
 
 
 def check_limits(say: Say) -> None:
@@ -166,89 +189,13 @@ systemctl daemon-reload
 Then log in again. The engine needs cgroup v2 for this."""
 
 
-def _dockerd() -> str | None:
-    """Return the path of the engine's program. Debian keeps it in a folder that only root's PATH contains."""
-    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-
-
-def _engine_is_elsewhere() -> bool:
-    return bool(os.environ.get("DOCKER_HOST")) or output(["docker", "context", "show"]) not in ("", "default")
-
-
-def _install_engine(say: Say) -> None:
-    if not is_debian_root():
-        raise LabError("This machine has no container engine with Compose v2 and buildx.", hint=INSTALL_BY_HAND)
-    question = "Install Docker's engine, Compose and buildx from the distribution? [Y/n] "
-    if sys.stdin.isatty() and input(question).strip().lower() not in ("", "y", "yes"):
-        raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
-    say("Installing Docker's engine, Compose and buildx from the distribution …")
-    began = time.monotonic()
-    run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
-                "The container engine could not be installed.", say)  # fmt: skip
-    say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
-
-
-def _start_engine(say: Say) -> None:
-    program = _dockerd()
-    if os.geteuid() != 0 or not program or _engine_is_elsewhere():
-        raise LabError("The container engine does not answer.", hint=how_to_start())
-    say("Starting the container engine …")
-    if SYSTEMD.is_dir():
-        run_command(["systemctl", "start", "docker"], "starting the container engine",
-                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
-        _wait_for_engine(None)
-        return
-    said = _run_engine(program)
-    if _HALF_A_NETWORK in said and (networks := _data_root() / "network/files/local-kv.db").exists():
-        aside = networks.rename(f"{networks}.damaged-{time.time():.0f}")
-        say("The engine was once killed while it created a network, and its list of networks is damaged.\n"
-            f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …")  # fmt: skip
-        said = _run_engine(program)
-    if lines := said.splitlines():
-        why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
-        raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
-
-
-def _run_engine(program: str) -> str:
-    """Start the engine's program and wait until the engine answers.
-
-    Return what the engine logged if its program ended instead; empty if the engine answers.
-    """
-    with ENGINE_LOG.open("ab") as log:
-        logged_before = log.tell()
-        engine = subprocess.Popen(
-            [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
-        )  # the engine goes on after the lab has ended, like an engine that the system starts
-    if _wait_for_engine(engine):
-        return ""
-    said = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip()
-    return said or f"exit code {engine.returncode}"
-
-
-def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
-    """Return whether the engine answers: False as soon as its program has ended. Raise LabError if neither happens."""
-    deadline = time.monotonic() + ENGINE_START_S
-    while not engine_version():
-        if program and program.poll() is not None:
-            return False
-        if time.monotonic() > deadline:
-            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
-        time.sleep(0.1)
-    return True
-
-
-def _data_root() -> Path:
-    """Return the folder in which an engine that the lab starts keeps its images and its list of networks."""
-    try:
-        settings = json.loads(ENGINE_SETTINGS.read_bytes())
-    except (OSError, ValueError):
-        settings = {}
-    return Path(settings.get("data-root", "/var/lib/docker"))
+def _is_elsewhere() -> bool:
+    return bool(os.environ.get("DOCKER_HOST")) or HERE.told("context", "show") not in ("", "default")
 
 
 def plugin_version(plugin: str) -> str:
     """Return the version of a plug-in of docker; empty if the plug-in is missing."""
-    return output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
+    return HERE.told(plugin, "version", *(["--short"] if plugin == "compose" else []))
 
 
 def is_v2(compose: str) -> bool:
@@ -263,7 +210,7 @@ def is_debian_root() -> bool:
 
 def how_to_start() -> str:
     """Return a hint that says how the user starts the engine."""
-    if _engine_is_elsewhere():
+    if _is_elsewhere():
         return "DOCKER_HOST or docker context names an engine elsewhere: start that engine, or choose another engine."
     if platform.system() == "Darwin":
         return "Start Docker Desktop (or: colima start), then run the same command again."

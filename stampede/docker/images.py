@@ -11,11 +11,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from python_on_whales import DockerClient
-from python_on_whales.exceptions import DockerException, NoSuchImage
-
-from stampede.docker.commands import Say, last_line, run_command
+from stampede.docker.client import HERE, DockerError
+from stampede.docker.commands import Say, run_command
 from stampede.docker.engine import ca_bundle, is_debian_root
 from stampede.docker.inputs import inputs_digest
 from stampede.errors import LabError
@@ -140,58 +139,35 @@ def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
     A stand-in of k6 takes minutes, so ``images`` are built meanwhile; no image is built on k6.
     """
     for image in BASE_IMAGES:
-        if DockerClient().image.exists(image):
+        if inspected(image):
             continue
         began = time.monotonic()
-        if not _pull(image, say):
-            if image == K6:
-                say(_STAND_IN)
-                run_command(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say,
-                            meanwhile=lambda: build_images(images, say))  # fmt: skip
+        say(f"Pulling {image} …")
+        try:
+            run_command(["docker", "image", "pull", "--quiet", PINNED[image]], f"pulling {image}", "", say)
+            HERE.run("image", "tag", PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
+        except (DockerError, LabError) as error:
+            reason = error.hint.splitlines()[-1] if isinstance(error, LabError) else str(error)
+            say(f"{image} could not be pulled ({reason}).")
+            neither = f"The image {image} can be neither pulled nor built on this machine."
+            if image == DEBIAN and not is_debian_root():
+                hint = (
+                    "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
+                    f"On a machine that reaches a registry: docker pull {PINNED[DEBIAN]} && "
+                    f"docker tag {PINNED[DEBIAN]} {DEBIAN} && docker save {DEBIAN} --output image.tar\n"
+                    "On this machine: docker load --input image.tar"
+                )
+                raise LabError(neither, hint) from None
+            say("Building a stand-in from package registries …")
+            if image == DEBIAN:
+                run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", neither, say)
             else:
-                _build_debian_stand_in(say)
+                command = [
+                    "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
+                    "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
+                ]  # fmt: skip
+                run_command(command, f"building {K6}", neither, say, meanwhile=lambda: build_images(images, say))
         say(f"{image} is ready after {time.monotonic() - began:.0f} s.")
-
-
-def _pull(image: str, say: Say) -> bool:
-    """Pull a base image, and return whether this was possible."""
-    say(f"Pulling {image} …")
-    pulling = ["docker", "image", "pull", "--quiet", PINNED[image]]
-    try:
-        run_command(pulling, f"pulling {image}", "", say)
-        DockerClient().image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
-    except (DockerException, LabError) as error:
-        reason = last_line(error) if isinstance(error, DockerException) else error.hint.splitlines()[-1]
-        say(f"{image} could not be pulled ({reason}).")
-        return False
-    return True
-
-
-_STAND_IN = "Building a stand-in from package registries …"
-_NEITHER = "The image {} can be neither pulled nor built on this machine."
-
-
-_AS_ROOT = "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
-
-
-def _build_debian_stand_in(say: Say) -> None:
-    problem = _NEITHER.format(DEBIAN)
-    if not is_debian_root():
-        raise LabError(
-            problem,
-            hint=f"{_AS_ROOT}On a machine that reaches a registry: "
-            f"docker pull {PINNED[DEBIAN]} && docker tag {PINNED[DEBIAN]} {DEBIAN} "
-            f"&& docker save {DEBIAN} --output image.tar\nOn this machine: docker load --input image.tar",
-        )
-    say(_STAND_IN)
-    run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", problem, say)
-
-
-def _k6_stand_in() -> list[str]:
-    return [
-        "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
-        "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
-    ]  # fmt: skip
 
 
 def origin(image: str) -> str:
@@ -205,19 +181,27 @@ def origin(image: str) -> str:
 
 def digests(image: str) -> list[str]:
     """Return the digests of an image in its registry; an empty list for a stand-in."""
-    return [] if label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
+    found = inspected(image)
+    return [] if label(image, STAND_IN) else found["RepoDigests"] or []
 
 
 def contents(image: str) -> str:
     """Return what names the contents of an image: its layers. Its id depends on how an engine stores images."""
-    found = DockerClient().image.inspect(image)
-    layers = found.root_fs.layers if found.root_fs else None
-    return " ".join(layers or [str(found.id)])
+    [found] = HERE.inspect("image", image)
+    return " ".join(found.get("RootFS", {}).get("Layers") or [found["Id"]])
 
 
 def label(image: str, name: str) -> str:
     """Return a label of an image; empty if the image or the label is missing."""
+    labels: dict[str, str] = inspected(image).get("Config", {}).get("Labels") or {}
+    return labels.get(name, "")
+
+
+def inspected(image: str) -> dict[str, Any]:
+    """Return what the engine knows of an image; empty: it has no such image."""
     try:
-        return (DockerClient().image.inspect(image).config.labels or {}).get(name, "")
-    except NoSuchImage:
-        return ""
+        return HERE.inspect("image", image)[0]
+    except DockerError as error:
+        if "no such image" in error.said.lower():
+            return {}
+        raise

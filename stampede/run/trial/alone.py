@@ -1,14 +1,12 @@
 """Single requests to somebody's own application before any load: whether it answers them, and how long they take."""
 
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from python_on_whales.exceptions import DockerException
-
+from stampede.docker.client import DockerError
 from stampede.docker.containers import ContainerInfo
 from stampede.records.classes import OwnRequestClass, fill
 
@@ -26,6 +24,8 @@ _BROKEN_OFF = re.compile(r"^curl: \((?!23\))", re.MULTILINE)
 """What curl says if an answer is not complete; with 23, only nobody reads the rest of the body any more."""
 _SHELL = f"curl --config - | head --bytes {BODY_BYTES}"
 _TOLD = "lab-told"
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+"""What curl reads between double quotes in a file of options."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Answer:
         return self.status == described.expected_status if described.expected_status else 0 < self.status < 400
 
 
-def alone_ms(
+async def alone_ms(
     front: Front, asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None
 ) -> dict[str, list[float]]:
     """Return the response times of single requests by class, in ms, measured in the container of the balancer.
@@ -67,7 +67,7 @@ def alone_ms(
     ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
     a secret or a body, or that are not answered as they should be in time are left out. ``of_user`` are the headers of
     a user who has logged in.
-    Raise DockerException if the engine fails.
+    Raise DockerError if the engine fails.
     """
     found: dict[str, list[float]] = {}
     began_s = time.monotonic()
@@ -76,13 +76,15 @@ def alone_ms(
             break
         if described.method not in _HARMLESS or described.names_of_secrets or described.body:
             continue
-        answers = [ask(front, described, of_user=of_user, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
+        answers = [
+            await ask(front, described, of_user=of_user, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)
+        ][1:]
         if all(answer.is_meant(described) for answer in answers):
             found[name] = [answer.took_ms for answer in answers]
     return found
 
 
-def ask(
+async def ask(
     front: Front,
     described: OwnRequestClass,
     secrets: Mapping[str, str] | None = None,
@@ -91,49 +93,34 @@ def ask(
     within_s: int = FIRST_WITHIN_S,
     whole: bool = False,
 ) -> Answer:
-    """Send one request of a class as k6 will. Raise DockerException if the engine fails.
+    """Send one request of a class as k6 will. Raise DockerError if the engine fails.
 
     curl reads the request from its standard input, because the words of a command are visible to all users of a
     machine, and a request may have secrets. ``of_user`` are the headers of a user who has logged in. ``whole``: receive
     the whole body, and keep nothing of it.
     """
-    config = _config(front, described, secrets or {}, of_user or {}, within_s, whole=whole)
-    command = [*front.container.machine.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
-    done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
-    problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
-    if not found:
-        raise DockerException(command, done.returncode, done.stdout, done.stderr)
-    status, took_s, location = f"{told.strip()} ".split(" ", 2)
-    body = done.stdout.decode(errors="replace")
-    complete = not _BROKEN_OFF.search(problem)
-    return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
-
-
-def _config(
-    front: Front,
-    described: OwnRequestClass,
-    secrets: Mapping[str, str],
-    of_user: Mapping[str, str],
-    within_s: int,
-    *,
-    whole: bool,
-) -> str:
+    secrets, container = secrets or {}, front.container
     headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if described.body else {})
     given = {name.title(): fill(unquote(value), secrets) for name, value in described.headers.items()}
     lines = [
         ("url", f"{front.origin}{fill(described.path, secrets)}"),
         ("max-time", str(within_s)),
         ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
-        *(("header", f"{name}: {value}".strip()) for name, value in {**headers, **of_user, **given}.items()),
+        *(("header", f"{name}: {value}".strip()) for name, value in {**headers, **(of_user or {}), **given}.items()),
         *([("data-raw", fill(unquote(described.body), secrets))] if described.body else []),
         *([("request", described.method)] if described.method not in _HARMLESS or described.body else []),
         *([("output", "/dev/null")] if whole else []),
     ]
     flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if described.method == "HEAD" else [])]
-    return "".join([*(f"{flag}\n" for flag in flags), *(f"{name} = {_quoted(value)}\n" for name, value in lines)])
-
-
-def _quoted(value: str) -> str:
-    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        value = value.replace(character, escaped)
-    return f'"{value}"'
+    config = "".join(f"{flag}\n" for flag in flags)
+    for name, value in lines:
+        config += f'{name} = "{value.translate(_ESCAPED)}"\n'
+    body, said = await container.machine.both("exec", "--interactive", container.id, "sh", "-c", _SHELL,
+                                              stdin=config.encode(), within_s=2 * within_s)  # fmt: skip
+    problem, found, told = said.decode(errors="replace").rpartition(f"\n{_TOLD} ")
+    if not found:
+        raise DockerError(said.decode(errors="replace"))
+    status, took_s, location = f"{told.strip()} ".split(" ", 2)
+    complete = not _BROKEN_OFF.search(problem)
+    return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body.decode(errors="replace"),
+                  problem.strip(), front.origin)  # fmt: skip
