@@ -371,7 +371,7 @@ class Trial:
             self.k6_exit_code = worst_exit_code(codes)
             if self.k6_exit_code is not None:
                 self.settings_in_force |= await observe(self.containers, self.part, "after", self.masked)
-                if self.planned.variant.workload:  # what stampede-probe has noted: servers/user-service/own.py
+                if self.planned.variant.workload:  # what stampede-probe has noted: servers/user-service/stampede_own.py
                     for server in self.servers:
                         if server.status == "running":
                             said = await server.execute("sh", "-c", "cat /tmp/served/* || true")

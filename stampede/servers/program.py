@@ -1,0 +1,98 @@
+"""What the lab knows of each server as a program: the names of its options, and what a command of it is made of.
+
+A start command itself is never taken apart: the server reads it (servers/user-service/hooks.py). These names say how
+settings that the server told, or that are added, are called here and there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Setting = str | int | bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """A server. ``names`` has, by the name of a setting here, that of the server's own option.
+
+    ``release`` is taken if nobody names one. ``flags`` are words of a command that the lab makes itself, and
+    ``flag_names`` the options whose flag is not ``--`` and the name; ``names_application`` is the option before the
+    application, and ``listens_with`` what stands before the port. ``silent_s`` is after how long without a sign of life
+    a worker is ended by default; 0: never. ``lifts`` are the kinds of ways that only change how its workers end, and
+    ``first`` has the first release, as numbers, that knows a kind of ways. ``file`` is the settings file that options
+    can be pasted into; empty: they are pasted as a command.
+    """
+
+    name: str
+    release: str
+    names: Mapping[str, str]
+    listens_with: str
+    flags: tuple[str, ...] = ()
+    flag_names: Mapping[str, str] = field(default_factory=dict)
+    names_application: str = ""
+    silent_s: int = 0
+    lifts: tuple[str, ...] = ()
+    first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    file: str = ""
+
+    def options(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Return settings by the server's own names, without those that it does not have."""
+        return {own: settings[name] for name, own in self.names.items() if name in settings}
+
+    def words(self, options: Mapping[str, Setting]) -> list[str]:
+        """Return options as words of a command."""
+        found = []
+        for name, value in options.items():
+            flag = self.flag_names.get(name, f"--{name.replace('_', '-')}")
+            found += [flag] if value is True else [] if value is False else [flag, str(value)]
+        return found
+
+    def command(self, application: str, options: Mapping[str, Setting]) -> list[str]:
+        """Return the words of a command that serves an application with these options."""
+        of_application = [self.names_application, application] if self.names_application else [application]
+        return [self.name, *self.flags, *self.words(options), *of_application]
+
+    def pasted(self, options: Mapping[str, Setting]) -> list[str]:
+        """Return the lines to paste: of the settings file, or options of the command."""
+        if not options:
+            return []
+        if not self.file:
+            return [" ".join([self.name, *self.words(options)])]
+        if self.file.endswith(".ini"):
+            return [f"# {self.file}", "[uwsgi]", *(f"{name} = {str(value).lower()}" for name, value in options.items())]
+        quoted = {name: f'"{value}"' if isinstance(value, str) else value for name, value in options.items()}
+        return [f"# {self.file}", *(f"{name} = {value}" for name, value in quoted.items())]
+
+
+GUNICORN = Program(
+    "gunicorn", "27.0.1", {
+        "worker_class": "worker_class", "workers": "workers", "threads": "threads", "keepalive_s": "keepalive",
+        "worker_connections": "worker_connections", "max_requests": "max_requests",
+        "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout", "preload": "preload_app",
+        "reuse_port": "reuse_port", "settings": "config",
+    }, "--bind 127.0.0.1:", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"}, silent_s=30,
+    lifts=("jitter", "never-replaced", "preload", "longer-timeout"),
+    first={"limit": (24,), "idle-thread": (24,), "reuse-port": (24,)}, file="gunicorn.conf.py",
+)  # fmt: skip
+UVICORN = Program(
+    "uvicorn", "0.38.0", {
+        "workers": "workers", "max_requests": "limit_max_requests", "max_requests_jitter": "limit_max_requests_jitter",
+        "timeout_s": "timeout_worker_healthcheck", "keepalive_s": "timeout_keep_alive",
+    }, "--host 127.0.0.1 --port ", ("--no-access-log", "--backlog", "4096"), silent_s=5,
+    lifts=("jitter", "never-replaced", "longer-timeout"), first={"jitter": (0, 41), "longer-timeout": (0, 37)},
+)  # fmt: skip
+GRANIAN = Program(
+    "granian", "2.8.7", {
+        "interface": "interface", "workers": "workers", "threads": "blocking_threads", "backpressure": "backpressure",
+    }, "--host 127.0.0.1 --port ", ("--backlog", "4096"), first={"own sockets": (2, 8)},
+)  # fmt: skip
+HYPERCORN = Program("hypercorn", "0.18.0", {"workers": "workers"}, "--bind 127.0.0.1:", ("--backlog", "4096"))
+DAPHNE = Program("daphne", "4.2.3", {}, "--bind 127.0.0.1 --port ", ("--verbosity", "0"))
+UWSGI = Program(
+    "uwsgi", "2.0.31", {
+        "workers": "processes", "threads": "threads", "max_requests": "max-requests", "map_socket": "map-socket",
+        "settings": "ini",
+    }, "--http-socket 127.0.0.1:", ("--master", "--lazy-apps", "--disable-logging", "--need-app"),
+    names_application="--module", lifts=("never-replaced",), file="uwsgi.ini",
+)  # fmt: skip
+PROGRAMS = {each.name: each for each in (GUNICORN, UVICORN, UWSGI, GRANIAN, HYPERCORN, DAPHNE)}
+"""The servers that can serve somebody's own application, by the names of their packages."""
