@@ -231,9 +231,6 @@ class Formats(NamedTuple):
 
 
 KNOWN = Formats()
-OF_DOCKER = {"log", "stream"}
-"""The keys of a line as Docker writes what a container printed."""
-
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "dur": "", "elapsed": "",
     "elapsed_time": "", "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "",
@@ -267,16 +264,14 @@ _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
 _EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})")
 _FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
-ISO_TIME = r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S++)"
-_ISO_TIME = re.compile(ISO_TIME)
-OBJECT = r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*"
+_ISO_TIME = re.compile(r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S++)")
+_OBJECT = re.compile(r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*$")
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
-_OBJECT = re.compile(rf"{OBJECT}$")
 _HALF = re.compile("[\ud800-\udfff]")
 """Half a character: JSON can escape one, and nothing can write it."""
 _BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")
 """A byte as nginx writes it without escape=json, which is no JSON."""
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TEXTS = ("message", "MESSAGE", "msg", "log", "textPayload", "event", "line")
 """Keys of what a program printed, in the objects of programs that collect logs."""
 _LTSV = re.compile(r"(?:^|\t)(?P<key>[A-Za-z][\w.-]*):(?P<value>[^\t\n]*)")
@@ -317,35 +312,45 @@ class Entry(NamedTuple):
 def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
-        text = _COLOUR.sub("", text)
-    if keys := json_keys(text):
-        if keys.keys() >= OF_DOCKER:
-            return parse_entry(keys["log"], formats) or parse_entry(f"{keys.get('time')} {keys['log']}", formats)
-        at_head = {"ts": head["time"]} if (head := HAS_TIME.match(text)) else {}
-        for each in (keys, at_head | keys) if at_head else (keys,):
-            if entry := next(filter(None, (_of_keys(each, known) for known in formats.keys)), None):
-                return entry
-        if entry := _of_message(keys, formats):
-            return entry
+        text = COLOUR.sub("", text)
+    if (keys := json_keys(text)) and (entry := _of_object(text, keys, formats)):
+        return entry
     for known in formats.lines:
         if match := known.line.search(text):
             return _entry(match, known)
-    return (_of_ltsv(text) or logfmt_entry(text, formats.logfmt)) if formats.logfmt else None
+    return _of_pairs(text, formats.logfmt) if formats.logfmt else None
 
 
-def _of_message(keys: dict[str, str], formats: Formats) -> Entry | None:
-    """Return what the text of a program says that another program has put into an object, perhaps with its time."""
+def _of_object(text: str, keys: dict[str, str], formats: Formats) -> Entry | None:
+    """Return what an object says: with its own keys, with the time before it, or with the line that is in it."""
+    at_head = {"ts": head["time"]} if (head := HAS_TIME.match(text)) else {}
+    for each in (keys, at_head | keys) if at_head else (keys,):
+        for known in formats.keys:
+            is_possible = known.is_own or not known.duration or known.duration[0] in each
+            if is_possible and (entry := _of_keys(each, known)):
+                return entry
+    if not (printed := printed_in(keys)):
+        return None
     time = next((keys[name] for name in JSON_FORMATS[-1].time if name in keys), "")
-    for name in _TEXTS:
-        if " " in keys.get(name, ""):
-            return parse_entry(keys[name], formats) or parse_entry(f"{time} {keys[name]}", formats)
-    return None
+    return parse_entry(printed, formats) or parse_entry(f"{time} {printed}", formats)
 
 
-def _of_ltsv(text: str) -> Entry | None:
-    """Return what a line of labels and values says (ltsv.org)."""
-    keys = {found["key"]: found["value"] for found in _LTSV.finditer(text)} if "\t" in text else {}
-    return _of_keys(keys, LTSV) if keys else None
+def _of_pairs(text: str, known: JsonFormat) -> Entry | None:
+    """Return what a line of ``key=value`` says, or of labels and values (ltsv.org)."""
+    if "\t" in text and (entry := _of_keys({found["key"]: found["value"] for found in _LTSV.finditer(text)}, LTSV)):
+        return entry
+    keys = {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
+    if len(keys) < len(("method", "path")):
+        return None
+    if head := _ISO_TIME.match(text):  # syslog writes a time without a key before the keys
+        keys.setdefault(known.time[0], head["time"])
+    return _of_keys(keys, known)
+
+
+def printed_in(keys: Mapping[str, str]) -> str:
+    """Return the line of a program that another program has put into an object; empty: there is none."""
+    texts = (keys.get(name, "").rstrip() for name in _TEXTS)
+    return next((text for text in texts if " " in text or text.startswith("{")), "")
 
 
 def seconds_of(text: str, unit: str) -> float | None:
@@ -523,28 +528,15 @@ def rest_with(name: str) -> str:
 def json_keys(text: str) -> dict[str, str]:
     """Return the values of the object of JSON that a line is; those of a nested object have keys with a dot."""
     keys: dict[str, str] = {}
+    if "{" not in text or not (found := _OBJECT.match(text)):
+        return keys
     try:
-        values = parse_json(_BYTE.sub(r"\\u00\1", found[1])) if (found := _OBJECT.match(text)) else None
+        values = parse_json(_BYTE.sub(r"\\u00\1", found[1]) if "\\x" in text else found[1])
     except ValueError:
-        return {}
+        return keys
     if isinstance(values, dict):
         _flatten(values, "", keys)
     return {} if "\\u" in text and any(map(_HALF.search, (*keys, *keys.values()))) else keys
-
-
-def logfmt_keys(text: str) -> dict[str, str]:
-    """Return the values of a line of ``key=value``."""
-    return {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
-
-
-def logfmt_entry(text: str, known: JsonFormat) -> Entry | None:
-    """Return what a line of ``key=value`` says. A time without a key stands before the keys, as syslog writes it."""
-    keys = logfmt_keys(text)
-    if len(keys) < len(("method", "path")):
-        return None
-    if head := _ISO_TIME.match(text):
-        keys.setdefault(known.time[0], head["time"])
-    return _of_keys(keys, known)
 
 
 def _flatten(values: dict[str, Any], of: str, into: dict[str, str]) -> None:
@@ -558,9 +550,6 @@ def _flatten(values: dict[str, Any], of: str, into: dict[str, str]) -> None:
 
 
 def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
-    if known.duration and known.duration[0] not in keys and not known.is_own:
-        return None
-
     def first(names: tuple[str, ...]) -> str:
         for name in names:
             if name in keys:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 _FEW = 0.5
@@ -13,8 +13,9 @@ _NAME = re.compile(
 )
 _BARE = r"(?<![\w/-])([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/-])"
 """An id without a name, as nginx writes $request_id."""
-_MOMENT = re.compile(r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])")
+_MOMENT = r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])"
 """Seconds since 1970 with decimals, as nginx writes $msec."""
+_BEFORE_MOMENT = re.compile(rf"(?:(?<![\w.-])[A-Za-z_][\w.-]*[\"']?[=:]\s?\"?)?(?={_MOMENT})")
 _ARRIVED = re.compile(
     r"""(?<![\w.-])(?:(?:(?:x[-_])?(?:request|queue)[-_]start|queued_at)["']?[=:]\s?"?(?:t=)?|t=)(?=1\d{9})""",
     re.IGNORECASE,
@@ -36,34 +37,21 @@ class Identity(NamedTuple):
     worker: re.Pattern[str] | None = None
     arrived: re.Pattern[str] | None = None
 
-    def worker_in(self, text: str) -> str | None:
-        """Return the worker that a line names, if nothing else in its format does; None: it names none."""
-        found = self.worker.search(text) if self.worker else None
-        return found[1] if found else None
+    def of(self, lines: Sequence[str]) -> Iterable[tuple[str | None, str | None, float | None, float | None]]:
+        """Return of each line its id, its worker, its precise time, and when the balancer got its request."""
+        own = [self.arrived.sub("", line) for line in lines] if self.moment and self.arrived else lines
+        moments = (None if text is None else float(text) for text in _texts(self.moment, own))
+        arrivals = (None if text is None else _seconds(text) for text in _texts(self.arrived, lines))
+        return zip(_texts(self.id, lines), _texts(self.worker, lines), moments, arrivals, strict=True)
 
-    def id_in(self, text: str) -> str | None:
-        """Return the id that a line gives its request; None: it has none."""
-        found = self.id.search(text) if self.id else None
-        return found[1] if found else None
 
-    def arrived_in(self, text: str) -> float | None:
-        """Return when the balancer got a request, in seconds since 1970; None: the line does not say it.
+def _texts(pattern: re.Pattern[str] | None, lines: Sequence[str]) -> Sequence[str | None]:
+    return [found[1] if (found := pattern.search(line)) else None for line in lines] if pattern else [None] * len(lines)
 
-        The number has its unit in its digits: seconds, milliseconds, microseconds or nanoseconds.
-        """
-        if not (self.arrived and (found := self.arrived.search(text))):
-            return None
-        return float(found[1]) / 10.0 ** (len(found[1].partition(".")[0]) - _DIGITS_OF_SECONDS)
 
-    def moment_in(self, text: str, at: float) -> float:
-        """Return the time of a line, of which ``at`` are whole seconds, as precisely as the line has it.
-
-        The precise time may be rounded up to the next second.
-        """
-        if self.moment and self.arrived:
-            text = self.arrived.sub("", text)
-        found = self.moment.search(text) if self.moment else None
-        return moment if found and 0 <= (moment := float(found[1])) - at <= 1 else at
+def _seconds(text: str) -> float:
+    """Return a time that has its unit in its digits: seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    return float(text) / 10.0 ** (len(text.partition(".")[0]) - _DIGITS_OF_SECONDS)
 
 
 def find_identity(texts: Sequence[str]) -> Identity:
@@ -72,10 +60,10 @@ def find_identity(texts: Sequence[str]) -> Identity:
     bare = re.compile(_BARE) if not name and _usual(re.compile(f"(?={_BARE})"), texts) is not None else None
     start = _usual(_ARRIVED, texts)
     arrived = _after(start, r"1\d{9}(?:\d{3}){0,3}(?:\.\d{1,9})?(?![\d.])") if start else None
-    others = [arrived.sub("", text) for text in texts] if arrived else texts
+    before = _usual(_BEFORE_MOMENT, [arrived.sub("", text) for text in texts] if arrived else texts)
     return Identity(
         _after(name, r"[\w.:+=-]+") if name else bare,
-        _MOMENT if _usual(re.compile(f"(?={_MOMENT.pattern})"), others) is not None else None,
+        None if before is None else re.compile(re.escape(before) + _MOMENT),
         _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None,
         arrived,
     )

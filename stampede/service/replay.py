@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stampede.errors import WrongUse
 from stampede.logs.access_log import MOST_CLASSES, class_name, read_requests, route_of
-from stampede.logs.bulk import LoggedRequest
+from stampede.logs.reading import LoggedRequest
 from stampede.records.classes import PATH_PATTERN, OwnRequestClass
 
 OTHERS = "others"

@@ -11,7 +11,7 @@ from stampede.errors import WrongUse
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.statistics.losses import Figures
 from stampede.logs.access_log import representative_durations
-from stampede.logs.bulk import SHORTEST_S
+from stampede.logs.reading import SHORTEST_S
 from stampede.predict.system import simulated_class
 from stampede.records.classes import RequestClass
 from stampede.records.folder import read_run, read_summary, trial_folders

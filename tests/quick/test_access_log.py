@@ -14,7 +14,7 @@ from stampede.advise.log_classes import describe_log
 from stampede.advise.options import serving_options
 from stampede.advise.ranking import predict_option
 from stampede.advise.service import read_service
-from stampede.logs import access_log
+from stampede.logs import reading
 from stampede.logs.access_log import AccessLog, read_logs, representative_durations, route_of
 from tests.conftest import Lab
 
@@ -361,7 +361,7 @@ def queue_of(workers: int, rate_rps: float) -> list[tuple[float, float, float]]:
 
 def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same requests, as a balancer and as the server see them; and in enough workers."""
-    monkeypatch.setattr(access_log, "SAMPLE", 100)
+    monkeypatch.setattr(reading, "SAMPLE", 100)
 
     def file(took: Sequence[tuple[float, float]], decimals: int) -> str:
         lines = [combined(int(ends), "GET /a", f" {took_s:.{decimals}f}") for ends, took_s in took]
@@ -442,7 +442,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     """Twenty quick requests a second, and a slow one every second, from a packed log and a second one on stdin."""
     lines = [combined(n // 20, "GET /quick", " 0.020") for n in range(2400)]
     lines += [combined(n, "GET /slow", " 2.000") for n in range(120)]
-    monkeypatch.setattr(access_log, "SAMPLE", 100)
+    monkeypatch.setattr(reading, "SAMPLE", 100)
     monkeypatch.setattr("stampede.advise.ranking.REQUESTS", 2_000)
     packed = tmp_path / "access.log.1.gz"
     packed.write_bytes(gzip.compress("\n".join(lines[:1000]).encode()))

@@ -22,13 +22,11 @@ from rich.console import Console
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
-from stampede.logs import access_log
-from stampede.logs.diagnose import alike
+from stampede.logs import reading
 from stampede.logs.diagnose import logs as logs_of_diagnosis
 from stampede.logs.diagnose.capacity import Capacity, capacity_of
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.findings import Findings, findings_of
-from stampede.logs.diagnose.follow import answer_prometheus, follow_logs
 from stampede.logs.diagnose.logs import read_logs
 from stampede.logs.diagnose.page import diagnosis_page
 from stampede.logs.diagnose.replayed import Replay, around_longest, replay
@@ -37,6 +35,7 @@ from stampede.logs.diagnose.requests import Requests, requests_of
 from stampede.logs.diagnose.screen import as_values, cures_in_words, findings_in_words, print_diagnosis
 from stampede.logs.formats import KNOWN
 from stampede.logs.identity import find_identity
+from stampede.logs.reading import Reader
 from stampede.paths import ROOT
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import servers_of
@@ -91,7 +90,7 @@ def truth(*, accepts_busy: bool = True) -> tuple[np.ndarray, float]:
 def small_sample() -> Iterator[None]:
     """Recognise the format of a log by its first lines, because each line of the sample is read by every format."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access_log, "SAMPLE", 100)
+        patch.setattr(reading, "SAMPLE", 100)
         yield
 
 
@@ -200,7 +199,8 @@ def test_a_header_beside_whole_seconds_tells_no_waits(tmp_path: Path) -> None:
 def test_the_header_is_read_in_its_usual_units_and_never_guessed(written: str, seconds: float | None) -> None:
     line = f'198.51.100.5 - - [18/Nov/2026:11:06:40 +0000] "GET / HTTP/1.1" 200 104 rt=0.2 {written}'
 
-    assert find_identity([line]).arrived_in(line) == seconds
+    [(*_, arrived)] = find_identity([line]).of([line])
+    assert arrived == seconds
 
 
 def test_the_number_of_threads_is_found(found: Diagnosis) -> None:
@@ -420,16 +420,12 @@ def test_short_waits_tell_how_many_threads_there_are_and_without_waits_there_may
 
 
 def test_a_precise_time_that_is_rounded_up_to_the_next_second_counts(tmp_path: Path) -> None:
-    """Whether the line is read by its fields or by the patterns."""
     write_logs(quick_service(6), tmp_path, Writing())
     text = (tmp_path / "nginx.log").read_text()
     rounded = [line for line in text.splitlines() if line.endswith(".000")]
     [log] = read_logs([tmp_path / "nginx.log"], KNOWN, {tmp_path / "nginx.log": "balancer"}).balancers
     at = [float(line.rpartition("=")[2]) for line in text.splitlines()]
     assert rounded
-    assert np.array_equal(log.ends_s, np.sort(at))
-    with patch.object(logs_of_diagnosis, "shape_of", return_value=None):
-        [log] = read_logs([tmp_path / "nginx.log"], KNOWN, {tmp_path / "nginx.log": "balancer"}).balancers
     assert np.array_equal(log.ends_s, np.sort(at))
 
 
@@ -528,41 +524,36 @@ COMMON = ('10.0.0.1 - {user} [03/Nov/2026:14:00:00 +0000] "{request}" {status} 1
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([*ODD]), st.integers(0, 99), max_size=2), min_size=1, max_size=30))
-def test_lines_that_are_read_by_their_fields_say_what_the_patterns_find_in_them(
-    odd: Sequence[Mapping[str, int]],
-) -> None:
+def test_many_lines_at_once_say_what_each_says_alone(odd: Sequence[Mapping[str, int]]) -> None:
     written = [USUAL | {name: ODD[name][number % len(ODD[name])] for name, number in line.items()} for line in odd]
     lines = [COMMON.format(**line) for line in [USUAL] * 9 + written]
     with TemporaryDirectory() as folder:
         log = Path(folder) / "nginx.log"
         log.write_text("\n".join(lines))
-        of_fields = logs_of_diagnosis.read_part(log, None, KNOWN, "")
-        with patch.object(logs_of_diagnosis, "shape_of", return_value=None):
-            of_patterns = logs_of_diagnosis.read_part(log, None, KNOWN, "")
-    assert said(of_fields) == said(of_patterns)
+        at_once = logs_of_diagnosis.read_part(log, None, KNOWN, "")
+        with patch.object(Reader, "_pattern", None):
+            alone = logs_of_diagnosis.read_part(log, None, KNOWN, "")
+    for name, column in at_once.columns.items():
+        assert np.array_equal(column, alone.columns[name], equal_nan=True), name
+    assert at_once[1:] == alone[1:]
 
 
-def said(part: logs_of_diagnosis.LogPart) -> Sequence[object]:
-    """Return what a part of a log says, with its names instead of their numbers."""
-    ends_s, took_s, path, id_, route, worker, status, _ = (column.tolist() for column in part.columns)
-    routes, workers = [part.routes[at] for at in route], [part.workers[at] if at >= 0 else "" for at in worker]
-    return [part.unreadable, *zip(ends_s, map(str, took_s), path, id_, routes, workers, status, strict=True)]
-
-
-def test_most_lines_of_balancers_and_servers_are_read_by_their_fields(tmp_path: Path) -> None:
-    for path in write_logs(serve(accepts_busy=True), tmp_path, Writing()):
-        with access_log.opened_log(path) as log:
-            shape = alike.shape_of(log.first, log.source, log.identity)
-            assert shape
-            assert alike.read_alike(log.texts.read(1 << 20).encode(), shape).fits.all()
+@given(st.lists(st.text(max_size=40), max_size=9), st.text(min_size=300, max_size=400))
+def test_the_hash_of_a_text_is_the_same_among_other_texts(texts: Sequence[str], long: str) -> None:
+    """Only the empty text has the hash 0."""
+    together = logs_of_diagnosis.hashes([*texts, long]).tolist()
+    assert together == [logs_of_diagnosis.hashes([text])[0] for text in (*texts, long)]
+    assert [at for at, text in enumerate(texts) if not text.strip("\0")] == [
+        at for at, number in enumerate(together[:-1]) if not number
+    ]
 
 
 def test_large_logs_are_read_in_parts(found: Diagnosis, logs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads stand for the processes; tests/whole starts them."""
     monkeypatch.setattr(logs_of_diagnosis, "ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
-    monkeypatch.setattr(access_log, "PART", 10_000)
+    monkeypatch.setattr(reading, "PART", 10_000)
     monkeypatch.setattr(logs_of_diagnosis, "FEW_BYTES", 0)
-    assert all(len(access_log.parts_of(path)) > 1 for path in logs)
+    assert all(len(reading.parts_of(path)) > 1 for path in logs)
     parts, of_parts, _ = diagnosed(logs)
     assert np.array_equal(found.requests.waited_s, parts.waited_s)
     assert np.array_equal(found.requests.route, parts.route)
@@ -711,43 +702,6 @@ def test_the_page_has_the_lanes_of_the_workers_and_nothing_of_a_person(
     for of_a_person in ("198.51.100", "curl/8.5", "page=", "-0000001"):
         assert of_a_person in logs[0].read_text()
         assert of_a_person not in text + result.stdout
-
-
-def test_a_growing_log_is_followed_also_after_it_was_rotated(logs: list[Path]) -> None:
-    parts = [path.read_text().splitlines(keepends=True) for path in logs]
-    for path, lines in zip(logs, parts, strict=True):
-        path.write_text("".join(lines[:100]) + lines[100][:20])
-    followed = follow_logs(Asked(logs, {}), every_s=0)
-    said, first = next(followed)
-    assert first
-    assert "requests; waited more than 50 ms" in said
-    for path, lines in zip(logs, parts, strict=True):
-        with path.open("a") as growing:
-            growing.write(lines[100][20:] + "".join(lines[101:150]))
-        path.rename(f"{path}.1")
-        path.write_text("".join(lines[150:]))
-    _, second = next(followed)
-    assert second
-    assert len(second.requests) > len(first.requests)
-    assert len(second.requests) == len(diagnosed([*logs, *(Path(f"{path}.1") for path in logs)])[0])
-
-
-def test_prometheus_is_told_what_the_dashboard_shows(found: Diagnosis) -> None:
-    response = answer_prometheus([found], "/metrics")
-    assert response
-    told = {line.partition("{")[0].partition(" ")[0] for line in response.text.splitlines() if line[0] != "#"}
-    dashboard = (ROOT / "docs/how-to/diagnose-dashboard.json").read_text()
-    of_probe = {"stampede_queueing_delay_seconds_bucket"}
-    assert set(re.findall(r"stampede_\w+", dashboard)) <= told | of_probe
-    assert answer_prometheus([found], "/") is None
-
-
-def test_a_log_that_has_no_line_yet_is_said(tmp_path: Path) -> None:
-    empty = tmp_path / "nginx.log"
-    empty.write_text("")
-    said, found = next(follow_logs(Asked([empty], {}), every_s=0))
-    assert found is None
-    assert "nginx.log" in said
 
 
 def test_more_threads_than_there_are_is_doubted_and_fewer_workers_are_refused(lab: Lab, logs: list[Path]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import WrongUse
-from stampede.logs import access_log
+from stampede.logs import reading
 from stampede.logs.access_log import read_logs
 from tests.quick.test_access_log import AGAIN, KNOWN, TOOK_S, read, written
 
@@ -59,7 +59,7 @@ def lines_of(template: str) -> list[str]:
 @pytest.mark.parametrize("name", OWN)
 def test_a_format_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The fields may stand on all sides of the time and of the request; also after the first lines."""
-    monkeypatch.setattr(access_log, "SAMPLE", 20)
+    monkeypatch.setattr(reading, "SAMPLE", 20)
 
     log = read(tmp_path, lines_of(OWN[name]))
 

@@ -19,10 +19,7 @@ from stampede.advise.log_classes import describe_log
 from stampede.errors import WrongUse
 from stampede.logs import format_files
 from stampede.logs.access_log import read_logs, route_of
-from stampede.logs.diagnose import follow
 from stampede.logs.diagnose import logs as logs_of_diagnosis
-from stampede.logs.diagnose.diagnosis import Asked
-from stampede.logs.diagnose.follow import answer_prometheus, follow_logs, prometheus_text
 from stampede.logs.diagnose.logs import _ROTATED, Log
 from stampede.logs.diagnose.logs import read_logs as read_columns
 from stampede.logs.format_files import choose_formats
@@ -154,64 +151,6 @@ def test_the_terminal_shows_what_it_would_obey() -> None:
     console.print(Text("a\x1b[2Jb\x9bc\u202ed"), "e\x1b]0;x\x07", markup=False)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "a\ufffd[2Jb\ufffdc\ufffdd e\ufffd]0;x\n"
-
-
-def test_no_diagnosis_is_no_text_for_prometheus() -> None:
-    assert prometheus_text(None) == ""
-
-
-SAMPLE = re.compile(r'[a-z_]+(?:\{(?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})? -?[\d.e+-]+')
-"""A line of prometheus.io, exposition formats: a name, labels in which backslash, quote and line end are escaped."""
-
-
-def test_prometheus_can_read_every_path(tmp_path: Path) -> None:
-    """Routes come from paths of JSON, which may have every character."""
-    paths = ["/plain", "/a\nb", '/a"} 1', "/a\\", "/a\\nb", "/\u2028", "/caf\u00e9"]
-    lines = [json.dumps({"time": 1767225600.5 + number, "method": "GET", "path": path, "status": 200,
-                         "request_time": 0.01}) for number in range(20) for path in paths]  # fmt: skip
-    log = write(tmp_path / "a.log", lines)
-    followed = follow_logs(Asked([log], {log: "balancer"}), every_s=0)
-    _, found = next(followed)
-    response = answer_prometheus([found], "/metrics")
-    assert response
-    assert response.kind == "text/plain"
-    told = [line for line in response.text.removesuffix("\n").split("\n") if not line.startswith("# TYPE ")]
-    assert [line for line in told if not SAMPLE.fullmatch(line)] == []
-    names = set(re.findall(r'route="((?:[^"\\]|\\.)*)"', response.text))
-    assert len(names) == 6
-    assert "GET /plain" in names
-    assert any("\\\\" in name or '\\"' in name for name in names)
-
-
-def test_a_followed_log_keeps_bounded_bytes_of_the_newest_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also of a log that was large before, of a line that has no end, and of lines that are too long."""
-    monkeypatch.setattr(follow, "MOST_BYTES", 10_000)
-    monkeypatch.setattr(follow, "LONGEST_LINE", 500)
-    path = write(tmp_path / "a.log", [f"line {number}" for number in range(100_000)])
-    tail = follow.Tail(path)
-    tail.read(0.0)
-    kept = [text for _, text in tail.lines]
-    assert kept[-1] == b"line 99999"
-    assert {len(text) for text in kept} == {10}
-    assert 9_000 < sum(map(len, kept)) <= 10_000
-    for piece in ["x" * 9_000] * 5 + ["\n" + "y" * 9_000 + "\nlast\n"]:
-        with path.open("a") as growing:
-            growing.write(piece)
-        tail.read(1.0)
-    assert [text[:4] for _, text in tail.lines][-3:] == [b"xxxx", b"yyyy", b"last"]
-    assert max(len(text) for _, text in tail.lines) == 501
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_only_a_file_is_followed(tmp_path: Path, kind: str) -> None:
-    """A pipe without a writer would keep the diagnosis waiting for ever."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "device").symlink_to("/dev/zero")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(WrongUse, match=f"{kind} cannot be read"):
-        next(follow_logs(Asked([tmp_path / kind], {}), every_s=0))
 
 
 def test_a_configuration_of_formats_is_read_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

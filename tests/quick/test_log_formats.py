@@ -1,26 +1,23 @@
 """Formats of access logs that somebody declared: strings of configurations, files of configurations, keys of JSON."""
 
-import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from stampede.errors import WrongUse
-from stampede.logs import access_log, bulk
-from stampede.logs.access_log import AccessLog, opened_log, read_logs, read_requests
-from stampede.logs.bulk import LoggedRequest
+from stampede.logs import reading
+from stampede.logs.access_log import AccessLog, read_logs, read_requests
 from stampede.logs.format_files import choose_formats
 from stampede.logs.format_strings import DIALECTS, compile_format
 from stampede.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
 from stampede.logs.formats import KNOWN as KNOWN_FORMATS
+from stampede.logs.reading import LoggedRequest, Reader, opened_log
 from tests.conftest import Lab
 from tests.quick.test_access_log import AGAIN, KNOWN, NAMED, TOOK_S, log_of, written
 from tests.wrong import listed, problem_of
@@ -421,11 +418,11 @@ def test_many_lines_at_once_say_what_each_line_says(tmp_path: Path, monkeypatch:
     noise = "", "Booting worker", *no_request, cut, long
     lines = [*lines[:13], *noise, *lines[13:20], '{"half', "\x1b[32mINFO", *lines[20:]]
     lines[20:20] = [written(AGAIN + " 0.001 {s}")[20]]
-    monkeypatch.setattr(access_log, "SAMPLE", 12)
-    monkeypatch.setattr(bulk, "CHUNK", 300)
+    monkeypatch.setattr(reading, "SAMPLE", 12)
+    monkeypatch.setattr(reading, "CHUNK", 300)
     pieces = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
 
-    monkeypatch.setattr(access_log, "requests_in", lambda texts, _, read_alone: map(read_alone, texts))
+    monkeypatch.setattr(Reader, "_pattern", None)
     alone = read_logs([tmp_path / "access.log"], ["GET"], formats=formats)
 
     assert pieces.requests >= len(TOOK_S)
@@ -441,13 +438,15 @@ def test_a_long_line_of_something_else_is_told_apart_at_once() -> None:
     assert parse_entry(line, choose_formats(text)) is None
 
 
-PLAIN = {name: of for name, of in LINES.items() if name not in NAMED} | {
-    further: LINES[further] for further in ("{ms}ms 475", "rt=0.000 urt={s}", '"{s}" "{s}"')
-}
+TEXTS = {
+    name: of for name, of in LINES.items() if name not in NAMED and "{" not in of[1][0] and "=" not in of[1][0]
+} | {further: LINES[further] for further in ("{ms}ms 475", "rt=0.000 urt={s}", '"{s}" "{s}"')}
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize("name", TEXTS)
+def test_after_the_sample_no_line_of_text_is_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """That a log of millions of lines is read in seconds rests on this."""
     alone: list[str] = []
 
@@ -455,51 +454,14 @@ def test_after_the_sample_no_line_is_read_alone(tmp_path: Path, monkeypatch: pyt
         alone.append(text)
         return parse_entry(text, formats)
 
-    monkeypatch.setattr(access_log, "SAMPLE", 20)
-    monkeypatch.setattr(access_log, "parse_entry", parse)
+    monkeypatch.setattr(reading, "SAMPLE", 20)
+    monkeypatch.setattr(reading, "parse_entry", parse)
 
     formats, lines = LINES[name]
     log = read_logs([log_of(tmp_path, lines)], ["GET"], formats=formats)
 
     assert seconds_of(log) == pytest.approx(TOOK_S)
     assert len(alone) == 20
-
-
-PLAIN_JSON = {"time": "2026-11-03T14:00:00.5Z", "method": "GET", "path": "/a", "status": 200, "duration_ms": 2.5}
-ODD: st.SearchStrategy[object] = st.sampled_from(
-    [None, True, "", {}, [], {"method": "PUT"}, "GET /q HTTP/1.1", "x y", 0, -1, "{a}", "[b", "\0"]
-)
-ODD_JSON = st.builds(
-    lambda odd, before, cut: before + json.dumps(PLAIN_JSON | odd)[: None if cut == 9 else -cut or None],
-    st.dictionaries(st.sampled_from([*PLAIN_JSON, "request", "ts", "url", "request.method", "extra"]), ODD, max_size=3),
-    st.sampled_from(["", "web-1  | ", "noise {x} "]), st.integers(0, 9),
-)  # fmt: skip
-PLAIN_PAIRS = ["time=2026-11-03T14:00:00Z", "method=GET", "path=/a?b=1", "status=200", "duration=2ms"]
-ODD_PAIRS = st.sampled_from(
-    ['path="/c"', 'path="/c d"', 'path="/c', 'msg="it path=/z"', 'a="b', "method=PUT", 'x="y"z=1', '"k status=1"',
-     "path="]
-)  # fmt: skip
-ODD_LOGFMT = st.builds(
-    lambda pairs, odd, gap, left_out: gap.join(each for each in [*pairs[:2], *odd, *pairs[2:]] if each != left_out),
-    st.permutations(PLAIN_PAIRS) | st.just(PLAIN_PAIRS), st.lists(ODD_PAIRS, max_size=2), st.sampled_from([" ", "  "]),
-    st.sampled_from(["", *PLAIN_PAIRS]),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("plain", "odd"), [(json.dumps(PLAIN_JSON), ODD_JSON), (" ".join(PLAIN_PAIRS), ODD_LOGFMT)])
-@settings(max_examples=25)
-@given(data=st.data())
-def test_odd_lines_among_many_say_what_they_say_alone(
-    plain: str, odd: st.SearchStrategy[str], data: st.DataObject
-) -> None:
-    with TemporaryDirectory() as folder, patch.object(access_log, "SAMPLE", 20):
-        log = log_of(Path(folder), [plain] * 30 + data.draw(st.lists(odd, max_size=9)))
-        alone = [*read_requests(log)]
-        with opened_log(log) as opened:
-            lines = [*opened.requests(opened.texts)]
-        together = [line._replace(id=None) for line in lines if isinstance(line, LoggedRequest)]
-
-    assert together == alone
 
 
 @pytest.mark.parametrize(
@@ -515,9 +477,9 @@ def test_the_id_and_the_worker_of_every_line_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """Of the lines after the sample, as of those in it."""
-    monkeypatch.setattr(access_log, "SAMPLE", 20)
-    with opened_log(log_of(tmp_path, written(line))) as opened:
-        found = [request for request in opened.requests(opened.texts) if isinstance(request, LoggedRequest)]
+    monkeypatch.setattr(reading, "SAMPLE", 20)
+    with opened_log(log_of(tmp_path, written(line)), identify=True) as opened:
+        found = [request for request in opened.requests() if isinstance(request, LoggedRequest)]
 
     assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
     assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stampede.logs import access_log
+from stampede.logs import reading
 from stampede.logs.diagnose import logs
 from stampede.logs.diagnose.logs import read_logs
 from stampede.logs.formats import KNOWN
@@ -16,7 +16,7 @@ from tools.production_logs import Writing, write_logs
 def test_large_logs_are_read_in_parts_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write_logs(serve(), tmp_path, Writing())
     whole = read_logs(paths, KNOWN, {})
-    monkeypatch.setattr(access_log, "PART", 10_000)
+    monkeypatch.setattr(reading, "PART", 10_000)
     monkeypatch.setattr(logs, "FEW_BYTES", 0)
 
     parts = read_logs(paths, KNOWN, {})

@@ -1,17 +1,14 @@
 """The command ``stampede diagnose``: who waited in production, from access logs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stampede.errors import WrongUse
 from stampede.logs.formats import Clock
 from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom
-from stampede.terminal import interruptible, out, print_json, say, say_how_theory_runs, write
-
-if TYPE_CHECKING:
-    from stampede.logs.diagnose.diagnosis import Asked, Diagnosis
+from stampede.terminal import out, print_json, say, say_how_theory_runs, write
 
 
 def diagnose(
@@ -30,9 +27,6 @@ def diagnose(
         Path | None, typer.Option(show_default=False, help="Also write a page with the lanes of the workers.")
     ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="Print what makes servers log what is needed.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with growing logs, and tell Prometheus.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --follow, how often, in seconds.")] = 60,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="With --follow, the port for Prometheus.")] = 9378,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Say who waited in production, from access logs, e.g. stampede diagnose nginx.log gunicorn.log.
@@ -56,9 +50,6 @@ def diagnose(
             "No access log is named.", hint="stampede diagnose nginx.log gunicorn.log, or stampede diagnose --setup"
         )
     asked = Asked(paths, clocks, choose_formats(format_, format_from, json_keys), unit, workers, threads)
-    if follow:
-        _follow(asked, every, port)
-        return
     say_how_theory_runs()
     found = diagnose_logs(asked)
     replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
@@ -72,14 +63,3 @@ def diagnose(
     print_diagnosis(out, found, replayed)
     if to:
         say(f"Page: {to}")
-
-
-def _follow(asked: "Asked", every_s: float, port: int) -> None:
-    from stampede.logs.diagnose.follow import answer_prometheus, follow_logs  # noqa: PLC0415
-    from stampede.loopback import HOST, serving  # noqa: PLC0415
-
-    found: list[Diagnosis | None] = []
-    with interruptible(), serving(port, lambda path, _: answer_prometheus(found, path)):
-        say(f"For Prometheus: http://{HOST}:{port}/metrics")
-        for line, found[:] in ((line, [each]) for line, each in follow_logs(asked, every_s)):
-            out.print(line, markup=False, soft_wrap=True)

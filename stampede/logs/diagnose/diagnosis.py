@@ -21,11 +21,6 @@ class Asked(NamedTuple):
     workers: int = 0
     threads: int = 0
 
-    def of(self, copies: Mapping[Path, Path]) -> "Asked":
-        """Return the same of copies of the logs."""
-        clocks = {copies[path]: clock for path, clock in self.clocks.items()}
-        return self._replace(paths=[copies[path] for path in self.paths], clocks=clocks)
-
 
 class Diagnosis(NamedTuple):
     """What logs say of a service."""

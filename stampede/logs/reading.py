@@ -1,0 +1,336 @@
+"""Logs, from their bytes to what is taken from each line.
+
+The first lines of a log say which format it has, and where in it the durations, ids and workers are. One pattern then
+finds the parts of many lines at once; a line that differs from the first ones is read alone, as objects of JSON are.
+"""
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+from stampede.errors import WrongUse
+from stampede.foreign import LONGEST_LINE, MOST_JSON_BYTES, Lines, open_text, parse_json, unreadable
+from stampede.logs.durations import DurationSource, find_durations
+from stampede.logs.formats import (
+    ADD,
+    COLOUR,
+    FORMATS,
+    FREE,
+    HAS_TIME,
+    KNOWN,
+    ORIGIN,
+    TIMELESS,
+    UNITS,
+    Entry,
+    Format,
+    Formats,
+    JsonFormat,
+    epoch_seconds,
+    json_keys,
+    parse_entry,
+    printed_in,
+    seconds_of,
+    worker_of,
+)
+from stampede.logs.identity import Identity, find_identity
+from stampede.logs.w3c import w3c_format
+
+CHUNK = 1 << 22
+"""So many characters of a log are in memory at once, and the rest of their last line."""
+SHORTEST_S = 0.0005
+"""nginx writes 0.000 for what takes less than half a millisecond."""
+SAMPLE = 5_000
+"""From so many lines of a log, the lab finds out where the durations are."""
+SOUGHT = 1 << 26
+"""If the first so many characters of a log have no line with a known format, there is none."""
+PART = 1 << 25
+"""A larger file is read in parts of so many bytes."""
+
+_ANOTHER = 0.2
+"""If more than this share of the lines have a format, they are no exceptions."""
+_HEAD = 64
+_LIST_OF_OBJECTS = re.compile(r"\s*\[\s*(?:\{|$)")
+
+
+class LoggedRequest(NamedTuple):
+    """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
+
+    ``worker`` is the worker or the upstream server that answered, and ``arrived`` is when the balancer got the request,
+    in seconds since 1970, if the line says so.
+    """
+
+    at: float
+    method: str
+    target: str
+    status: int
+    took_s: float | None
+    worker: str | None = None
+    id: str | None = None
+    arrived: float | None = None
+
+
+_Row = tuple[float, str, str, int, float | None, str | None]
+"""The first fields of a LoggedRequest, as its format has them."""
+
+
+class Reader:
+    """Reads the lines of a log. ``source`` says where its durations are, ``identity`` where its ids are, if wanted.
+
+    ``is_printed``: the lines are objects into which another program has put the lines of a format.
+    """
+
+    def __init__(self, source: DurationSource, formats: Formats, *, is_printed: bool = False) -> None:
+        self.source, self.formats, self.is_printed = source, formats, is_printed
+        self.identity = Identity()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        """The pattern that finds the parts of each line; None: each line is read alone."""
+        known = self.source.format
+        if not isinstance(known, Format) or known.is_free:
+            return None
+        line = known.line.pattern.replace("(?P<rest>.*)", self.source.rest)
+        before = r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?"
+        return re.compile(rf"^(?:{before}(?:{line}).*|.*)$", re.MULTILINE)
+
+    def read(self, text: str) -> Iterator[LoggedRequest | str]:
+        """Yield what is taken from each line that is not empty; a line without a known format as it is."""
+        lines = [line for line in (COLOUR.sub("", text) if "\x1b" in text else text).split("\n") if line]
+        rows = self._rows(lines) if self._pattern else [None] * len(lines)
+        for line, row, (id_, named, moment, arrived) in zip(lines, rows, self.identity.of(lines), strict=True):
+            if not (found := row or self._row_of(line)):
+                yield line
+                continue
+            at, method, target, status, took_s, worker = found
+            is_precise = moment is not None and 0 <= moment - at <= 1  # it may be rounded up to the next second
+            yield LoggedRequest(moment if moment is not None and is_precise else at, method, target, status, took_s,
+                                worker or (worker_of(named) if named else None), id_, arrived)  # fmt: skip
+
+    def _row_of(self, line: str) -> _Row | None:
+        if not (entry := parse_entry(line, self.formats)):
+            return None
+        took_s = self.source.take(entry)
+        return (entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S),
+                entry.worker)  # fmt: skip
+
+    def _rows(self, lines: Sequence[str]) -> Iterator[_Row | None]:
+        """Yield what the pattern finds in each line; None: the line has another shape."""
+        assert self._pattern
+        if self.is_printed:
+            printed = (printed_in(json_keys(line)) for line in lines)
+            lines = [text if text and "\n" not in text else line for text, line in zip(printed, lines, strict=True)]
+        rows = self._pattern.findall("\n".join(lines))
+        part = {name: [row[place - 1] for row in rows] for name, place in self._pattern.groupindex.items()}
+        nothing = [""] * len(rows)
+        believed = bool(self.source.says)
+        took: list[float | None] = [None] * len(rows)
+        for unit in ("value", *UNITS):
+            seconds = self.source.seconds if unit == "value" else partial(seconds_of, unit=unit)
+            if unit in part:
+                took = [seconds(text) if text else took_s for text, took_s in zip(part[unit], took, strict=True)]
+        at_start = self.source.format and self.source.format.at_start
+        for time, method, target, status, worker, took_s in zip(
+            part["time"], part["method"], part["target"], part.get("status", nothing), part.get("worker", nothing),
+            took, strict=True,
+        ):  # fmt: skip
+            if not method or not target or (at := epoch_seconds(time)) is None:
+                yield None
+                continue
+            yield (at + took_s if at_start and took_s else at, method, target, int(status or 0),
+                   max(took_s, SHORTEST_S) if believed and took_s is not None else None,
+                   worker_of(worker) if worker else None)  # fmt: skip
+
+
+class Part(NamedTuple):
+    """The lines of a file that begin in its bytes from ``first`` on, before ``last``."""
+
+    first: int
+    last: int
+
+
+def parts_of(path: Path) -> list[Part | None]:
+    """Return parts of a file that can be read one without the other. None: the file must be read as a whole."""
+    if not path.is_file() or (size := path.stat().st_size) <= PART:
+        return [None]
+    with path.open("rb") as file:
+        if file.read(2).startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"[")):
+            return [None]
+    return [Part(first, min(first + PART, size)) for first in range(0, size, PART)]
+
+
+class OpenedLog(NamedTuple):
+    """A log, or a part of it: ``texts`` are all its lines, and ``reader`` says what is in them."""
+
+    reader: Reader
+    texts: Lines
+
+    def requests(self) -> Iterator[LoggedRequest | str]:
+        """Yield what is taken from each line that is not empty; a line without a known format as it is."""
+        while text := self.texts.read(CHUNK):
+            yield from self.reader.read(text)
+
+
+@contextmanager
+def opened_log(
+    path: Path, unit: str = "", formats: Formats = KNOWN, part: Part | None = None, *, identify: bool = False
+) -> Iterator[OpenedLog]:
+    """Yield a log, or a part of it. Raise WrongUse if it cannot be read, or if no line has a known format.
+
+    ``identify``: say of each request its id, its precise time and its worker, too.
+    """
+    if part:
+        yield OpenedLog(_reader_of(path, unit, formats, identify), _lines_of(path, part))
+        return
+    with open_text(path) as opened:
+        texts = _objects(opened, path)
+        file = "standard input" if str(path) == "-" else path.name
+        yield OpenedLog(find_reader(texts, unit, file, formats, identify=identify), texts)
+
+
+@lru_cache(maxsize=8)
+def _reader_of(path: Path, unit: str, formats: Formats, identify: bool) -> Reader:
+    with opened_log(path, unit, formats, identify=identify) as opened:
+        return opened.reader
+
+
+def _lines_of(path: Path, part: Part) -> Lines:
+    """Return the lines that begin in a part. The end of a line that began before is no line."""
+    try:
+        with path.open("rb") as file:
+            if part.first:
+                file.seek(part.first - 1)
+                while (left := part.last - file.tell()) > 0 and not file.readline(min(left, PART)).endswith(b"\n"):
+                    pass
+            content = file.read(max(0, part.last - file.tell()))
+            if content and not content.endswith(b"\n"):
+                content += file.readline(4 * LONGEST_LINE + 1)  # a character has four bytes at most
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return Lines(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", "replace"))
+
+
+def _objects(texts: Lines, path: Path) -> Lines:
+    """Return lines; if they are a list of objects, as gcloud logging read writes it, a line for each."""
+    head = texts.read_whole(_HEAD)
+    texts.unread(head)
+    if not _LIST_OF_OBJECTS.match(head):
+        return texts
+    if len(whole := texts.read_whole(MOST_JSON_BYTES + 1)) > MOST_JSON_BYTES:
+        problem = f"{path} is one list of more than {MOST_JSON_BYTES >> 20} MiB, which must be read as a whole."
+        raise WrongUse(problem, hint="Write an object in each line: jq -c '.[]' < list.json > lines.json")
+    try:
+        return Lines(io.StringIO("\n".join(json.dumps(each) for each in parse_json(whole))))
+    except ValueError:
+        texts.unread(whole)
+        return texts
+
+
+def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identify: bool = False) -> Reader:
+    """Read lines until some have a format, put them back, and return what reads them.
+
+    Raise WrongUse if no line of a log that is not empty has a format, or if it may have durations of unknown unit.
+    """
+    first: list[str] = []
+    reader = None
+    while not reader and sum(map(len, first)) < SOUGHT and (lines := texts.take(SAMPLE)):
+        first += lines
+        reader = _reader_for(lines, len(first) - len(lines) + 1, unit, file, formats)
+    texts.unread("".join(first))
+    if not reader and (written := [(at, text) for at, text in enumerate(first, 1) if text.strip()]):
+        raise _unknown(file, written, formats)
+    reader = reader or Reader(DurationSource(""), formats)
+    if identify:
+        reader.identity = find_identity(first)
+    return reader
+
+
+_Numbered = list[tuple[int, Entry]]
+"""What lines say, each with its number."""
+
+
+def _entries(lines: Sequence[str], first: int, formats: Formats) -> _Numbered:
+    return [(at, entry) for at, line in enumerate(lines, first) if (entry := parse_entry(line, formats))]
+
+
+def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats: Formats) -> Reader | None:
+    """Return what reads lines such as these, of which the first has this number; None: none has a format."""
+    if formats.is_own:
+        formats = formats.fitting(lines)
+    elif declared := w3c_format(lines):
+        formats = Formats((declared,), (), None)
+    known = _entries(lines, first, formats)
+    if not known:
+        return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
+    written = [lines[at - first] for at, _ in known]
+    services = Counter(found["service"] for text in written if (found := ORIGIN.match(text)))
+    often = [name for name, count in services.items() if count > _ANOTHER * len(known)]
+    if len(often) > 1:  # a balancer logs what the server behind it logs
+        problem = f"{file}: {' and '.join(often)} log requests, perhaps the same ones, so each would count twice."
+        raise WrongUse(problem, hint=f"Take the log of one of them: docker compose logs {often[0]} > {often[0]}.log")
+    source = find_durations(known, unit, file)
+    of_format = Counter(entry.format for _, entry in known)
+    others = {each for each, count in of_format.items() if each != source.format and count > _ANOTHER * len(known)}
+    if source.format and source.format.duration and others and not formats.is_own:
+        formats = formats.without(others)
+        names = " and ".join(each.name for each in others)
+        note = f"Lines in {names} are left out, because they are of another program."
+        source = replace(source, notes=(*source.notes, note))
+    if not source.says and not formats.is_own and (free := _free_reader(lines, first, unit, file)):
+        return free
+    is_printed = isinstance(source.format, Format) and bool(printed_in(json_keys(written[0])))
+    return Reader(source, formats, is_printed=is_printed)
+
+
+def _free_reader(lines: Sequence[str], first: int, unit: str, file: str, *, may_lack: bool = False) -> Reader | None:
+    """Return what reads lines in a format of their own; None: too few have one, or durations that may not lack do."""
+    formats = Formats((FREE,), (), None)
+    known = _entries(lines, first, formats)
+    if len(known) < _ANOTHER * sum(bool(text.strip()) for text in lines) or not known:
+        return None
+    try:
+        source = find_durations(known, unit, file)
+    except WrongUse:
+        if may_lack:
+            raise
+        return None
+    return Reader(source, formats) if source.says or may_lack else None
+
+
+def without_durations(file: str, source: DurationSource) -> WrongUse:
+    """Return the message that a log has no durations, with what is not believed and what to add."""
+    name = source.format.name if source.format else "no requests"
+    notes = "".join(f"\n  {note}" for note in source.notes)
+    problem = f"{file}: {name}, but no field is known to be the duration of a request.{notes}"
+    add = source.format.add if source.format else ADD
+    return WrongUse(problem, hint=f"Add it to the server's configuration.\n{add}\n--unit none takes only the rates.")
+
+
+def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:
+    place, text = written[0]
+    if formats.is_own:
+        known: list[Format | JsonFormat] = [*formats.lines, *formats.keys]
+        differences = []
+        for each in formats.lines:
+            fits, rest = each.fits_up_to(text)
+            differences.append(f"{each.name}: the line differs at <{rest}>" + (f", after <{fits}>" if fits else ""))
+        return WrongUse(f"{file}:{place}: this line, and every other, differs from "
+                        f"{' and '.join(each.name for each in known)}.",
+                        hint="\n".join([*differences, "Without --format, --format-from and --json-keys, the lab looks "
+                                        "for the format itself."]))  # fmt: skip
+    if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):
+        problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
+        return WrongUse(problem, hint="docker logs --timestamps adds the times, as does %(asctime)s in uvicorn's "
+                        "--log-config. For durations, take the log of the balancer, or run gunicorn "
+                        f"--access-logformat with %(t)s and rt=%(L)s.\n{ADD}")  # fmt: skip
+    problem = f"{file}:{place}: this line has no format that the lab knows."
+    names = ", ".join(known.name for known in FORMATS)
+    return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
+                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, logfmt, "
+                    f"and: {names}.")  # fmt: skip
