@@ -51,6 +51,8 @@ _UNITS_HINT = (
 MOST_LINES = 0.9
 """A column is one that at least so many of the lines have."""
 
+_IN_WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -92,16 +94,14 @@ def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) ->
         if (found := find(sample, unit, file)).says:
             return replace(found, format=found.format or most)
         notes += found.notes
-    return DurationSource("", notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])), format=most)
-
-
-def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield the named numbers that no name in DURATIONS explains, at most three."""
-    names = Counter(name for entry in entries for name, text in entry.named.items()
-                    if parse_value(text) and not duration_name(name) and "status" not in name)  # fmt: skip
-    for name, _ in names.most_common(3):
-        text = next(entry.named[name] for entry in entries if name in entry.named and parse_value(entry.named[name]))
-        yield f"{name}={text} has a name that the lab does not know as that of a duration."
+    unknown: dict[str, list[str]] = {}
+    for entry in entries:
+        for name, text in entry.named.items():
+            if parse_value(text) and not duration_name(name) and "status" not in name:
+                unknown.setdefault(name, []).append(text)
+    for name, texts in sorted(unknown.items(), key=lambda item: -len(item[1]))[:3]:
+        notes.append(f"{name}={texts[0]} has a name that the lab does not know as that of a duration.")
+    return DurationSource("", notes=tuple(dict.fromkeys(notes)), format=most)
 
 
 def _of_format(sample: Sequence[tuple[int, Entry]], _unit: str, _file: str) -> DurationSource:
@@ -113,10 +113,10 @@ def _of_format(sample: Sequence[tuple[int, Entry]], _unit: str, _file: str) -> D
         case Format(name=name, duration=duration):
             written = {entry.own_unit for _, entry in sample if entry.format == most}
             units = [unit for unit in UNITS if unit in written]
-            says = f"{duration} of {name}, in {' or '.join(map(_in_words, units))}"
+            says = f"{duration} of {name}, in {' or '.join(_IN_WORDS[unit] for unit in units)}"
         case JsonFormat(name=name, duration=pair):
             key, unit = pair or ("", "s")
-            units, says = [unit], f"{key} of {name}, in {_in_words(unit)}"
+            units, says = [unit], f"{key} of {name}, in {_IN_WORDS[unit]}"
     numbers = np.array([entry.own_s for _, entry in sample if entry.format == most and entry.own_s is not None])
     if units == ["s"] and len(numbers) >= FEW and (reason := _too_coarse(numbers, "s")):
         return DurationSource("", notes=(f"{says}, is no duration: {reason}.",))
@@ -156,7 +156,7 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
     def seconds(text: str) -> float | None:
         return seconds_of(text, said or "s")
 
-    says = f"{field.says}, in {_in_words(said or 's')}"
+    says = f"{field.says}, in {_IN_WORDS[said or 's']}"
     return DurationSource(says, clock, lambda entry: seconds(field.text_of(entry)), rest=rest_with(name),
                           seconds=seconds, key=name)  # fmt: skip
 
@@ -188,6 +188,11 @@ class _Field:
     def kind(self) -> str:
         """What is written beside all numbers: a unit, decimals, or nothing."""
         return "unit" if all(value.unit for value in self.values) else "decimal" if any(self.decimals) else "whole"
+
+    @property
+    def seconds(self) -> Floats:
+        """The numbers in seconds, if those without a unit are seconds."""
+        return np.array([value.number * UNITS[value.unit or "s"] for value in self.values])
 
 
 def _field(says: str, text_of: Callable[[Entry], str], sample: Sequence[tuple[int, Entry]]) -> _Field:
@@ -255,33 +260,22 @@ def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
         return
     if decimal and len(set(numbers)) >= ENOUGH and (np.diff(numbers) >= 0).all():
         yield "it only grows"
-    if whole:
-        yield from _doubts_of_whole(numbers, [entries[row] for row in column.rows])
-
-
-def _doubts_of_whole(numbers: Floats, entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield which other thing whole numbers are."""
-    if _correlation(_ranks(numbers), np.arange(len(numbers))) > 0.98:
+    if not whole:
+        return
+    order, of_each = np.arange(lines), [entries[row] for row in column.rows]
+    if _correlation(np.argsort(np.argsort(numbers, kind="stable"), kind="stable"), order) > 0.98:
         yield "it only grows, as a counter does"
-    if np.mean(numbers == [entry.status for entry in entries]) > MOST_LINES:
+    if np.mean(numbers == [entry.status for entry in of_each]) > MOST_LINES:
         yield "it equals the status"
-    sizes = np.array([float(entry.size) if entry.size.isdecimal() else 0.0 for entry in entries])
+    sizes = np.array([float(entry.size) if entry.size.isdecimal() else 0.0 for entry in of_each])
     if _correlation(numbers, sizes) > 0.99:
         yield "it follows the size of the answer"
-    if len(numbers) < ENOUGH:
-        return
-    if _correlation(numbers, _asked(entries)) > 0.9:
+    asked = [len(entry.target) + sum(map(len, entry.fields[:2])) for entry in of_each]
+    if lines >= ENOUGH and _correlation(numbers, asked) > 0.9:
         yield "it follows the length of the request"
     low, high = np.quantile(numbers, (0.01, 0.99))
-    if low >= _A_LENGTH and high <= min(100 * _A_LENGTH, 4 * low):
+    if lines >= ENOUGH and low >= _A_LENGTH and high <= min(100 * _A_LENGTH, 4 * low):
         yield f"it lies between {low:.0f} and {high:.0f}, as the lengths of requests do"
-
-
-def _doubt_of_unit(numbers: Floats, unit: str) -> str | None:
-    """Return why numbers are not in the unit that UNIT says; None: nothing speaks against it."""
-    if (median := float(np.median(numbers))) * UNITS[unit] > LONG_S:
-        return f"half of the requests would take {median * UNITS[unit]:.0f} s or more"
-    return _too_coarse(numbers, unit)
 
 
 def _too_coarse(numbers: Floats, unit: str) -> str | None:
@@ -290,35 +284,21 @@ def _too_coarse(numbers: Floats, unit: str) -> str | None:
     return None
 
 
-def _asked(entries: Sequence[Entry]) -> Floats:
-    """Return how many characters of each request a log shows: its target, and what is in the fields."""
-    return np.array([len(entry.target) + sum(map(len, entry.fields[:2])) for entry in entries], dtype=float)
-
-
-def _ranks(numbers: Floats) -> Floats:
-    return np.argsort(np.argsort(numbers, kind="stable"), kind="stable").astype(float)
-
-
-def _correlation(numbers: Floats, other: npt.NDArray[np.generic]) -> float:
-    if np.ptp(numbers) == 0 or np.ptp(other.astype(float)) == 0:
-        return 0.0
-    return float(np.corrcoef(numbers, other.astype(float))[0, 1])
+def _correlation(numbers: npt.ArrayLike, others: npt.ArrayLike) -> float:
+    one, other = np.asarray(numbers, dtype=float), np.asarray(others, dtype=float)
+    return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) and np.ptp(other) else 0.0
 
 
 def _longest(columns: Sequence[_Field]) -> _Field | None:
     """Return the column that is never the shorter: the duration of a request contains all its parts."""
     if not columns:
         return None
-    best = max(columns, key=lambda column: _seconds(column).sum())  # of equal columns the first
+    best = max(columns, key=lambda column: column.seconds.sum())  # of equal columns the first
     for other in columns:
         both, at, there = np.intersect1d(best.rows, other.rows, return_indices=True)
-        if len(both) and np.mean(_seconds(best)[at] >= _seconds(other)[there] - 0.002) < 0.98:
+        if len(both) and np.mean(best.seconds[at] >= other.seconds[there] - 0.002) < 0.98:
             return None
     return best
-
-
-def _seconds(column: _Field) -> Floats:
-    return np.array([value.number * UNITS[value.unit or "s"] for value in column.values])
 
 
 def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
@@ -335,17 +315,13 @@ def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, En
     @lru_cache(maxsize=1 << 16)
     def seconds(text: str) -> float | None:
         value = parse_value(text)
-        if value is None or _kind_of(value) != kind:
+        if value is None or ("unit" if value.unit else "decimal" if value.decimals else "whole") != kind:
             return None
         return value.number * UNITS[value.unit or said or "s"]
 
-    in_unit = "with its unit" if kind == "unit" else f"in {_in_words(said or 's')}"
+    in_unit = "with its unit" if kind == "unit" else f"in {_IN_WORDS[said or 's']}"
     return DurationSource(f"{column.says}, {in_unit}{why}", clock, lambda entry: seconds(column.text_of(entry)),
                           rest=column.rest, seconds=seconds)  # fmt: skip
-
-
-def _kind_of(value: Value) -> str:
-    return "unit" if value.unit else "decimal" if value.decimals else "whole"
 
 
 def _unit_of(
@@ -356,41 +332,35 @@ def _unit_of(
     UNIT is for whole numbers. Decimal numbers of which half are below 1 are seconds, whatever it says. Raise WrongUse
     if whole numbers have no unit, or another unit, or if other numbers are too large for seconds.
     """
-    said = unit if unit in UNITS and (not any(field.decimals) or float(np.median(field.numbers)) >= 1) else ""
-    if not said and not any(field.decimals) and field.numbers.any():
+    numbers, is_whole, median = field.numbers, not any(field.decimals), float(np.median(field.numbers))
+    said = unit if unit in UNITS and (is_whole or median >= 1) else ""
+    if not said and is_whole and numbers.any():
         row, first = next((row, value) for row, value in zip(field.rows, field.values, strict=True) if value.number)
         problem = f"{file}:{sample[row][0]}: {field.says} has whole numbers such as {_written(first)}, and no unit."
         raise WrongUse(problem, hint=_UNITS_HINT)
-    if said and not any(field.decimals) and (reason := _doubt_of_unit(field.numbers, said)):
-        raise WrongUse(f"{file}: {field.says} is not in {_in_words(said)}: {reason}.", hint=_UNITS_HINT)
-    if not said and not are_seconds:
-        _check_seconds(field, file, sample)
-    return said
-
-
-def _check_seconds(field: _Field, file: str, sample: Sequence[tuple[int, Entry]]) -> None:
-    """Raise WrongUse if decimal numbers whose unit nothing says are too large for seconds.
-
-    Those with three or six decimals, as nginx and gunicorn write seconds, may be larger than others.
-    """
-    numbers, says, is_usual = field.numbers, field.says, field.decimals in ({3}, {6})
+    reason = None
+    if said and is_whole:
+        reason = _too_coarse(numbers, said)
+        if median * UNITS[said] > LONG_S:
+            reason = f"half of the requests would take {median * UNITS[said]:.0f} s or more"
+        if reason:
+            raise WrongUse(f"{file}: {field.says} is not in {_IN_WORDS[said]}: {reason}.", hint=_UNITS_HINT)
+    if said or are_seconds:
+        return said
     times = [entry.at for _, entry in sample]
     at_once = numbers.sum() / max(max(times) - min(times), 1.0)  # Little's law
-    reason = None
+    is_usual = field.decimals in ({3}, {6})  # as nginx and gunicorn write seconds
     if (quick := float(np.quantile(numbers, 0.1))) > QUICK_S:
         reason = f"nine in ten requests would take {quick:.4g} s or more"
-    elif (median := float(np.median(numbers))) > (LONG_S if is_usual else QUICK_S):
+    elif median > (LONG_S if is_usual else QUICK_S):
         reason = f"half of the requests would take {median:.4g} s or more"
     elif at_once > AT_ONCE and len(numbers) >= ENOUGH:
         reason = f"{at_once:,.0f} requests would be at work at once"
     if reason:
-        problem = f"{file}: {says} has no unit, and in seconds, {reason}."
+        problem = f"{file}: {field.says} has no unit, and in seconds, {reason}."
         raise WrongUse(problem, hint="--unit ms or --unit s says which it is.")
+    return ""
 
 
 def _written(value: Value) -> str:
     return f"{value.number:.{value.decimals}f}{value.unit}"
-
-
-def _in_words(unit: str) -> str:
-    return {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}[unit]

@@ -1,6 +1,6 @@
 """How many workers and threads a service has, and when all of them were at work: told by the user, or found in logs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,15 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     if workers and workers < seen:
         raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
                        hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
-    doubts = [*_doubts(requests, place, seen, workers, threads)]
+    doubts = []
+    if seen and workers > seen:
+        doubts.append(f"Check --workers {workers}: only {plural(seen, 'worker')} served requests.")
+    if threads and requests.tick_s < COARSE_S and requests.joins and (seen or workers):
+        parts = [np.flatnonzero(place == of) for of in range(seen)] or [np.arange(len(requests))]
+        most = max(most_at_once(requests, mine) for mine in parts)
+        if most > threads * (1 if seen else workers):
+            where = "in one worker" if seen else f"although there are {workers} x {threads} threads"
+            doubts.append(f"Check --threads {threads}: {most} requests were at work at once {where}.")
     if seen:
         workers = max(workers, seen)
         threads = threads or _threads(requests, [np.flatnonzero(place == of) for of in range(workers)])
@@ -73,18 +81,6 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     parts = [np.flatnonzero(place == of) for of in range(workers)] if seen else [np.arange(len(requests))]
     at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
     return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, at_least, doubts)
-
-
-def _doubts(requests: Requests, place: Integers, seen: int, workers: int, threads: int) -> Iterator[str]:
-    """Yield in which point the logs contradict what the user says of workers and threads; 0: the user says nothing."""
-    if seen and workers > seen:
-        yield f"Check --workers {workers}: only {plural(seen, 'worker')} served requests."
-    if threads and requests.tick_s < COARSE_S and requests.joins and (seen or workers):
-        parts = [np.flatnonzero(place == of) for of in range(seen)] or [np.arange(len(requests))]
-        most = max(most_at_once(requests, mine) for mine in parts)
-        if most > threads * (1 if seen else workers):
-            where = "in one worker" if seen else f"although there are {workers} x {threads} threads"
-            yield f"Check --threads {threads}: {most} requests were at work at once {where}."
 
 
 def places_of(requests: Requests) -> tuple[Integers, int]:

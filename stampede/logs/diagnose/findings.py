@@ -104,17 +104,16 @@ class Findings:
     @property
     def waited(self) -> float:
         """The share of all requests that waited more than 50 ms."""
-        return _of_all(self.classes, [each.waited for each in self.classes])
+        return self._of_all([each.waited for each in self.classes])
 
     @property
     def waited_avoidably(self) -> float:
         """The share of all requests that waited more than 50 ms while a thread was free."""
-        return _of_all(self.classes, [each.avoidably for each in self.classes])
+        return self._of_all([each.avoidably for each in self.classes])
 
-
-def _of_all(classes: Sequence[ClassFindings], shares: Sequence[float]) -> float:
-    requests = sum(each.requests for each in classes)
-    return sum(each.requests * share for each, share in zip(classes, shares, strict=True)) / max(requests, 1)
+    def _of_all(self, shares: Sequence[float]) -> float:
+        counts = [each.requests for each in self.classes]
+        return sum(count * share for count, share in zip(counts, shares, strict=True)) / max(sum(counts), 1)
 
 
 def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -> Findings:
@@ -122,9 +121,20 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     waited_s, joined = requests.waited_s, requests.joined
     avoidable_s = avoidable_of(requests, capacity)
     names, of_class = _classes(requests, waited_s, routes)
-    load = _load(requests)
+    total_s, sent_s = max(float(waited_s.sum()), 1e-9), requests.sent_s
+    lasts_s = max(float(sent_s[-1]), 1e-9)
+    longest_s = np.zeros(PERIODS)
+    np.maximum.at(longest_s, np.minimum((sent_s / lasts_s * PERIODS).astype(np.int64), PERIODS - 1), waited_s)
+    of_minutes = lasts_s >= _MINUTE_S
+    load = np.array([requests.worked_s.sum() / max(lasts_s, 1.0)])
+    if of_minutes:
+        worked_s = np.bincount((sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
+        load = worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S
     busy = load[load > BUSY * capacity.total]
-    total_s = waited_s.sum()
+    idle_s = np.zeros(len(requests))
+    if requests.tick_s < COARSE_S:
+        working = at_least(1, requests.began_s, requests.ended_s)
+        idle_s = np.maximum(waited_s - time_in(working, sent_s, requests.began_s), 0)
     return Findings(
         classes=[
             _class(name, requests, waited_s, avoidable_s, joined & (of_class == at))
@@ -134,19 +144,19 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         names=names,
         of_class=of_class,
         avoidable_s=avoidable_s,
-        queueing=float(total_s / max((requests.ended_s - requests.sent_s)[joined].sum(), 1e-9)),
-        avoidable=float(avoidable_s.sum() / max(total_s, 1e-9)),
-        full=float(time_in(capacity.full, requests.sent_s, requests.began_s).sum() / max(total_s, 1e-9)),
+        queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
+        avoidable=float(avoidable_s.sum() / total_s),
+        full=float(time_in(capacity.full, sent_s, requests.began_s).sum() / total_s),
         longest=int(waited_s.argmax()),
-        idle=float(_idle_s(requests).sum() / max(total_s, 1e-9)),
+        idle=float(idle_s.sum() / total_s),
         overtaken=_overtaken(requests, capacity),
         in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
-        periods_s=_longest(requests.sent_s, waited_s),
+        periods_s=longest_s,
         load=load,
         busy_load=float(busy.mean()) if len(busy) else float(load.max(initial=0.0)),
         busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
         busy_minutes=len(busy),
-        of_minutes=bool(requests.sent_s[-1] >= _MINUTE_S),
+        of_minutes=of_minutes,
         ranges=ranges_of(requests, capacity, avoidable_s),
     )
 
@@ -167,14 +177,6 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
     free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
     sure = capacity.total > 1 and ("workers" in capacity.found or capacity.workers > 1)
     return np.where(requests.waited_s > capacity.unsure_s, free_s, 0) if sure else np.zeros_like(free_s)
-
-
-def _idle_s(requests: Requests) -> Floats:
-    """Return for how long no request was at work while each request waited."""
-    if requests.tick_s >= COARSE_S:
-        return np.zeros(len(requests))
-    working = at_least(1, requests.began_s, requests.ended_s)
-    return np.maximum(requests.waited_s - time_in(working, requests.sent_s, requests.began_s), 0)
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:
@@ -226,20 +228,3 @@ def _in_front(
             held_s[at] += (until[0] - until[1]).sum()
     if held_s.sum() > 0:
         yield from zip(names, (held_s / held_s.sum()).tolist(), strict=True)
-
-
-def _longest(sent_s: Floats, waited_s: Floats) -> Floats:
-    """Return the longest wait in each of PERIODS periods of the same length, by when requests were sent."""
-    longest_s = np.zeros(PERIODS)
-    places = np.minimum((sent_s / max(float(sent_s[-1]), 1e-9) * PERIODS).astype(np.int64), PERIODS - 1)
-    np.maximum.at(longest_s, places, waited_s)
-    return longest_s
-
-
-def _load(requests: Requests) -> Floats:
-    """Return for each whole minute how long the requests that were sent in it worked, as a multiple of a minute."""
-    worked_s = np.bincount((requests.sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
-    lasts_s = float(requests.sent_s[-1])
-    if lasts_s < _MINUTE_S:
-        return np.array([worked_s.sum() / max(lasts_s, 1.0)])
-    return worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S

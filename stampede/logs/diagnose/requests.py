@@ -118,7 +118,13 @@ def requests_of(logs: Logs) -> Requests:
             hint="Name the logs of a balancer and of the servers behind it, of the same time.",
         )
     for balancer, server, joined in alike:
-        _check_order(balancer, server, joined)
+        more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
+        if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
+            raise WrongUse(
+                f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
+                "log.",
+                hint=f"--balancer {server.file} --server {balancer.file}",
+            )
     joins, killed = [], []
     for balancer, server, joined in alike:
         pairs, held_s = _killed(balancer, server, joined)
@@ -132,8 +138,18 @@ def requests_of(logs: Logs) -> Requests:
     if not any(len(part[0]) for part in parts):
         return _requests(parts)
     period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
-    found = _requests(parts, [*_unsent(joins, period_s)], [*_unserved(joins, period_s)], in_both, joins)
-    return replace(found, refused=_noted(_refused(joins, period_s)), killed=_noted(killed))
+    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    unserved, refused = [], []
+    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
+        pairs = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        alone = ~np.isin(np.arange(len(balancer)), pairs)
+        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
+        within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
+        unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
+        within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
+        refused.append((balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))))
+    found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
+    return replace(found, refused=_noted(refused), killed=_noted(killed))
 
 
 def has_header(server: Log) -> bool:
@@ -180,20 +196,6 @@ def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Float
     return pairs, np.minimum(most_s[pairs], limit_s)
 
 
-def _refused(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[tuple[Log, Integers]]:
-    """Yield which lines of a period a balancer answered itself, because no server did."""
-    for balancer, alone in _only_balancers(joins):
-        within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
-        yield balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))
-
-
-def _only_balancers(joins: Sequence[tuple[Log, Log, Joined]]) -> Iterator[tuple[Log, Flags]]:
-    """Yield for each balancer which of its lines no server has."""
-    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
-        found = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
-        yield balancer, ~np.isin(np.arange(len(balancer)), found)
-
-
 def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
     """Return lines of balancers by route and status, the most frequent first."""
     took_s: dict[tuple[int, int], list[float]] = {}
@@ -217,28 +219,10 @@ def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, flo
         yield began_s, began_s, ended_s, route[within], worker[within], status[within], tick_s
 
 
-def _unserved(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Segments]:
-    """Yield when the requests of a period were sent and ended that only a balancer has, of routes that a server has."""
-    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
-    for balancer, alone in _only_balancers(joins):
-        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
-        yield np.stack([sent_s, ended_s], axis=1)[(ended_s >= period_s[0]) & (sent_s <= period_s[1])]
-
-
 def _dated(log: Log) -> str:
     """Return the name of a log, and from when to when its requests ended."""
     first, last = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in (log.ends_s[0], log.ends_s[-1]))
     return f"{log.file} (from {first} to {last})"
-
-
-def _check_order(balancer: Log, server: Log, joined: Joined) -> None:
-    """Raise WrongUse if requests took longer in the server than in the balancer."""
-    more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
-    if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
-        raise WrongUse(
-            f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's log.",
-            hint=f"--balancer {server.file} --server {balancer.file}",
-        )
 
 
 def _alone(log: Log, which: Flags | None = None) -> Columns:
