@@ -158,7 +158,7 @@ def errors(served: Sequence[Served], workers: int, threads: int, writing: Writin
         ranges.avoidably.low - POINTS / 100 <= share <= ranges.avoidably.high + POINTS / 100
         and all(low - near <= value <= high + near
                 for (low, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
-    right = "open" if cause == "missing" else "right" if (cause == "avoidable") == avoidable else "wrong"
+    right = "open" if cause in ("missing", "coarse") else "right" if (cause == "avoidable") == avoidable else "wrong"
     return Errors(close, points, right, inside)
 
 

@@ -55,6 +55,8 @@ PART = 1 << 25
 
 _ANOTHER = 0.2
 """If more than this share of the lines have a format, they are no exceptions."""
+_ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
+"""What stands before the path if a log has whole addresses, as those of cloud balancers do; a server logs the path."""
 _HEAD = 64
 _LIST_OF_OBJECTS = re.compile(r"\s*\[\s*(?:\{|$)")
 
@@ -109,6 +111,8 @@ class Reader:
                 yield line
                 continue
             at, method, target, status, took_s, worker = found
+            if target[0] != "/":
+                target = _ORIGIN.sub("", target, count=1) or "/"
             is_precise = moment is not None and 0 <= moment - at <= 1  # it may be rounded up to the next second
             yield LoggedRequest(moment if moment is not None and is_precise else at, method, target, status, took_s,
                                 worker or (worker_of(named) if named else None), id_, arrived)  # fmt: skip

@@ -251,14 +251,14 @@ def test_lines_without_ids_that_are_missing_make_the_cause_uncertain(lab: Lab, t
     assert "a line is missing" in (tmp_path / "page.html").read_text()
     text = "\n".join(said)
     assert text[text.index("Nobody") : text.index("class ")] == snapshot("""\
-Nobody can tell the cause, because lines are missing: 39.9% of the requests
+Nobody can tell the cause, because lines are missing: 40.3% of the requests
 waited for a worker for more than 50 ms, at most 4.74 s (from 11:06:55 to
-11:07:00). 30.7% of all latency is queueing delay. A thread was free elsewhere
-for 1.6% to 100.0% of the delay, all threads were at work for 0.0% to 89.3%, and
-no request was at work for 0.0% to 89.3%. Of 14.5% of the requests, a line is
-missing. Probably, 13.1% to 67.9% of the requests waited for more than 50 ms,
-4.4% to 67.9% avoidably, and the queueing delay was 100 ms to 7.16 s (p90) and
-329 ms to 7.16 s (p99). In the busiest minute, the requests kept 4.24 threads at
+11:07:00). 30.9% of all latency is queueing delay. A thread was free elsewhere
+for 1.6% to 100.0% of the delay, all threads were at work for 0.0% to 89.2%, and
+no request was at work for 0.0% to 89.1%. Of 14.8% of the requests, a line is
+missing. Probably, 13.4% to 68.3% of the requests waited for more than 50 ms,
+4.7% to 68.3% avoidably, and the queueing delay was 113 ms to 7.16 s (p90) and
+343 ms to 7.16 s (p99). In the busiest minute, the requests kept 4.24 threads at
 work.
 """)
 

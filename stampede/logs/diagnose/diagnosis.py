@@ -1,8 +1,11 @@
 """The story of a diagnosis: from logs to requests, to workers and threads, to who waited."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from stampede.logs.diagnose.capacity import Capacity, capacity_of
 from stampede.logs.diagnose.findings import Findings, findings_of
@@ -40,5 +43,15 @@ def diagnose_logs(asked: Asked) -> Diagnosis:
     """Return what logs say of a service. Raise WrongUse if they cannot be read."""
     logs = read_logs(asked.paths, asked.formats, asked.clocks, asked.unit)
     requests = requests_of(logs)
+    found = _diagnosis(logs, requests, asked)
+    if any((server.worker >= 0).any() for server in logs.servers) or not found.capacity.seen:
+        return found
+    if found.findings.cause != "unknown" and asked.workers <= found.capacity.seen:
+        return found
+    # a balancer names addresses, and behind each of them may be several workers
+    return _diagnosis(logs, replace(requests, worker=np.full_like(requests.worker, -1)), asked)
+
+
+def _diagnosis(logs: Logs, requests: Requests, asked: Asked) -> Diagnosis:
     capacity = capacity_of(requests, asked.workers, asked.threads)
     return Diagnosis(logs, requests, capacity, findings_of(requests, capacity, logs.routes.names))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stampede.foreign import open_text
+from stampede.logs.formats import parse_entry
 
 Kind = Literal["timeout", "killed", "replaced"]
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4})\] \[(\d+)\] \[[A-Z]+\] (.*)")
@@ -36,7 +37,7 @@ def is_error_log(path: Path) -> bool:
         return False
     with open_text(path) as lines:
         first = [line for line in lines.take(_SAMPLE) if line.strip()]
-    return bool(first) and bool(_LINE.match(first[0])) and not any("HTTP/1" in line and '" ' in line for line in first)
+    return bool(first) and bool(_LINE.match(first[0])) and not any(map(parse_entry, first))
 
 
 def worker_ends(path: Path) -> Sequence[WorkerEnd]:

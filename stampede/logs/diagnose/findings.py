@@ -75,12 +75,15 @@ class Findings:
     busy_minutes: int
     of_minutes: bool
     ranges: Ranges | None
+    is_coarse: bool
+    is_at_least: bool
 
     @property
-    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown", "missing"]:
+    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown", "coarse", "missing"]:
         """What is true of most of the delay: no request was at work, a thread was free elsewhere, or none was free.
 
         Empty: hardly any request waited. ``unknown``: none of these, as if there are fewer threads than the user says.
+        ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
         usually = self.ranges.usually if self.ranges else Range(self.waited, self.waited)
@@ -93,8 +96,10 @@ class Findings:
         )
         for name, share in causes:
             if share.high >= 0.5:
+                if name == "full" and self.is_coarse and self.is_at_least:
+                    return "coarse"
                 return name if share.low >= 0.5 else "missing"
-        return "unknown"
+        return "coarse" if self.is_coarse else "unknown"
 
     @property
     def unexplained(self) -> float:
@@ -158,6 +163,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         busy_minutes=len(busy),
         of_minutes=of_minutes,
         ranges=ranges_of(requests, capacity, avoidable_s),
+        is_coarse=requests.tick_s >= COARSE_S,
+        is_at_least=capacity.at_least,
     )
 
 

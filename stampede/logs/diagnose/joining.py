@@ -5,12 +5,15 @@ server did lies within what the balancer saw of it, and of all balancer's lines 
 ended after the server's line is the most likely. A pairing that the times forbid is never made.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
-from stampede.logs.diagnose.logs import Flags, Integers, Log
+from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, Flags, Integers, Log, tick_of
 
 FARTHEST_S = 15 * 3600
 """How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
@@ -18,8 +21,13 @@ SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
 MISSING = 0.01
 """If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
-FEW, BINS = 8.0, 1 << 22
-"""How many standard deviations a peak must stand out by which two clocks are compared, and among how many moments."""
+SLOW_S = 20.0
+"""Clocks are compared by what changes faster than this."""
+USUAL_S = 60.0
+"""Clocks without a time zone between them are hardly ever farther apart."""
+FEW_NEAR, FEW, BINS = 6.0, 8.0, 1 << 22
+"""How many standard deviations a peak must stand out by which two clocks are compared, within USUAL_S and beyond, where
+there are more; and among how many moments at most."""
 
 
 class Clock(NamedTuple):
@@ -43,11 +51,61 @@ class Joined(NamedTuple):
     by_id: int
 
 
+class _Merged(NamedTuple):
+    """Several logs as one, by the clock of the first; ``of`` and ``place`` say which line of which log each line is."""
+
+    log: Log
+    of: Integers
+    place: Integers
+
+
+def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
+    """Return which lines of balancers and of servers are the same requests: each line is of one request only."""
+    if len(balancers) == len(servers) == 1:
+        return [(balancers[0], servers[0], join(balancers[0], servers[0]))]
+    its_ahead_s = [_first_clock(balancers[0], server).ahead_s for server in servers]
+    our_ahead_s = [its_ahead_s[0] - _first_clock(each, servers[0]).ahead_s for each in balancers]
+    found: dict[tuple[int, int], Joined] = {}
+    for _ in range(2):  # the first time to know the clocks
+        for (i, j), pairs in found.items():
+            if i == 0:
+                its_ahead_s[j] = pairs.clock.ahead_s
+            elif j == 0:
+                our_ahead_s[i] = its_ahead_s[0] - pairs.clock.ahead_s
+        ours, its = _merged(balancers, our_ahead_s), _merged(servers, its_ahead_s)
+        joined, found = join(ours.log, its.log), {}
+        for i, j in product(range(len(balancers)), range(len(servers))):
+            mine = (ours.of[joined.balancer] == i) & (its.of[joined.server] == j)
+            if mine.any():
+                at, its_at = ours.place[joined.balancer[mine]], its.place[joined.server[mine]]
+                same = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
+                clock = _clock(balancers[i], servers[j], at, its_at)
+                found[i, j] = Joined(at, its_at, clock, joined.ambiguous, same)
+    return [(balancers[i], servers[j], pairs) for (i, j), pairs in found.items()]
+
+
+def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> _Merged:
+    of = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
+    place = np.concatenate([np.arange(len(log)) for log in logs])
+    columns: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in COLUMNS}
+    columns["ends_s"] = columns["ends_s"] - np.array(ahead_s)[of]
+    order = np.argsort(columns["ends_s"], kind="stable")
+    tick_s = max(log.tick_s for log in logs)
+    log = replace(logs[0], tick_s=tick_s, **{name: column[order] for name, column in columns.items()})
+    return _Merged(log, of[order], place[order])
+
+
+def _first_clock(balancer: Log, server: Log) -> Clock:
+    """Return the clock of a server before lines are joined: by ids, else by the pattern of the lines."""
+    same = _same_ids(balancer.id, server.id)
+    return _clock(balancer, server, *same) if len(same[0]) else _rough_clock(balancer, server)
+
+
 def join(balancer: Log, server: Log) -> Joined:
     """Return which lines of two logs are the same requests, in the order of the server's log."""
     same = _same_ids(balancer.id, server.id)
     by_id = bool(len(same[0]))
-    clock = _clock(balancer, server, *same) if by_id else _rough_clock(balancer, server)
+    clock = _first_clock(balancer, server)
     for _ in range(2):  # the first time to know the clock
         found = np.full(len(server), -1)
         found[same[1]] = same[0]
@@ -110,24 +168,30 @@ def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integer
 def _rough_clock(balancer: Log, server: Log) -> Clock:
     """Return the clock of a server by the pattern in which requests ended; no difference if no pattern stands out.
 
-    Each path has a sign by chance, so that only the same requests add up when one log is shifted against the other.
+    Each path has a weight by chance, so that only the same requests add up when one log is shifted against the other.
     """
+    ticks_s = [tick_s if (tick_s := tick_of(log.ends_s)) >= COARSE_S else 0.0 for log in (balancer, server)]
     first = min(balancer.ends_s[0], server.ends_s[0])
-    lasts_s = max(balancer.ends_s[-1], server.ends_s[-1]) - first
-    bin_s = max(0.05, balancer.tick_s, server.tick_s, lasts_s / BINS)
+    lasts_s = max(balancer.ends_s[-1], server.ends_s[-1]) - first + max(ticks_s)
+    bin_s = max(0.05, lasts_s / BINS)
     size = 2 * int(lasts_s / bin_s + 2)
     spectra = []
-    for log in (balancer, server):
+    for log, tick_s in zip((balancer, server), ticks_s, strict=True):
+        weights, width = (log.path >> 33) / 2.0**30, max(1, round(tick_s / bin_s))
         places = ((log.ends_s - first) / bin_s).astype(np.int64)
-        series = np.bincount(places, weights=2.0 * (log.path & 1) - 1, minlength=size // 2)
-        spectra.append(np.fft.rfft(series - series.mean(), size))
+        turns = np.bincount(np.append(places, places + width), np.append(weights, -weights), size // 2 + width)
+        spectrum = np.fft.rfft(np.cumsum(turns)[: size // 2], size)  # a whole second may be any moment of it
+        spectrum[: int(size * bin_s / SLOW_S) + 1] = 0  # that more came in one minute than in another tells little
+        spectra.append(spectrum)
     match = np.fft.irfft(spectra[1] * np.conj(spectra[0]), size)
     shifts = np.fft.fftfreq(size, 1 / size) * bin_s
-    match[np.abs(shifts) > FARTHEST_S] = 0
-    peak = int(match.argmax())
-    if match[peak] < FEW * match.std() or abs(shifts[peak]) <= bin_s:
-        return Clock(0.0, bin_s)
-    return Clock(float(shifts[peak]), bin_s)
+    peak, near = (int(np.where(np.abs(shifts) <= within_s, match, 0).argmax()) for within_s in (FARTHEST_S, USUAL_S))
+    if match[near] >= max(FEW_NEAR * match.std(), match[peak] / 2):
+        peak = near
+    elif match[peak] < FEW * match.std():
+        return Clock(0.0, max(bin_s, *ticks_s))
+    uncertain_s = bin_s + max(ticks_s) / 4
+    return Clock(float(shifts[peak]), uncertain_s)
 
 
 def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Integers, *, by_id: bool) -> None:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -211,6 +212,7 @@ def _columns(requests: Sequence[LoggedRequest], routes: Names, workers: Names) -
         zip(*requests, strict=True) if requests else [()] * 8
     )
     paths = [f"{method} {target.partition('?')[0]}" for method, target in zip(methods, targets, strict=True)]
+    paths = [unquote(path) if "%" in path else path for path in paths]  # some servers log what they have decoded
     return {
         "ends_s": np.array(at, dtype=np.float64),
         "took_s": np.array(took_s, dtype=np.float64),  # None becomes NaN
@@ -248,17 +250,20 @@ def _concatenated(parts: Iterable[Columns]) -> Columns:
 
 def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, workers: Names) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
+    columns = _concatenated(part.columns for part in parts)
+    ticks_s = tick_of(columns["ends_s"]), tick_of(columns["ends_s"] - np.nan_to_num(columns["took_s"]))
     shared = []
     for part in parts:
         route = np.array([*map(routes.number, part.routes), -1])
         worker = np.array([*(workers.number(f"{name} {each}") for each in part.workers), -1])
+        ends_s = part.columns["ends_s"]
+        if ticks_s[0] < COARSE_S <= ticks_s[1]:  # the starts are whole seconds, but lines are written in order
+            ends_s = np.minimum(np.maximum.accumulate(ends_s), ends_s + ticks_s[1])
         numbers = {"route": route[part.columns["route"]], "worker": worker[part.columns["worker"]]}
-        shared.append({**part.columns, **numbers})
+        shared.append({**part.columns, **numbers, "ends_s": ends_s})
     columns = _concatenated(shared)
-    ends_s, took_s = columns["ends_s"], columns["took_s"]
-    tick_s = max(tick_of(ends_s), tick_of(ends_s - np.nan_to_num(took_s)))
-    order = np.argsort(ends_s, kind="stable")
-    return Log(name, clock, tick_s, **{each: columns[each][order] for each in COLUMNS},
+    order = np.argsort(columns["ends_s"], kind="stable")
+    return Log(name, clock, max(ticks_s), **{each: columns[each][order] for each in COLUMNS},
                unreadable=sum(part.unreadable for part in parts))  # fmt: skip
 
 

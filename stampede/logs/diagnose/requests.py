@@ -10,8 +10,8 @@ import numpy as np
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, Segments
 from stampede.logs.diagnose.aligning import PRECISION_S
-from stampede.logs.diagnose.joining import Clock, Joined, join
-from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs
+from stampede.logs.diagnose.joining import Clock, Joined, join_all
+from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs, tick_of
 
 FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
@@ -105,17 +105,21 @@ def requests_of(logs: Logs) -> Requests:
     Raise WrongUse if the logs of both kinds are not of the same requests, if the kinds are exchanged, or if no request
     has a duration in all logs.
     """
-    joins = [(balancer, server, join(balancer, server)) for balancer in logs.balancers for server in logs.servers]
-    if not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
+    if logs.balancers and logs.servers:
+        joins = join_all(logs.balancers, logs.servers)
+    elif not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
         joins = [of_header(server) for server in logs.servers]
-    if not joins:
+    else:
         return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
-    alike = [each for each in joins if len(each[2].server) >= FEW_PAIRS * min(len(each[0]), len(each[1]))]
+    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
+    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for log in logs.servers}
+    alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
     if not alike:
-        [(balancer, server, _), *_] = joins
+        server, balancer = logs.servers[0], logs.balancers[0]
         raise WrongUse(
             f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
-            hint="Name the logs of a balancer and of the servers behind it, of the same time.",
+            hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
+            "paths, both logs need the same id: stampede diagnose --setup",
         )
     for balancer, server, joined in alike:
         more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
@@ -125,14 +129,13 @@ def requests_of(logs: Logs) -> Requests:
                 "log.",
                 hint=f"--balancer {server.file} --server {balancer.file}",
             )
-    joins, killed = [], []
+    killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:
-        pairs, held_s = _killed(balancer, server, joined)
-        took_s = server.took_s.copy()
-        took_s[joined.server[pairs]] = held_s
-        joins.append((balancer, replace(server, took_s=took_s), joined))
-        killed.append((balancer, joined.balancer[pairs]))
-    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
+        ends, held_s = _killed(balancer, server, joined)
+        held[id(server)][joined.server[ends]] = held_s
+        killed.append((balancer, joined.balancer[ends]))
+    longer = {id(server): replace(server, took_s=held[id(server)]) for _, server, _ in alike}
+    joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in alike]
     in_both = sum(len(joined.server) for _, _, joined in joins) / lines
     parts = [_joined(*each) for each in joins]
     if not any(len(part[0]) for part in parts):
@@ -141,8 +144,8 @@ def requests_of(logs: Logs) -> Requests:
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
     unserved, refused = [], []
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
-        pairs = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
-        alone = ~np.isin(np.arange(len(balancer)), pairs)
+        found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        alone = ~np.isin(np.arange(len(balancer)), found_in)
         sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
         within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
         unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
@@ -254,7 +257,7 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
 
 def spread(ends_s: Floats, tick_s: float) -> Floats:
     """Return sorted times with those of one tick spread evenly over the tick."""
-    if tick_s < COARSE_S:
+    if tick_s < COARSE_S or tick_of(ends_s) < COARSE_S:
         return ends_s
     _, first, count = np.unique(ends_s, return_index=True, return_counts=True)
     place = np.arange(len(ends_s)) - np.repeat(first, count)

@@ -214,6 +214,7 @@ _VERDICTS = {
     "idle": "The workers stood still:",
     "overtaken": "The workers were idle:",
     "unknown": "Requests wait, and nothing explains it:",
+    "coarse": "Requests wait, and times in whole seconds do not tell why:",
     "missing": "Nobody can tell the cause, because lines are missing:",
 }
 
@@ -268,6 +269,11 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     elif findings.cause == "missing" and (ranges := findings.ranges):
         yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
                f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
+    elif findings.cause == "coarse":
+        if findings.avoidable > NOTICED:
+            yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
+                   "delay.")  # fmt: skip
+        yield "stampede diagnose --setup prints the lines with precise times."
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip

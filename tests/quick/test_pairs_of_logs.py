@@ -1,0 +1,150 @@
+"""stampede diagnose: the logs of balancers and servers as people have them, with clocks and hosts of their own."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stampede.errors import WrongUse
+from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
+from stampede.logs.diagnose.error_log import is_error_log
+from tests.quick.test_diagnose import serve, truth
+from tools.production_logs import Served
+
+Write = Callable[[Served], str]
+
+
+def clf(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("[%d/%b/%Y:%H:%M:%S +0000]")
+
+
+def iso(at: float, timespec: str = "milliseconds") -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=timespec)[: 19 if timespec == "seconds" else -6]
+
+
+def took(request: Served) -> float:
+    return request.answered - request.sent
+
+
+def worked(request: Served) -> float:
+    return request.ended - request.began
+
+
+BALANCERS: dict[str, Write] = {
+    "nginx": lambda r: f'198.51.100.7 - - {clf(r.answered)} "GET /{r.request_class}?q=1 HTTP/1.1" 200 9 "-" "curl" '
+                       f"rt={took(r):.3f} at={r.answered:.3f}",
+    "an AWS load balancer, with whole addresses": lambda r: f"https {iso(r.answered, 'microseconds')}Z app/shop/50dc "
+        f"198.51.100.7:49096 10.0.1.6:8000 0.000 {took(r):.3f} 0.000 200 200 475 17709 "
+        f'"GET https://shop.example:443/{r.request_class}?q=1 HTTP/2.0" "curl/8" - - arn:x "Root=1" "-" "-" 0',
+    "Traefik, whole seconds of the start": lambda r: f'198.51.100.7 - - {clf(r.sent)} "GET /{r.request_class} HTTP/1" '
+        f'200 9 "-" "-" 7 "shop@docker" "http://172.18.0.4:8000" {1000 * took(r):.0f}ms',
+    "Caddy": lambda r: json.dumps({"ts": r.answered, "request": {"method": "GET", "uri": f"/{r.request_class}"},
+                                   "duration": took(r), "status": 200}),
+}  # fmt: skip
+SERVERS: dict[str, Write] = {
+    "gunicorn": lambda r: f'10.0.0.9 - - {clf(r.ended)} "GET /{r.request_class} HTTP/1.0" 200 9 "-" "curl" '
+                          f"{worked(r):.6f} <{r.worker[4:]}>",
+    "gunicorn, precise": lambda r: f"{SERVERS['gunicorn'](r)} at={r.ended:.6f}",
+    "hypercorn behind its logger": lambda r: f"[{iso(r.ended, 'seconds').replace('T', ' ')} +0000] [{r.worker[4:]}] "
+        f'[INFO] 10.0.0.9:5000 - - {clf(r.ended)} "GET /{r.request_class} 1.1" 200 9 "-" "curl" {worked(r):.6f}',
+    "uWSGI, whole seconds of the start": lambda r: f"[pid: {r.worker[4:]}|app: 0|req: 7/9] 10.0.0.9 () {{4 vars in 91 "
+        f"bytes}} [{datetime.fromtimestamp(r.began, UTC):%a %b %e %H:%M:%S %Y}] GET /{r.request_class} => generated 17 "
+        f"bytes in {1000 * worked(r):.0f} msecs (HTTP/1.1 200) 5 headers in 180 bytes (1 switches on core 0)",
+    "granian, whole seconds of the start": lambda r: f"[{iso(r.began, 'seconds').replace('T', ' ')} +0000] 10.0.0.9 - "
+        f'"GET /{r.request_class} HTTP/1.1" 200 {1000 * worked(r):.3f}',
+}  # fmt: skip
+
+
+def shifted(request: Served, by_s: float) -> Served:
+    times = {name: getattr(request, name) + by_s for name in ("sent", "answered", "began", "ended")}
+    return request._replace(**times)
+
+
+def write(path: Path, requests: Sequence[Served], line: Write, ahead_s: float = 0.0) -> Path:
+    """Write a log, whose lines are in the order in which requests ended, by a clock that is ahead."""
+    ended = sorted(requests, key=lambda request: request.ended)
+    path.write_text("".join(f"{line(shifted(request, ahead_s))}\n" for request in ended))
+    return path
+
+
+def diagnosed(balancers: Sequence[Path], servers: Sequence[Path]) -> Diagnosis:
+    clocks = dict.fromkeys(balancers, "balancer") | dict.fromkeys(servers, "server")
+    return diagnose_logs(Asked([*balancers, *servers], clocks))  # type: ignore[arg-type]
+
+
+def tells_the_truth(found: Diagnosis) -> bool:
+    """Whether all lines are joined, and the share of requests that waited for more than 50 ms is right."""
+    share = float((truth()[0] > 0.05).mean())
+    assert found.findings.waited == pytest.approx(share, abs=0.01)
+    return found.requests.in_both > 0.99 and len(found.requests) == pytest.approx(len(serve()), rel=0.01)
+
+
+@pytest.mark.parametrize("balancer", BALANCERS)
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_logs_of_each_balancer_and_each_server_tell_who_waited(tmp_path: Path, balancer: str, server: str) -> None:
+    logs = (write(tmp_path / "b.log", serve(), BALANCERS[balancer]),
+            write(tmp_path / "s.log", serve(), SERVERS[server]))  # fmt: skip
+    found = diagnosed(logs[:1], logs[1:])
+    assert tells_the_truth(found)
+    assert found.findings.cause in ("avoidable", "coarse")
+
+
+@pytest.mark.parametrize("ahead_s", [7.3, -40.6, 9 * 3600 + 0.5])
+def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, ahead_s: float) -> None:
+    balancer = write(tmp_path / "b.log", serve(), BALANCERS["nginx"])
+    found = diagnosed([balancer], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn"], ahead_s)])
+    assert tells_the_truth(found)
+    assert found.requests.joins[0][2].clock.ahead_s == pytest.approx(ahead_s, abs=0.1)
+
+
+def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Path) -> None:
+    """Without ids, and with clocks that differ, lines of two logs are never joined with the same line."""
+    here, there = ([each for each in serve() if (int(each.worker[4:]) % 2 == 0) is even] for even in (True, False))
+    line, balancer = SERVERS["gunicorn, precise"], BALANCERS["nginx"]
+    hosts = write(tmp_path / "h0.log", here, line), write(tmp_path / "h1.log", there, line, ahead_s=3.4)
+    halves = [write(tmp_path / f"b{half}.log", serve()[half::2], balancer, 0.7 * half) for half in (0, 1)]
+    one, server = write(tmp_path / "b.log", serve(), balancer), write(tmp_path / "s.log", serve(), line)
+    for balancers, servers in (([one], hosts), (halves, [server])):
+        found = diagnosed(balancers, servers)
+        assert tells_the_truth(found)
+        for balancer in found.logs.balancers:
+            joined = np.concatenate([pairs.balancer for its, _, pairs in found.requests.joins if its is balancer])
+            assert len(np.unique(joined)) == len(joined)
+
+
+def test_paths_that_a_server_has_decoded_are_the_same(tmp_path: Path) -> None:
+    named = [request._replace(request_class="caf%C3%A9") for request in serve()]
+    decoded = [request._replace(request_class="café") for request in serve()]
+    logs = (
+        write(tmp_path / "b.log", named, BALANCERS["nginx"]),
+        write(tmp_path / "s.log", decoded, SERVERS["gunicorn"]),
+    )
+    assert tells_the_truth(diagnosed(logs[:1], logs[1:]))
+
+
+def test_whole_seconds_in_both_logs_tell_no_cause_that_they_do_not_have(tmp_path: Path) -> None:
+    coarse = write(tmp_path / "b.log", serve(), lambda request: BALANCERS["nginx"](request).partition(" at=")[0])
+    found = diagnosed([coarse], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])])
+    assert tells_the_truth(found)
+    assert found.findings.cause in ("avoidable", "coarse")
+
+
+def test_an_access_log_behind_a_logger_is_no_error_log(tmp_path: Path) -> None:
+    log = write(tmp_path / "s.log", serve()[:30], SERVERS["hypercorn behind its logger"])
+    assert not is_error_log(log)
+    log.write_text("[2026-11-28 10:00:00 +0000] [7] [INFO] Booting worker with pid: 7\n")
+    assert is_error_log(log)
+
+
+def test_a_balancer_that_changes_paths_is_named_among_the_reasons(tmp_path: Path) -> None:
+    prefixed = [request._replace(request_class=f"api/{request.request_class}") for request in serve()]
+    logs = (
+        write(tmp_path / "b.log", prefixed, BALANCERS["nginx"]),
+        write(tmp_path / "s.log", serve(), SERVERS["gunicorn"]),
+    )
+    with pytest.raises(WrongUse, match="Hardly any line") as refused:
+        diagnosed(logs[:1], logs[1:])
+    assert "changes paths" in " ".join((refused.value.hint or "").split())
