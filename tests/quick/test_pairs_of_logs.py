@@ -1,16 +1,21 @@
 """stampede diagnose: the logs of balancers and servers as people have them, with clocks and hosts of their own."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.error_log import is_error_log
+from stampede.logs.diagnose.screen import print_diagnosis
 from tests.quick.test_diagnose import serve, truth
 from tools.production_logs import Served
 
@@ -130,6 +135,32 @@ def test_whole_seconds_in_both_logs_tell_no_cause_that_they_do_not_have(tmp_path
     found = diagnosed([coarse], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])])
     assert tells_the_truth(found)
     assert found.findings.cause in ("avoidable", "coarse")
+
+
+def test_ids_that_are_spelled_in_two_ways_are_the_same(tmp_path: Path) -> None:
+    """Of a UUID, nginx writes 32 digits, and many programs write it with hyphens, or in capitals."""
+    ids = [str(UUID(int=number << 96 | number)) for number in range(len(serve()))]
+    named = [request._replace(id=id_) for request, id_ in zip(serve(), ids, strict=True)]
+    balancer = write(tmp_path / "b.log", named, lambda r: f"{BALANCERS['nginx'](r)} id={r.id.replace('-', '')}")
+    found = diagnosed(
+        [balancer], [write(tmp_path / "s.log", named, lambda r: f"{SERVERS['gunicorn'](r)} id={r.id.upper()}")]
+    )
+    assert tells_the_truth(found)
+    assert found.requests.joins[0][2].by_id == len(named)
+
+
+def test_lines_without_a_duration_are_counted_and_their_work_too(tmp_path: Path) -> None:
+    """A request of which only the server says how long it took keeps a thread busy nevertheless."""
+
+    def nginx(request: Served) -> str:
+        return re.sub(r"rt=\S+", "rt=-" if int(1000 * request.sent) % 7 == 0 else r"\g<0>", BALANCERS["nginx"](request))
+
+    found = diagnosed(
+        [write(tmp_path / "b.log", serve(), nginx)], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])]
+    )
+    assert len(found.requests) == pytest.approx(len(serve()), rel=0.01)
+    print_diagnosis(Console(file=(told := StringIO()), width=200), found, None)
+    assert re.search(r"1\d\d lines of b\.log have no duration", " ".join(told.getvalue().split()))
 
 
 def test_an_access_log_behind_a_logger_is_no_error_log(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ _ROTATED = re.compile(rf"(?:(?<=log)\.\d{{1,4}}|{_DATE}|{_DATE}(?P<end>\.log))?(
 """What the names of a log's files differ in: a number only after ``log``, since ``web-1`` and ``web-2`` are hosts."""
 NEAR_S = 45 * 24 * 3600
 """Requests that are farther from half of all are left out: a diagnosis looks at each second of its time."""
+_IN_ORDER = 0.95
+"""If fewer lines of a log may be in the order in which they were written, several programs have written it."""
 _OVERLAP = 0.1
 """If files share more than this part of the shorter one's time, they are no parts of one log."""
 _LONGEST = 256
@@ -217,7 +219,7 @@ def _columns(requests: Sequence[LoggedRequest], routes: Names, workers: Names) -
         "ends_s": np.array(at, dtype=np.float64),
         "took_s": np.array(took_s, dtype=np.float64),  # None becomes NaN
         "path": hashes(paths),
-        "id": hashes([each or "" for each in ids]),
+        "id": hashes([each.replace("-", "").lower() if each else "" for each in ids]),  # UUIDs are spelled in two ways
         "route": np.fromiter(map(routes.number, map(_route, paths)), np.int64, len(paths)),
         "worker": np.fromiter(map(workers.number, names), np.int64, len(paths)),
         "status": np.array(statuses, dtype=np.int64),
@@ -257,8 +259,10 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
         route = np.array([*map(routes.number, part.routes), -1])
         worker = np.array([*(workers.number(f"{name} {each}") for each in part.workers), -1])
         ends_s = part.columns["ends_s"]
-        if ticks_s[0] < COARSE_S <= ticks_s[1]:  # the starts are whole seconds, but lines are written in order
-            ends_s = np.minimum(np.maximum.accumulate(ends_s), ends_s + ticks_s[1])
+        if ticks_s[0] < COARSE_S <= ticks_s[1]:  # the starts are whole seconds, but most logs are in order
+            latest_s = np.maximum.accumulate(ends_s)
+            if (latest_s <= ends_s + ticks_s[1]).mean() > _IN_ORDER:
+                ends_s = np.minimum(latest_s, ends_s + ticks_s[1])
         numbers = {"route": route[part.columns["route"]], "worker": worker[part.columns["worker"]]}
         shared.append({**part.columns, **numbers, "ends_s": ends_s})
     columns = _concatenated(shared)

@@ -214,7 +214,8 @@ def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, flo
     """Yield the requests of a period that are in a server's log only."""
     for server in {id(server): server for _, server, _ in joins}.values():
         of = [joined for _, its, joined in joins if its is server]
-        alone = ~np.isin(np.arange(len(server)), np.concatenate([joined.server for joined in of]))
+        timed = [pairs.server[~np.isnan(its.took_s[pairs.balancer])] for its, each, pairs in joins if each is server]
+        alone = ~np.isin(np.arange(len(server)), np.concatenate(timed))
         began_s, _, ended_s, route, worker, status, tick_s = _alone(server, alone)
         ahead_s = of[0].clock.ahead_s
         within = (ended_s - ahead_s >= period_s[0]) & (began_s - ahead_s <= period_s[1])

@@ -91,6 +91,9 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
     for log in (*logs.balancers, *logs.servers):
+        if untimed := int(np.isnan(log.took_s).sum()):
+            have = "has" if untimed == 1 else "have"
+            yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
         if count := len(log.astray_s):
             at = datetime.fromtimestamp(float(log.astray_s[-1]), UTC)
             yield (f"{plural(count, 'line')} of {log.file} {'is' if count == 1 else 'are'} left out: more than 45 days "
