@@ -11,6 +11,7 @@ from html import unescape
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -38,9 +39,11 @@ from stampede.logs.identity import find_identity
 from stampede.logs.reading import Reader
 from stampede.paths import ROOT
 from stampede.predict.options import OPTION_KINDS
+from stampede.predict.symptoms import PAGE, SYMPTOMS
 from stampede.predict.system import servers_of
 from stampede.records.queueing import Queueing
 from stampede.records.run import VariantRecord
+from stampede.service.diagnosis.model import Limit
 from stampede.theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
 from stampede.theory.simulate import simulate
 from tests.conftest import Lab
@@ -363,11 +366,15 @@ def test_a_way_whose_waits_depend_on_chance_is_no_cure_if_any_replay_is_not_bett
     assert Replay(today, today, [chance, sure], 0).better == [sure]
 
 
-def test_the_costs_of_cures_are_those_of_the_symptoms() -> None:
+def test_each_symptom_has_a_section_of_the_page_and_each_cure_its_cost() -> None:
     costs = [kind.cost for kind in OPTION_KINDS if kind.cost]
-    symptoms = (ROOT / "docs/how-to/symptoms.md").read_text()
+    page = (ROOT / PAGE).read_text()
     assert len(costs) == 6
-    assert [cost for cost in costs if f"| {cost} |" not in symptoms] == []
+    assert [cost for cost in costs if f"| {cost} |" not in page] == []
+    headings = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
+    sections = {re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert {symptom.section for symptom in SYMPTOMS.values()} <= sections
+    assert {*get_args(Limit)} - {*SYMPTOMS} == {"thread-pool", "output", "worker-deaths"}
 
 
 def test_what_the_user_says_is_doubted_if_the_logs_contradict_it_and_no_cure_is_named(
@@ -600,6 +607,7 @@ Replayed as today (shared socket: a busy worker accepts requests, and no other
 worker can take them from it), 50.0% of requests wait, p99 800 ms (measured:
 50.0%, 800 ms). No other way halves the waits.
 With 3 threads that take all requests from one queue, hardly any request waits.
+More: docs/how-to/symptoms.md#nginx-says-9-s-gunicorn-says-002-s
 """)
 
 

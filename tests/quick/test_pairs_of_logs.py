@@ -115,8 +115,8 @@ def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Pa
     for balancers, servers in (([one], hosts), (halves, [server])):
         found = diagnosed(balancers, servers)
         assert tells_the_truth(found)
-        for balancer in found.logs.balancers:
-            joined = np.concatenate([pairs.balancer for its, _, pairs in found.requests.joins if its is balancer])
+        for log in found.logs.balancers:
+            joined = np.concatenate([pairs.balancer for its, _, pairs in found.requests.joins if its is log])
             assert len(np.unique(joined)) == len(joined)
 
 

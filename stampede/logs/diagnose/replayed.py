@@ -14,7 +14,6 @@ from stampede.logs.diagnose.logs import Flags, Floats
 from stampede.logs.diagnose.requests import Requests
 from stampede.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind
 from stampede.predict.what_if import WhatIf, serve_otherwise
-from stampede.servers.gunicorn import IDLE_THREAD, IDLE_THREAD_INSTALL
 from stampede.theory import COMPILED
 
 MOST = 200_000 if COMPILED else 2_000
@@ -36,18 +35,18 @@ SAVES = 0.9
 """More threads in a worker help requests that compute if at most this part of their overhead remains."""
 WORSE = 1.1
 """Any other way is worse for them if their overhead is more times as long: a replay depends on chance."""
-CHANGES = {
-    "limit": "worker_connections = {threads} (gunicorn 24 or later)",
-    "more-threads": "threads = {twice}",
-    "idle-thread": f"worker_class = {IDLE_THREAD} ({IDLE_THREAD_INSTALL})",
-    "one-process": "workers = 1, threads = {total}",
-    "shared": "gunicorn's defaults",
-    "reuse-port": "reuse_port = True",
-    "least-conn": "nginx least_conn",
-    "queue": "HAProxy maxconn {threads}",
-    "uwsgi": "uWSGI -p {workers} --threads {threads}",
-}
-"""What to set or to use for each way to serve, the smallest change first."""
+SMALLEST = (
+    "limit",
+    "more-threads",
+    "idle-thread",
+    "one-process",
+    "shared",
+    "reuse-port",
+    "least-conn",
+    "queue",
+    "uwsgi",
+)
+"""The ways to serve, the smallest change first."""
 HELPED = 0.01
 """With enough threads, at most this share of the requests waits for more than 50 ms."""
 
@@ -148,8 +147,8 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
     usual = next((name for name in USUAL if name in found and _agrees(found[name], measured)), None)
     if usual:
         kind = next(kind for kind in OPTION_KINDS if kind.name == usual)
-        more = replace(kind, name="more-threads", label=MORE_THREADS.label, serves=MORE_THREADS.serves,
-                       cost=MORE_THREADS.cost)  # fmt: skip
+        more = replace(MORE_THREADS, settings=kind.settings, queues_inside=kind.queues_inside,
+                       for_single_worker=kind.for_single_worker)  # fmt: skip
         if knows and findings.cause in ("avoidable", "full"):
             found |= _replays(answered, workers, 2 * threads, joined, [more])
         better = {usual, *(name for name, way in found.items() if way.most < HALVES * found[usual].waited)}
@@ -163,7 +162,7 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
                 most = min(1.0, found[name].workers / busy)
                 found[name] = found[name]._replace(computing_p99_s=overhead_s, most_computing=most)
     today = found[usual] if usual else None
-    ways = [found[name]._replace(change=change.format(**numbers)) for name, change in CHANGES.items() if name in found]
+    ways = [found[name]._replace(change=found[name].change.format(**numbers)) for name in SMALLEST if name in found]
     return Replay(measured, today, ways, _enough(answered, capacity.total))
 
 
@@ -178,7 +177,7 @@ def _replays(
     return {
         kind.name: _served(kind.label, [each.waits_s[joined] for each in replays[kind.name]])._replace(
             workers=min(len(np.unique(each.worker)) for each in replays[kind.name]),
-            threads=replays[kind.name][0].threads, serves=kind.serves, cost=kind.cost)
+            threads=replays[kind.name][0].threads, serves=kind.serves, cost=kind.cost, change=kind.change)
         for kind in kinds if kind.name in replays
     }  # fmt: skip
 

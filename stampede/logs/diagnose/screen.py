@@ -19,6 +19,7 @@ from stampede.logs.diagnose.logs import Floats, Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
 from stampede.logs.diagnose.replayed import SEEDS, Replay, Served
 from stampede.logs.diagnose.requests import Noted, Requests, has_header
+from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.plural import noun_for, plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
@@ -61,9 +62,12 @@ def findings_in_words(found: Diagnosis) -> Iterator[str]:
 
 
 def cures_in_words(found: Diagnosis, replayed: Replay | None) -> Iterator[str]:
-    """Yield what would have helped, in the same sentences on the terminal and on the page."""
-    if replayed and found.findings.cause:
-        yield from _replayed(replayed, found.capacity, found.findings)
+    """Yield what would have helped, or where docs/ says more, in the same sentences on the terminal and on the page."""
+    if found.findings.cause:
+        if replayed:
+            yield from _replayed(replayed, found.capacity, found.findings)
+        if not (replayed and replayed.better):
+            yield _symptom(found.findings).more
 
 
 def _say(console: Console, sentence: str, style: str = "") -> None:
@@ -150,8 +154,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield from _refused(found)
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
     else:
-        verdict = _VERDICTS["overtaken" if findings.cause == "idle" and _is_overtaken(findings) else findings.cause]
-        yield (f"{verdict} {percent(findings.waited)} of the requests waited for a worker for more "
+        yield (f"{_symptom(findings).verdict}: {percent(findings.waited)} of the requests waited for a worker for more "
                f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
                "delay.")  # fmt: skip
         yield from _cause(capacity, findings)
@@ -184,10 +187,6 @@ def _ends(ends: Sequence[WorkerEnd]) -> Iterator[str]:
             yield f"The error log: {says.format(plural(len(at), 'worker'))}, {when}."
 
 
-def _is_overtaken(findings: Findings) -> bool:
-    return findings.overtaken >= OVERTAKEN
-
-
 def _refused(found: Diagnosis) -> Iterator[str]:
     """Yield which requests the balancer answered itself, and what that means if it did so at once."""
     if refused := found.requests.refused:
@@ -211,15 +210,13 @@ def _after(seconds: float) -> str:
     return "at once" if seconds <= FROM_S else f"after {_time(seconds)}"
 
 
-_VERDICTS = {
-    "avoidable": "Head-of-line blocking:",
-    "full": "Too few threads:",
-    "idle": "The workers stood still:",
-    "overtaken": "The workers were idle:",
-    "unknown": "Requests wait, and nothing explains it:",
-    "coarse": "Requests wait, and times in whole seconds do not tell why:",
-    "missing": "Nobody can tell the cause, because lines are missing:",
-}
+_ROWS = {"avoidable": "avoidable-wait", "full": "threads"}
+
+
+def _symptom(findings: Findings) -> Symptom:
+    if findings.cause == "idle" and findings.overtaken >= OVERTAKEN:
+        return SYMPTOMS["overtaken"]
+    return SYMPTOMS[_ROWS.get(findings.cause, findings.cause)]
 
 
 def missing_lines(ranges: Ranges) -> str:
@@ -248,17 +245,12 @@ def _longest(requests: Requests, findings: Findings) -> str:
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
+    symptom = _symptom(findings)
     if findings.cause == "idle":
-        idle = f"For {percent(findings.idle)} of the delay, no request was at work"
-        if _is_overtaken(findings):
-            one = "" if capacity.seen else ", or one of several workers that was stopped"
-            yield (f"{idle}. Meanwhile, requests that came later were served at once. That fits a limit of connections "
-                   "that idle connections use up (granian's backpressure, gunicorn's worker_connections)"
-                   f"{one}. More threads are no cure.")  # fmt: skip
-        else:
-            restarts = ", restarts" if capacity.restarts else ""
-            yield (f"{idle}. No log says what held the workers: connections that say nothing or use up a limit of "
-                   f"connections{restarts}, or a process that was stopped.")  # fmt: skip
+        one = "" if capacity.seen else ", or one of several workers that was stopped"
+        restarts = ", restarts" if capacity.restarts else ""
+        says = symptom.says.format(one=one, restarts=restarts)
+        yield f"For {percent(findings.idle)} of the delay, no request was at work. {says}"
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
@@ -267,8 +259,7 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
     elif findings.cause == "full":
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
-        yield (f"For {percent(findings.full)} of the delay, {busy} at work. The server's own durations do not show "
-               "these waits: they begin when a thread takes the request.")  # fmt: skip
+        yield (f"For {percent(findings.full)} of the delay, {busy} at work. {symptom.says}")  # fmt: skip
     elif findings.cause == "missing" and (ranges := findings.ranges):
         yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
                f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
@@ -276,13 +267,12 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         if findings.avoidable > NOTICED:
             yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
                    "delay.")  # fmt: skip
-        yield "stampede diagnose --setup prints the lines with precise times."
+        yield symptom.cures[""]
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
     else:
-        yield ("Their own worker took other requests meanwhile. Something held it up that no log shows, such as code "
-               "that blocks an event loop, or a processor at its limit.")  # fmt: skip
+        yield symptom.says
 
 
 def _load(found: Diagnosis) -> Iterator[str]:
@@ -331,8 +321,7 @@ def _when(requests: Requests, periods_s: Floats) -> str:
 def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
     today, measured = replayed.today, replayed.measured
     if not today:
-        yield ("No way to serve that the simulator knows reproduces these waits, so no cure is named. The symptoms in "
-               "docs/how-to/symptoms.md may tell more.")  # fmt: skip
+        yield "No way to serve that the simulator knows reproduces these waits, so no cure is named."
     else:
         spread = f"; {SEEDS} replays: {percent(today.least)} to {percent(today.most)}" * (today.least < today.most)
         said = "Cures, smallest change first:" if replayed.better else "No other way halves the waits."

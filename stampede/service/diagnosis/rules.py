@@ -8,6 +8,7 @@ import duckdb
 
 from stampede.evaluate.metrics.servers import megabytes
 from stampede.evaluate.statistics.losses import Figures
+from stampede.predict.symptoms import SYMPTOMS
 from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
 from stampede.report.spread import value_and_spread
@@ -228,12 +229,12 @@ def _busy_processors(found: Symptoms) -> Bottleneck | None:
     if workers < cores:
         computed = f"The {workers} worker processes were" if workers > 1 else "The one worker process was"
         they = f"They can use only {workers} processors" if workers > 1 else "A process can use only one processor"
-        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores}. More "
-                "threads do not help; more processes do.")  # fmt: skip
+        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores}. "
+                f"{SYMPTOMS['processors'].cures['few workers']}")  # fmt: skip
     else:
         what = f"{cores} processors" if cores > 1 else "only processor"
-        said = (f"The workers kept this machine's {what} busy for {percent(share)} of the time. More threads or "
-                "processes do not help; more processors do, and requests that compute less.")  # fmt: skip
+        said = (f"The workers kept this machine's {what} busy for {percent(share)} of the time. "
+                f"{SYMPTOMS['processors'].cures['']}")  # fmt: skip
     return Bottleneck(
         limit="processors", requests=[*found.slow], numbers={"share": share, "workers": workers, "cores": cores},
         explains=found.part_of_lost(found.lost_to_computing_s),
@@ -368,30 +369,19 @@ def _seconds(stacks: Iterable[Stack]) -> float:
 
 
 def _cure_of_lock(found: Symptoms) -> str:
-    said = "Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread"
-    if found.processes_help:
-        return f"{said}; they belong into other processes, or more workers share the lock among fewer requests."
-    return f"{said}; only less computing gives it back sooner."
+    lock = SYMPTOMS["interpreter-lock"]
+    return f"{lock.says}; {lock.cures['a processor is free' if found.processes_help else '']}"
 
 
 def _cure_of_loop(found: Symptoms) -> str:
-    computes = found.computes or found.loops_compute
+    computes, cures = found.computes or found.loops_compute, SYMPTOMS["event-loop"].cures
     if found.has_greenlets and computes:
-        said = ("A function that computes holds up all greenlets of its worker. In other processes, or in the threads "
-                "of worker_class gthread, it would let the other requests go on")  # fmt: skip
-        return said + ("." if found.processes_help else ", but the processors would be as busy.")
+        return cures["greenlets compute"] + ("." if found.processes_help else ", but the processors would be as busy.")
     if found.has_greenlets:
-        return ("A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the "
-                "greenlets know, or worker_class gthread with threads.")  # fmt: skip
+        return cures["greenlets"]
     if computes and not found.processes_help:
-        return ("In other processes, such as those of a ProcessPoolExecutor, functions that compute would not hold up "
-                "the other requests, but the processors would be as busy.")  # fmt: skip
-    if computes:
-        said = ("Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in "
-                "threads, they keep the interpreter lock.")  # fmt: skip
-    else:
-        said = ("Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
-                "functions that compute belong into other processes.")  # fmt: skip
+        return cures["computes, and no processor is free"]
+    said = cures["computes" if computes else ""]
     if found.variant.workers > 1 or not found.processes_help:
         return said
     return f"{said} More workers share the requests among more event loops, but the cure is in the application."
@@ -405,8 +395,8 @@ def _thread_pool(found: Symptoms) -> Bottleneck | None:
     computes = found.computes or found.stall("locked") is not None
     sentences, slower = [], [_slower_sentence(found)] if found.slower_together else []
     for what, pool in sorted(found.full_pools.items(), key=lambda item: -item[1].total_s):
-        name, waited, larger, smaller = _POOLS[what]
-        cure = f"While threads compute, a larger pool does not help. {smaller}" if computes else larger
+        name, waited, cures = _POOLS[what], SYMPTOMS[what].says, SYMPTOMS[what].cures
+        cure = f"While threads compute, a larger pool does not help. {cures['computes']}" if computes else cures[""]
         beside = what == "pool" and pool.at_work is not None and pool.at_work < pool.threads / 2
         if beside:
             cure = (f"Meanwhile, only {pool.at_work:.0f} requests were at work{where} on average, so most threads "
@@ -427,20 +417,7 @@ def _thread_pool(found: Symptoms) -> Bottleneck | None:
     )  # fmt: skip
 
 
-_POOLS = {
-    "pool": (
-        "AnyIO's pool", "requests waited for a thread of the pool. FastAPI and Starlette run def end points there.",
-        "Make quick end points async def, raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or "
-        "start more workers.",
-        "Make quick end points async def, so that they need no thread.",
-    ),
-    "executor": (
-        "asyncio's default executor", "calls of asyncio.to_thread or run_in_executor waited for a thread.",
-        "Give the loop an executor with more threads, wait without threads, or start more workers.",
-        "What only waits needs no thread.",
-    ),
-}  # fmt: skip
-"""The name of each pool, who waited for it, and what helps: if its threads wait, and if they compute."""
+_POOLS = {"pool": "AnyIO's pool", "executor": "asyncio's default executor"}
 
 
 def _inside(found: Symptoms) -> Bottleneck | None:
@@ -458,8 +435,7 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     return Bottleneck(
         limit="inside", requests=[*found.slower_together], numbers={"at_work_ms": longest_ms},
         explains=found.part_of_lost(max(0.0, lost_s - known_s)),
-        sentences=[f"{_slower_sentence(found)} {why}, so these requests wait inside the "
-                   "application: for a pool of connections, a database, a lock or another service.",
+        sentences=[f"{_slower_sentence(found)} {why}, so {SYMPTOMS['inside'].says}",
                    *_waits_in(found, sorted(found.slower_together, key=lambda name: -found.slower_together[name][0]))],
     )  # fmt: skip
 

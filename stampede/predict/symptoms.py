@@ -1,0 +1,102 @@
+"""What holds requests up, and what helps: one table for ``try``, ``diagnose``, ``advise`` and docs/how-to/symptoms.md.
+
+Ways to share requests among workers are OPTION_KINDS, with what each costs; what else helps stands here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PAGE = "docs/how-to/symptoms.md"
+"""Has a section for each symptom, and a row for each option with its cost."""
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """Why requests wait. ``verdict`` says it in a few words, and ``says`` what is true meanwhile.
+
+    ``cures`` are sentences by circumstance: what the requests do, or what the server is. ``section`` is that of PAGE,
+    empty: it has none.
+    """
+
+    verdict: str
+    section: str
+    says: str = ""
+    cures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def more(self) -> str:
+        """Where docs/ says more; empty: nowhere."""
+        return f"More: {PAGE}#{self.section}" if self.section else ""
+
+
+_LIMIT = "a limit of connections that idle connections use up (granian's backpressure, gunicorn's worker_connections)"
+SYMPTOMS = {
+    "avoidable-wait": Symptom(
+        "Head-of-line blocking", "upstream-timed-out-while-workers-are-idle",
+        "Their own worker was busy, and another had a free thread."),
+    "threads": Symptom(
+        "Too few threads", "nginx-says-9-s-gunicorn-says-002-s",
+        "The server's own durations do not show these waits: they begin when a thread takes the request."),
+    "idle": Symptom(
+        "The workers stood still", "users-wait-for-seconds-and-no-request-is-at-work",
+        "No log says what held the workers: connections that say nothing or use up a limit of connections{restarts}, "
+        "or a process that was stopped."),
+    "overtaken": Symptom(
+        "The workers were idle", "users-wait-for-seconds-and-no-request-is-at-work",
+        f"Meanwhile, requests that came later were served at once. That fits {_LIMIT}{{one}}. More threads are no "
+        "cure."),
+    "unknown": Symptom(
+        "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
+        "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "
+        "blocks an event loop, or a processor at its limit."),
+    "coarse": Symptom(
+        "Requests wait, and times in whole seconds do not tell why", "two-clocks",
+        cures={"": "stampede diagnose --setup prints the lines with precise times."}),
+    "missing": Symptom("Nobody can tell the cause, because lines are missing", "two-clocks"),
+    "processors": Symptom(
+        "The processors are busy", "how-many-workers-for-one-core",
+        cures={"few workers": "More threads do not help; more processes do.",
+               "": "More threads or processes do not help; more processors do, and requests that compute less."}),
+    "event-loop": Symptom(
+        "A blocked event loop", "an-async-server-stops-for-seconds",
+        cures={
+            "greenlets compute":
+            "A function that computes holds up all greenlets of its worker. In other processes, or in the threads of "
+            "worker_class gthread, it would let the other requests go on",
+            "greenlets":
+            "A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the greenlets "
+            "know, or worker_class gthread with threads.",
+            "computes, and no processor is free":
+            "In other processes, such as those of a ProcessPoolExecutor, functions that compute would not hold up the "
+            "other requests, but the processors would be as busy.",
+            "computes":
+            "Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in threads, "
+            "they keep the interpreter lock.",
+            "": "Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
+            "functions that compute belong into other processes.",
+        }),
+    "interpreter-lock": Symptom(
+        "The interpreter lock", "everything-slows-down-together",
+        "Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread",
+        {"a processor is free":
+         "they belong into other processes, or more workers share the lock among fewer requests.",
+         "": "only less computing gives it back sooner."}),
+    "pool": Symptom(
+        "A full pool of threads", "the-health-check-times-out-under-load",
+        "requests waited for a thread of the pool. FastAPI and Starlette run def end points there.",
+        {"": "Make quick end points async def, raise total_tokens of anyio.to_thread.current_default_thread_limiter(), "
+             "or start more workers.",
+         "computes": "Make quick end points async def, so that they need no thread."}),
+    "executor": Symptom(
+        "A full pool of threads", "an-async-server-stops-for-seconds",
+        "calls of asyncio.to_thread or run_in_executor waited for a thread.",
+        {"": "Give the loop an executor with more threads, wait without threads, or start more workers.",
+         "computes": "What only waits needs no thread."}),
+    "inside": Symptom(
+        "Waits inside the application", "queuepool-limit-of-size-5-overflow-10-reached",
+        "these requests wait inside the application: for a pool of connections, a database, a lock or another "
+        "service."),
+    "worker-timeout": Symptom("Workers are killed", "worker-timeout"),
+    "max-requests": Symptom("Workers are replaced", "no-answers-for-seconds-every-few-minutes"),
+}  # fmt: skip
+"""By the limit that ``try`` finds, or the cause that ``diagnose`` finds."""
