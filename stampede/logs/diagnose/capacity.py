@@ -77,10 +77,14 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         workers = workers or 1
         threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
     unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
-    full = full_times(requests, workers * threads)
+    full = at_least(workers * threads, requests.began_s, requests.ended_s)
+    if requests.tick_s >= COARSE_S:
+        middle_s, means = at_work(requests, np.arange(len(requests)))
+        turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - _NEARLY, [False]])))
+        full = np.stack([middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s], axis=1)
     parts = [np.flatnonzero(place == of) for of in range(workers)] if seen else [np.arange(len(requests))]
-    at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
-    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, at_least, doubts)
+    is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
+    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, is_at_least, doubts)
 
 
 def places_of(requests: Requests) -> tuple[Integers, int]:
@@ -175,14 +179,3 @@ def work_until(times_s: Floats, began_s: Floats, ended_s: Floats) -> Floats:
         return np.asarray(count * times_s - np.concatenate([[0.0], np.cumsum(ordered)])[count])
 
     return since(began_s) - since(np.maximum(began_s, ended_s))
-
-
-def full_times(requests: Requests, total: int) -> Segments:
-    """Return when all threads were at work."""
-    if requests.tick_s < COARSE_S:
-        return at_least(total, requests.began_s, requests.ended_s)
-    middle_s, means = at_work(requests, np.arange(len(requests)))
-    full = np.concatenate([[False], means >= total - _NEARLY, [False]])
-    turns = np.flatnonzero(np.diff(full))
-    step = _WINDOW / 2 * requests.tick_s  # a window is full later than its middle
-    return np.stack([middle_s[turns[::2]] - step, middle_s[turns[1::2] - 1] + step], axis=1)

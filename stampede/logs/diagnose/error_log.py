@@ -1,7 +1,7 @@
 """gunicorn's error log: which workers it killed or replaced, and when; its lines may stand in an access log, too."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -42,22 +42,19 @@ def is_error_log(path: Path) -> bool:
 
 def worker_ends(path: Path) -> Sequence[WorkerEnd]:
     """Return which workers ended, as the lines of an error log say, in their order."""
-    with open_text(path) as lines:
-        return [*_ends(line for line in lines if line.startswith("["))]
-
-
-def _ends(lines: Iterable[str]) -> Iterator[WorkerEnd]:
+    ends: list[WorkerEnd] = []
     late: set[int] = set()
-    for line in lines:
-        if not (found := _LINE.match(line)):
-            continue
-        for kind, pattern in _EVENTS:
-            if event := pattern.search(found[3]):
-                pid = int(event[1] if event.groups() else found[2])
-                if kind == "killed" and pid in late:  # the end of a worker that was too late
-                    late.discard(pid)
-                    break
-                if kind == "timeout":
-                    late.add(pid)
-                yield WorkerEnd(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S %z").timestamp(), pid, kind)
-                break
+    with open_text(path) as lines:
+        for found in filter(None, map(_LINE.match, lines)):
+            events = ((kind, pattern.search(found[3])) for kind, pattern in _EVENTS)
+            kind, event = next(((kind, event) for kind, event in events if event), (None, None))
+            if not kind or not event:
+                continue
+            pid = int(event[1] if event.groups() else found[2])
+            if kind == "killed" and pid in late:  # the end of a worker that was too late
+                late.discard(pid)
+                continue
+            if kind == "timeout":
+                late.add(pid)
+            ends.append(WorkerEnd(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S %z").timestamp(), pid, kind))
+    return ends

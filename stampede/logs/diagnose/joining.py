@@ -116,15 +116,10 @@ def join(balancer: Log, server: Log) -> Joined:
     _match(balancer, server, clock, np.inf, found, by_id=by_id)
     pairs = np.flatnonzero(found >= 0)
     if not by_id and len(pairs) < (1 - MISSING) * len(server):
-        pairs = pairs[_end_together(balancer, server, clock, found[pairs], pairs)]
+        late_s = np.abs(balancer.ends_s[found[pairs]] - server.ends_s[pairs] + clock.ahead_s)
+        pairs = pairs[late_s <= ALIKE_S + balancer.tick_s + server.tick_s + clock.uncertain_s]  # others may be of two
     ambiguous = 0.0 if by_id else _ambiguous(balancer, server, clock, found[pairs], pairs)
     return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
-
-
-def _end_together(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> Flags:
-    """Return which pairs ended at the same time as far as the clocks tell; others may be of two requests."""
-    late_s = np.abs(balancer.ends_s[at_balancer] - server.ends_s[at_server] + clock.ahead_s)
-    return np.asarray(late_s <= ALIKE_S + balancer.tick_s + server.tick_s + clock.uncertain_s)
 
 
 def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:

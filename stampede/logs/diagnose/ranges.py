@@ -84,7 +84,10 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ra
         Range(float(np.quantile(low_s, place, method="lower")), float(np.quantile(high_s, place, method="higher")))
         for place in WAITS
     ]
-    return Ranges(lost.share, waited, _usually(waited_s, lost.wrong), avoidably, avoidable, full, idle, waits_s)
+    count, joined = int((waited_s > FROM_S).sum()), len(waited_s)
+    low, high = max(count - lost.wrong, 0), min(count + lost.wrong, joined)
+    usually = Range((low - 2 * sqrt(low)) / joined, (high + 2 * sqrt(high + 1)) / joined)  # two standard deviations
+    return Ranges(lost.share, waited, usually, avoidably, avoidable, full, idle, waits_s)
 
 
 def _lost(requests: Requests) -> _Lost | None:
@@ -129,13 +132,6 @@ def _sure(times_s: Floats, lost: _Lost) -> Floats:
 def _share(least_s: Floats, most_s: Floats) -> Range:
     """Return the share of the requests that waited noticeably."""
     return Range(float((least_s > FROM_S).mean()), float((most_s > FROM_S).mean()))
-
-
-def _usually(waited_s: Floats, wrong: int) -> Range:
-    """Return the share of all requests that waited, of which these requests are a sample: two standard deviations."""
-    count, requests = int((waited_s > FROM_S).sum()), len(waited_s)
-    low, high = max(count - wrong, 0), min(count + wrong, requests)
-    return Range((low - 2 * sqrt(low)) / requests, (high + 2 * sqrt(high + 1)) / requests)
 
 
 def _by_cause(

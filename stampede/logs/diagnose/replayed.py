@@ -14,6 +14,7 @@ from stampede.logs.diagnose.logs import Flags, Floats
 from stampede.logs.diagnose.requests import Requests
 from stampede.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind
 from stampede.predict.what_if import WhatIf, serve_otherwise
+from stampede.report.wording import percent
 from stampede.theory import COMPILED
 
 MOST = 200_000 if COMPILED else 2_000
@@ -79,6 +80,11 @@ class Served(NamedTuple):
     def is_setting(self) -> bool:
         """Whether the way is a setting of the server, and no other program."""
         return " = " in self.change
+
+    @property
+    def in_words(self) -> str:
+        """What to set, how many requests wait then, and what it costs."""
+        return f"{self.change}: {percent(self.waited)} wait." + (f" Cost: {self.cost}." if self.cost else "")
 
 
 class Replay(NamedTuple):
@@ -163,7 +169,9 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
                 found[name] = found[name]._replace(computing_p99_s=overhead_s, most_computing=most)
     today = found[usual] if usual else None
     ways = [found[name]._replace(change=found[name].change.format(**numbers)) for name in SMALLEST if name in found]
-    return Replay(measured, today, ways, _enough(answered, capacity.total))
+    counts = range(capacity.total, 4 * capacity.total + 4)
+    enough = (few for few in counts if (waits_in_line_s(answered, few) > FROM_S).mean() <= HELPED)
+    return Replay(measured, today, ways, next(enough, 0))
 
 
 def _replays(
@@ -208,11 +216,3 @@ def _agrees(served: Served, measured: Served) -> bool:
         return False
     p99 = sorted(max(each.p99_s, FROM_S) for each in (served, measured))
     return served.least - AGREES <= measured.waited <= served.most + AGREES and p99[1] <= AGREES_TIMES * p99[0]
-
-
-def _enough(answered: Answered, total: int) -> int:
-    """Return how many threads, from ``total`` on, let hardly any request wait if all take requests from one queue."""
-    for threads in range(total, 4 * total + 4):
-        if (waits_in_line_s(answered, threads) > FROM_S).mean() <= HELPED:
-            return threads
-    return 0

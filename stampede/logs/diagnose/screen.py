@@ -13,11 +13,10 @@ from rich.text import Text
 from stampede.evaluate.metrics.waiting import FROM_S
 from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
-from stampede.logs.diagnose.error_log import WorkerEnd
-from stampede.logs.diagnose.findings import NOTICED, ClassFindings, Findings
-from stampede.logs.diagnose.logs import Floats, Logs
+from stampede.logs.diagnose.findings import NOTICED, Findings
+from stampede.logs.diagnose.logs import Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
-from stampede.logs.diagnose.replayed import SEEDS, Replay, Served
+from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import Noted, Requests, has_header
 from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.plural import noun_for, plural
@@ -46,9 +45,21 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
     for sentence in findings_in_words(found):
         _say(console, sentence)
     console.print()
-    console.print(terminal_table(_table(findings, known=bool(requests.joins))))
-    if requests.joins:
-        console.print(Text(_when(requests, findings.periods_s)))
+    known, rows = bool(requests.joins), []
+    for each in findings.classes:
+        name = each.name.removeprefix("GET ")
+        name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+        waits = [_time(each.wait_p90_s), _time(each.wait_p99_s), percent(each.waited), percent(each.avoidably)]
+        rows.append([name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])])
+    head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else [])]
+    console.print(terminal_table(Table("", head, rows)))
+    if known:
+        most_s = float(findings.periods_s.max())
+        levels = np.geomspace(FROM_S, max(most_s, FROM_S), len(_BLOCKS))[:-1]
+        strip = "".join(_BLOCKS[place] for place in np.searchsorted(levels, findings.periods_s))
+        ends = [datetime.fromtimestamp(requests.first + at, UTC) for at in (0.0, float(requests.sent_s[-1]))]
+        scale = f"up to 50 ms {_BLOCKS[0]}, up to {_time(most_s)} {_BLOCKS[-1]} (logarithmic)"
+        console.print(Text(f"{ends[0]:%H:%M:%S} {strip} {ends[1]:%H:%M:%S}\nlongest wait of each period: {scale}"))
     if cures := [*cures_in_words(found, replayed)]:
         console.print()
         for sentence in cures:
@@ -154,9 +165,11 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield from _refused(found)
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
     else:
+        sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
+        first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
         yield (f"{_symptom(findings).verdict}: {percent(findings.waited)} of the requests waited for a worker for more "
-               f"than 50 ms, {_longest(requests, findings)}. {percent(findings.queueing)} of all latency is queueing "
-               "delay.")  # fmt: skip
+               f"than 50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
+               f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
         yield from _cause(capacity, findings)
         yield from _refused(found)
     if requests.killed:
@@ -166,7 +179,10 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"{plural(failed, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
-    yield from _ends(found.logs.ends)
+    for kind, says in _ENDS.items():
+        if at := [datetime.fromtimestamp(end.at, UTC) for end in found.logs.ends if end.kind == kind]:
+            when = f"at {at[0]:%H:%M:%S}" if len(at) == 1 else f"from {at[0]:%H:%M:%S} to {at[-1]:%H:%M:%S}"
+            yield f"The error log: {says.format(plural(len(at), 'worker'))}, {when}."
     if findings.ranges:
         yield missing_lines(findings.ranges)
     yield from _load(found)
@@ -177,14 +193,6 @@ _ENDS = {
     "killed": "{} got SIGKILL, perhaps because memory ran out",
     "replaced": "{} ended after max_requests",
 }
-
-
-def _ends(ends: Sequence[WorkerEnd]) -> Iterator[str]:
-    """Yield what the error log says of workers that ended."""
-    for kind, says in _ENDS.items():
-        if at := [datetime.fromtimestamp(end.at, UTC) for end in ends if end.kind == kind]:
-            when = f"at {at[0]:%H:%M:%S}" if len(at) == 1 else f"from {at[0]:%H:%M:%S} to {at[-1]:%H:%M:%S}"
-            yield f"The error log: {says.format(plural(len(at), 'worker'))}, {when}."
 
 
 def _refused(found: Diagnosis) -> Iterator[str]:
@@ -200,14 +208,11 @@ def _refused(found: Diagnosis) -> Iterator[str]:
 
 def _rows(noted: Sequence[Noted], found: Diagnosis) -> str:
     names = found.logs.routes.names
-    rows = [f"{each.status} for {names[each.route]} ({each.requests:,}, {_after(each.median_s)})"
+    rows = [f"{each.status} for {names[each.route]} ({each.requests:,}, "
+            f"{'at once' if each.median_s <= FROM_S else f'after {_time(each.median_s)}'})"
             for each in noted[:MOST_ROWS]]  # fmt: skip
     rest = sum(each.requests for each in noted[MOST_ROWS:])
     return ", ".join([*rows, *([f"others ({rest:,})"] if rest else [])])
-
-
-def _after(seconds: float) -> str:
-    return "at once" if seconds <= FROM_S else f"after {_time(seconds)}"
 
 
 _ROWS = {"avoidable": "avoidable-wait", "full": "threads"}
@@ -235,13 +240,6 @@ def _shares(of: Range) -> str:
 
 def _times(of: Range) -> str:
     return f"{_time(of.low)} to {_time(of.high)}"
-
-
-def _longest(requests: Requests, findings: Findings) -> str:
-    """Return how long the longest wait was, and from when to when."""
-    sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
-    first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
-    return f"at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S})"
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
@@ -291,33 +289,6 @@ def _load(found: Diagnosis) -> Iterator[str]:
     yield f"{when}, the work that came was enough for {work} threads; there are {least}{capacity.total}."
 
 
-def _table(findings: Findings, *, known: bool) -> Table:
-    head = [
-        "class",
-        "requests",
-        "latency p99",
-        *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else []),
-    ]
-    return Table("", head, [_row(each, known=known) for each in findings.classes])
-
-
-def _row(each: ClassFindings, *, known: bool) -> Sequence[str]:
-    name = each.name.removeprefix("GET ")
-    name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-    waits = [_time(each.wait_p90_s), _time(each.wait_p99_s), percent(each.waited), percent(each.avoidably)]
-    return [name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])]
-
-
-def _when(requests: Requests, periods_s: Floats) -> str:
-    """Return a strip of the longest waits over time, and its scale."""
-    most_s = float(periods_s.max())
-    levels = np.geomspace(FROM_S, max(most_s, FROM_S), len(_BLOCKS))[:-1]
-    strip = "".join(_BLOCKS[place] for place in np.searchsorted(levels, periods_s))
-    ends = [datetime.fromtimestamp(requests.first + at, UTC) for at in (0.0, float(requests.sent_s[-1]))]
-    scale = f"up to 50 ms {_BLOCKS[0]}, up to {_time(most_s)} {_BLOCKS[-1]} (logarithmic)"
-    return f"{ends[0]:%H:%M:%S} {strip} {ends[1]:%H:%M:%S}\nlongest wait of each period: {scale}"
-
-
 def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
     today, measured = replayed.today, replayed.measured
     if not today:
@@ -338,17 +309,17 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
     for way in sure:
         if way.is_setting:
-            yield f"- {_way(way)}"
+            yield f"- {way.in_words}"
     if more := [way for way in sure if not way.is_setting]:
         least, most = (percent(bound(way.waited for way in more)) for bound in (min, max))
         yield (f"- {', '.join(f'{way.change} ({way.cost})' for way in more)}: "
                f"{most if least == most else f'up to {most}'} wait.")  # fmt: skip
     doubtful = replayed.better[len(sure) :]
     for way in doubtful[:-1]:
-        yield f"- {_way(way)}"
+        yield f"- {way.in_words}"
     if doubtful:
         *others, last = doubtful
-        said = f"- {_way(last)} No log says how much the requests compute. If they "
+        said = f"- {last.in_words} No log says how much the requests compute. If they "
         if limits := [
             f"{percent(way.most_computing)} of their time, {way.change}" for way in doubtful if way.most_computing < 1
         ]:
@@ -361,10 +332,6 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
         share, slowest = max((share, name) for name, share in findings.in_front.items())
         if share > MAIN:
             yield f"Not replayed: workers of its own for {slowest}, or less work in it."
-
-
-def _way(way: Served) -> str:
-    return f"{way.change}: {percent(way.waited)} wait." + (f" Cost: {way.cost}." if way.cost else "")
 
 
 def _time(seconds: float) -> str:
