@@ -1,6 +1,6 @@
 """Advice for a service of which nobody says how much its requests compute: the ways that are good in any case."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stampede.advise.offered import OfferedLoad
@@ -41,20 +41,17 @@ class Assumption:
 
 def assumptions(service: Service) -> list[Assumption]:
     """Return what theory predicts under each assumption. Raise WrongUse if no way can carry the load under any."""
-    found = list(_each(service))
-    if not any(assumption.ways for assumption in found):
-        predict_options(service.load(COMPUTES[0]))
-    return found
-
-
-def _each(service: Service) -> Iterator[Assumption]:
+    found = []
     for part in COMPUTES:
         load = service.load(part)
         try:
             ways = {ranked.option.name: ranked for ranked in predict_options(load)}
         except WrongUse:
             ways = {}
-        yield Assumption(part, load, ways)
+        found.append(Assumption(part, load, ways))
+    if not any(assumption.ways for assumption in found):
+        predict_options(service.load(COMPUTES[0]))
+    return found
 
 
 def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], list[str]]:

@@ -15,10 +15,10 @@ def describe_log(log: AccessLog, of: str, cores: int) -> str:
     lasts_s = max(log.last - log.first, 1.0)
     ordered = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
     chosen = ordered if len(ordered) <= MOST_CLASSES else ordered[: MOST_CLASSES - 1]
+    left_out = ", ".join(f"{count:,} {name}" for name, count in log.left_out.most_common())
     lines = [
         f"# From {of}: {log.requests:,} requests in {lasts_s:,.0f} s.",
-        *([f"# Left out: {_counted(log.left_out)}. --methods GET,HEAD,POST counts further methods."]
-          if log.left_out else []),
+        *([f"# Left out: {left_out}. --methods GET,HEAD,POST counts further methods."] if left_out else []),
         *([f"# Lines without a format that the lab knows: {log.unreadable:,}."] if log.unreadable else []),
         *([f"# Left out, because they are more than a year from the others: {plural(log.astray, 'request')}."]
           if log.astray else []),
@@ -131,7 +131,3 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
         return [*lines, f"    takes_s: {means[0]}"]
     rows = [", ".join(means[start : start + 10]) for start in range(0, len(means), 10)]
     return [*lines, "    takes_s: [" + ",\n              ".join(rows) + "]"]
-
-
-def _counted(counts: "Counter[str]") -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())

@@ -46,7 +46,13 @@ def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
     if today is not None:
         shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
         shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
-    for threads in _totals(load):
+    near = 2 ** ceil(log2(max(load.busy, 1)))  # around what is busy, and today's number
+    totals = {max(1, near // 2), near, 2 * near}
+    if load.threads is not None:
+        totals = {total for total in totals if total <= load.threads} | {load.threads}
+    if today is not None:
+        totals.add(today.workers * today.replicas * (today.threads or 1))
+    for threads in sorted(totals):
         most = min(most_workers, threads)
         powers = (2**power * load.least_workers for power in range(most.bit_length()))
         for workers in powers:
@@ -75,14 +81,3 @@ def option_of_today(load: OfferedLoad, variant: Variant) -> ServingOption:
 def _memory_mib(variant: Variant, load: OfferedLoad) -> float:
     workers = variant.workers * (load.worker_mib + (variant.threads or 1) * THREAD_MIB)
     return variant.replicas * (SERVER_MIB + workers)
-
-
-def _totals(load: OfferedLoad) -> list[int]:
-    """Return how many threads all workers together may have: today's number, and powers of two around what is busy."""
-    near = 2 ** ceil(log2(max(load.busy, 1)))
-    found = {max(1, near // 2), near, 2 * near}
-    if load.threads is not None:
-        found = {total for total in found if total <= load.threads} | {load.threads}
-    if load.today is not None:
-        found.add(load.today.workers * load.today.replicas * (load.today.threads or 1))
-    return sorted(found)

@@ -17,7 +17,6 @@ from stampede.predict.system import simulated_class
 from stampede.records.classes import Classes, RequestClass, as_json
 from stampede.records.mistakes import Place, Wording, reason_of
 from stampede.records.model import Model
-from stampede.servers.base import Variant
 from stampede.servers.limits import WORKER_MIB
 
 ONE_PROCESS = 0.7
@@ -84,27 +83,23 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
             problem, hint="Leave out TRY or computes, or measure gil-sharing and ask for advice about that run."
         )
     sleeping = {name: asked.model_copy(update={"computes": None}) for name, asked in service.at_peak.items()}
-    asked = {"script": "classes.js", "settings": {"classes": as_json(sleeping)}, "duration": _LASTS}
+    asked = {
+        "script": "classes.js",
+        "settings": {"classes": as_json(sleeping)},
+        "duration": {"short": "60s", "full": "5m"},
+    }
     try:
         load = Load.model_validate(asked)
     except ValidationError as error:
         raise WrongUse(f"The classes cannot be tried: {reason_of(error, Load, asked)}.") from None
+    twice = {way.name: max(256, ceil(2 * way.memory_mib / way.variant.replicas)) for way in ways}
     return Experiment(
         title="Advice for a described service, tried",
         question="Is the way that theory recommends the fastest?",
         load=load,
         parallel=True,
-        variants={way.name: _in_a_container(way) for way in ways},
+        variants={way.name: way.variant.model_copy(update={"memory_mib": twice[way.name]}) for way in ways},
     )
-
-
-_LASTS = {"short": "60s", "full": "5m"}
-
-
-def _in_a_container(way: ServingOption) -> Variant:
-    """Return the way with the memory that its containers need, twice."""
-    memory_mib = max(256, ceil(2 * way.memory_mib / way.variant.replicas))
-    return way.variant.model_copy(update={"memory_mib": memory_mib})
 
 
 def read_service(path: Path) -> Service:

@@ -129,10 +129,11 @@ def print_work(console: Console, service: Service) -> None:
         _say(
             console, "The durations are a balancer's, so they contain every wait for a worker; there may be less work."
         )
-    if service.unknown:
+    if names := service.unknown:
+        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         _say(
             console,
-            f"The file does not say how much requests of {_listed(service.unknown)} compute. If it is all of the time, "
+            f"The file does not say how much requests of {listed} compute. If it is all of the time, "
             f"the load needs {number(service.cores_at_most)} cores (cores: {service.cores}); if nothing, hardly any.",
         )
     if service.cores_at_most > service.cores:
@@ -208,10 +209,6 @@ def print_advice_for_all(console: Console, found: Sequence[Assumption], service:
         "workers (ps -o cputime) with the sum of gunicorn's %(L)s over the same minutes. Then write computes: into the "
         "file.",
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[ServingOption]) -> None:

@@ -93,18 +93,13 @@ def far_from_median(values: Mapping[int, float], unit: str) -> set[int]:
     places = {laptop: log(value) if scaled else value for laptop, value in values.items()}
     middle, plain = median(places.values()), median(values.values())
     spread = 1.4826 * median(abs(place - middle) for place in places.values())
-    return {
-        laptop
-        for laptop, place in places.items()
-        if abs(place - middle) > FAR * spread
-        and not _is_near(values[laptop], plain)
-        and abs(values[laptop] - plain) > NEAR.get(unit, 0.0)
-    }
-
-
-def _is_near(value: float, other: float) -> bool:
-    low, high = sorted((abs(value), abs(other)))
-    return value * other >= 0 and high <= NEAR_RATIO * low
+    far = set()
+    for laptop, place in places.items():
+        low, high = sorted((abs(values[laptop]), abs(plain)))
+        is_near = values[laptop] * plain >= 0 and high <= NEAR_RATIO * low
+        if abs(place - middle) > FAR * spread and not is_near and abs(values[laptop] - plain) > NEAR.get(unit, 0.0):
+            far.add(laptop)
+    return far
 
 
 def find_reasons(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[Reason]:

@@ -118,20 +118,17 @@ class Strip:
 
 def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
     """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
-    chosen = [{handed.run.experiment: handed for handed in sorted(runs, key=_counts)} for runs in submissions if runs]
+
+    def counts(handed: SubmittedRun) -> tuple[bool, int, str]:
+        """Of several runs of an experiment, one that was completed counts, then the most variants, then the newest."""
+        return handed.run.outcome == "completed", len(handed.run.variants), handed.run.began
+
+    chosen = [{handed.run.experiment: handed for handed in sorted(runs, key=counts)} for runs in submissions if runs]
 
     def key(runs: Mapping[str, SubmittedRun]) -> tuple[int, list[str]]:
         return min(handed.run.cores for handed in runs.values()), sorted(handed.manifest for handed in runs.values())
 
     return [Laptop(number, runs) for number, runs in enumerate(sorted(chosen, key=key), start=1)]
-
-
-def _counts(handed: SubmittedRun) -> tuple[bool, int, str]:
-    """Return how much a run counts if a laptop has several of an experiment.
-
-    A completed run counts more than others, then the run with the most variants, then the newest.
-    """
-    return handed.run.outcome == "completed", len(handed.run.variants), handed.run.began
 
 
 def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> list[Strip]:

@@ -59,11 +59,6 @@ def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[Sub
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return _once(paths, found)
-
-
-def _once(paths: Sequence[Path], found: Sequence[Submission]) -> list[Submission]:
-    """Return what was handed in without the runs that another file has, too."""
     first: dict[str, Path] = {}
     once = []
     for path, submission in zip(paths, found, strict=True):

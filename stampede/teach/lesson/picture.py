@@ -10,23 +10,19 @@ _WHOSE = ("you predicted", "theory predicts", "measured")
 _COLOURS = (PUBLISHED, "#7a7a7a", MEASURED)
 
 
-def _values(bar: Bar) -> list[tuple[str, float]]:
-    """Return the values of a bar with whose value each is. Theory may have no value."""
-    values = zip(_WHOSE, (bar.yours, bar.theory, bar.measured), strict=True)
-    return [(whose, value) for whose, value in values if value is not None]
-
-
 def result_chart(bars: list[Bar]) -> str:
     """Return the bars as SVG, with a panel for each number."""
-    panels = [_panel(bar) for bar in bars]
-    return svg(style_chart(alt.vconcat(*panels), "What you predicted, and what was measured", _subtitle(bars), None))
+    interval = ", with its interval in black" if any(bar.low is not None for bar in bars) else ""
+    subtitle = f"measured: the median of the trials{interval}"
+    panels = alt.vconcat(*map(_panel, bars))
+    return svg(style_chart(panels, "What you predicted, and what was measured", subtitle, None))
 
 
 def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:
     marks = [
         {"whose": whose, "value": value, "text": number(value),
          "beside": max(value, bar.high or 0) if whose == _WHOSE[2] else value}
-        for whose, value in _values(bar)
+        for whose, value in zip(_WHOSE, (bar.yours, bar.theory, bar.measured), strict=True) if value is not None
     ]  # fmt: skip
     y = alt.Y("whose:N", title=None, sort=[*_WHOSE])
     x = alt.X("value:Q", title=f"{capitalised(bar.says)} … {bar.unit}").scale(domainMin=0, nice=True)
@@ -41,8 +37,3 @@ def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:
         rule = alt.Chart(inline_data(ends)).mark_rule(strokeWidth=3, color="#000000")
         layers.append(rule.encode(x="low:Q", x2="high:Q", y=y))
     return alt.layer(*layers).properties(width=460, height=25 * len(marks))
-
-
-def _subtitle(bars: list[Bar]) -> str:
-    interval = ", with its interval in black" if any(bar.low is not None for bar in bars) else ""
-    return f"measured: the median of the trials{interval}"
