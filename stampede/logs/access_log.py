@@ -129,13 +129,13 @@ def read_logs(
             source = log.sources[file] = opened.reader.source
             if need_durations and source.format and not source.says:
                 raise without_durations(file, source)
-            for line in opened.requests():
-                if isinstance(line, str):
-                    log.unreadable += bool(line.strip())
-                elif line.method in methods:
-                    _count(log, line)
-                else:
-                    log.left_out[line.method] += 1
+            for batch in opened.batches():
+                log.unreadable += batch.unreadable
+                for request in batch.requests():
+                    if request.method in methods:
+                        _count(log, request)
+                    else:
+                        log.left_out[request.method] += 1
     if log.requests < 2:
         others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
         raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
@@ -184,7 +184,8 @@ def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedReques
     Whole numbers whose unit nothing says are no durations.
     """
     with opened_log(path, NO_UNIT, formats) as opened:
-        yield from (line for line in opened.requests() if isinstance(line, LoggedRequest))
+        for batch in opened.batches():
+            yield from batch.requests()
 
 
 def route_of(target: str) -> str:

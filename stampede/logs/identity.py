@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _FEW = 0.5
@@ -37,15 +37,17 @@ class Identity(NamedTuple):
     worker: re.Pattern[str] | None = None
     arrived: re.Pattern[str] | None = None
 
-    def of(self, lines: Sequence[str]) -> Iterable[tuple[str | None, str | None, float | None, float | None]]:
+    def of(
+        self, lines: Sequence[str]
+    ) -> tuple[list[str | None], list[str | None], list[float | None], list[float | None]]:
         """Return of each line its id, its worker, its precise time, and when the balancer got its request."""
         own = [self.arrived.sub("", line) for line in lines] if self.moment and self.arrived else lines
-        moments = (None if text is None else float(text) for text in _texts(self.moment, own))
-        arrivals = (None if text is None else _seconds(text) for text in _texts(self.arrived, lines))
-        return zip(_texts(self.id, lines), _texts(self.worker, lines), moments, arrivals, strict=True)
+        moments = [None if text is None else float(text) for text in _texts(self.moment, own)]
+        arrivals = [None if text is None else _seconds(text) for text in _texts(self.arrived, lines)]
+        return _texts(self.id, lines), _texts(self.worker, lines), moments, arrivals
 
 
-def _texts(pattern: re.Pattern[str] | None, lines: Sequence[str]) -> Sequence[str | None]:
+def _texts(pattern: re.Pattern[str] | None, lines: Sequence[str]) -> list[str | None]:
     return [found[1] if (found := pattern.search(line)) else None for line in lines] if pattern else [None] * len(lines)
 
 

@@ -8,12 +8,13 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
+from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stampede.errors import WrongUse
 from stampede.foreign import LONGEST_LINE, MOST_JSON_BYTES, Lines, open_text, parse_json, unreadable
@@ -25,6 +26,7 @@ from stampede.logs.formats import (
     FREE,
     HAS_TIME,
     KNOWN,
+    LONGEST_S,
     ORIGIN,
     TIMELESS,
     UNITS,
@@ -46,13 +48,14 @@ CHUNK = 1 << 22
 """So many characters of a log are in memory at once, and the rest of their last line."""
 SHORTEST_S = 0.0005
 """nginx writes 0.000 for what takes less than half a millisecond."""
-SAMPLE = 5_000
+SAMPLE = 2_000
 """From so many lines of a log, the lab finds out where the durations are."""
 SOUGHT = 1 << 26
 """If the first so many characters of a log have no line with a known format, there is none."""
 PART = 1 << 25
 """A larger file is read in parts of so many bytes."""
 
+T = TypeVar("T")
 _ANOTHER = 0.2
 """If more than this share of the lines have a format, they are no exceptions."""
 _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
@@ -78,8 +81,27 @@ class LoggedRequest(NamedTuple):
     arrived: float | None = None
 
 
-_Row = tuple[float, str, str, int, float | None, str | None]
-"""The first fields of a LoggedRequest, as its format has them."""
+class Batch(NamedTuple):
+    """What is taken from many lines, in their order: the fields of LoggedRequest, each as a list; and other lines."""
+
+    at: list[float]
+    method: list[str]
+    target: list[str]
+    status: list[int]
+    took_s: list[float | None]
+    worker: list[str | None]
+    id: list[str | None]
+    arrived: list[float | None]
+    unreadable: int
+
+    @classmethod
+    def empty(cls) -> "Batch":
+        """Return a batch without lines."""
+        return cls([], [], [], [], [], [], [], [], 0)
+
+    def requests(self) -> Iterator[LoggedRequest]:
+        """Yield what is taken from each line with a request."""
+        return map(LoggedRequest._make, zip(*self[:-1], strict=True))
 
 
 class Reader:
@@ -102,54 +124,78 @@ class Reader:
         before = r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?"
         return re.compile(rf"^(?:{before}(?:{line}).*|.*)$", re.MULTILINE)
 
-    def read(self, text: str) -> Iterator[LoggedRequest | str]:
-        """Yield what is taken from each line that is not empty; a line without a known format as it is."""
-        lines = [line for line in (COLOUR.sub("", text) if "\x1b" in text else text).split("\n") if line]
-        rows = self._rows(lines) if self._pattern else [None] * len(lines)
-        for line, row, (id_, named, moment, arrived) in zip(lines, rows, self.identity.of(lines), strict=True):
-            if not (found := row or self._row_of(line)):
-                yield line
+    def read(self, text: str) -> Batch:
+        """Return what is taken from lines."""
+        text = (COLOUR.sub("", text) if "\x1b" in text else text).removesuffix("\n")
+        lines = text.split("\n")
+        at, methods, targets, statuses, took, workers = self._columns(text, lines)
+        ids, named, moments, arrived = self.identity.of(lines)
+        kept = [True] * len(lines)
+        others = None in at or "" in methods
+        for line in [place for place, found in enumerate(at) if found is None or not methods[place]] if others else ():
+            entry = parse_entry(lines[line], self.formats)
+            if not entry:
+                kept[line] = False
                 continue
-            at, method, target, status, took_s, worker = found
-            if target[0] != "/":
-                target = _ORIGIN.sub("", target, count=1) or "/"
-            is_precise = moment is not None and 0 <= moment - at <= 1  # it may be rounded up to the next second
-            yield LoggedRequest(moment if moment is not None and is_precise else at, method, target, status, took_s,
-                                worker or (worker_of(named) if named else None), id_, arrived)  # fmt: skip
+            took_s = self.source.take(entry)
+            at[line], methods[line], targets[line], statuses[line] = entry.at, entry.method, entry.target, entry.status
+            took[line], workers[line] = None if took_s is None else max(took_s, SHORTEST_S), entry.worker
+        columns: list[list[Any]] = [at, methods, targets, statuses, took, workers, ids, arrived, named, moments]
+        if not all(kept):
+            columns = [[*compress(column, kept)] for column in columns]
+        at, methods, targets, statuses, took, workers, ids, arrived, named, moments = columns
+        if self.identity.moment:  # it may be rounded up to the next second
+            at = [moment if moment is not None and 0 <= moment - whole <= 1 else whole
+                  for whole, moment in zip(at, moments, strict=True)]  # fmt: skip
+        if self.identity.worker:
+            workers = [own or (worker_of(other) if other else None) for own, other in zip(workers, named, strict=True)]
+        targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
+        unreadable = sum(not known and bool(line.strip()) for known, line in zip(kept, lines, strict=True))
+        return Batch(at, methods, targets, statuses, took, workers, ids, arrived, unreadable)
 
-    def _row_of(self, line: str) -> _Row | None:
-        if not (entry := parse_entry(line, self.formats)):
-            return None
-        took_s = self.source.take(entry)
-        return (entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S),
-                entry.worker)  # fmt: skip
-
-    def _rows(self, lines: Sequence[str]) -> Iterator[_Row | None]:
-        """Yield what the pattern finds in each line; None: the line has another shape."""
-        assert self._pattern
+    def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:
+        """Return time, method, target, status, duration and worker of each line; time: None: it has another shape."""
+        if not self._pattern:
+            return tuple([None] * len(lines) for _ in range(6))
         if self.is_printed:
             printed = (printed_in(json_keys(line)) for line in lines)
-            lines = [text if text and "\n" not in text else line for text, line in zip(printed, lines, strict=True)]
-        rows = self._pattern.findall("\n".join(lines))
-        part = {name: [row[place - 1] for row in rows] for name, place in self._pattern.groupindex.items()}
-        nothing = [""] * len(rows)
-        believed = bool(self.source.says)
-        took: list[float | None] = [None] * len(rows)
+            text = "\n".join(
+                text if text and "\n" not in text else line for text, line in zip(printed, lines, strict=True)
+            )
+        columns = [*zip(*self._pattern.findall(text), strict=True)]
+        part = {name: columns[place - 1] for name, place in self._pattern.groupindex.items()}
+        at = mapped(epoch_seconds, part["time"])
+        took: list[float | None] = [None] * len(lines)
         for unit in ("value", *UNITS):
-            seconds = self.source.seconds if unit == "value" else partial(seconds_of, unit=unit)
             if unit in part:
-                took = [seconds(text) if text else took_s for text, took_s in zip(part[unit], took, strict=True)]
-        at_start = self.source.format and self.source.format.at_start
-        for time, method, target, status, worker, took_s in zip(
-            part["time"], part["method"], part["target"], part.get("status", nothing), part.get("worker", nothing),
-            took, strict=True,
-        ):  # fmt: skip
-            if not method or not target or (at := epoch_seconds(time)) is None:
-                yield None
-                continue
-            yield (at + took_s if at_start and took_s else at, method, target, int(status or 0),
-                   max(took_s, SHORTEST_S) if believed and took_s is not None else None,
-                   worker_of(worker) if worker else None)  # fmt: skip
+                seconds = self.source.seconds if unit == "value" else partial(seconds_of, unit=unit)
+                found = _durations(part[unit], seconds)
+                took = found if unit == "value" else [a if b is None else b for a, b in zip(took, found, strict=True)]
+        if self.source.format and self.source.format.at_start:
+            at = [each if each is None else each + (took_s or 0.0) for each, took_s in zip(at, took, strict=True)]
+        believed = bool(self.source.says)
+        took = [max(each, SHORTEST_S) if believed and each is not None else None for each in took]
+        statuses = mapped(lambda text: int(text or 0), part.get("status", [""] * len(lines)))
+        workers = mapped(worker_of, part.get("worker", [""] * len(lines)))
+        return at, [*part["method"]], [*part["target"]], statuses, took, workers
+
+
+def mapped(function: Callable[[T], Any], values: Sequence[T]) -> list[Any]:
+    """Return what a function says of values, of which many are the same, in the order in which they first come."""
+    found = {value: function(value) for value in dict.fromkeys(values)}
+    return [found[value] for value in values]
+
+
+def _durations(texts: Sequence[str], seconds: Callable[[str], float | None]) -> list[float | None]:
+    """Return durations in seconds; None: the text is no duration. Most logs have numbers only."""
+    dots = sum("." in text for text in texts)
+    one = seconds("1.0") if dots == len(texts) else None if dots else seconds("1")
+    if one:
+        with suppress(ValueError):
+            numbers = [*map(float, texts)]
+            if max(numbers) * one <= LONGEST_S:
+                return [number * one for number in numbers]
+    return mapped(lambda text: seconds(text) if text else None, texts)
 
 
 class Part(NamedTuple):
@@ -175,10 +221,10 @@ class OpenedLog(NamedTuple):
     reader: Reader
     texts: Lines
 
-    def requests(self) -> Iterator[LoggedRequest | str]:
-        """Yield what is taken from each line that is not empty; a line without a known format as it is."""
+    def batches(self) -> Iterator[Batch]:
+        """Yield what is taken from all lines."""
         while text := self.texts.read(CHUNK):
-            yield from self.reader.read(text)
+            yield self.reader.read(text)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from stampede.logs.format_files import choose_formats
 from stampede.logs.format_strings import DIALECTS, compile_format
 from stampede.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
 from stampede.logs.formats import KNOWN as KNOWN_FORMATS
-from stampede.logs.reading import LoggedRequest, Reader, opened_log
+from stampede.logs.reading import Reader, opened_log
 from tests.conftest import Lab
 from tests.quick.test_access_log import AGAIN, KNOWN, NAMED, TOOK_S, log_of, written
 from tests.wrong import listed, problem_of
@@ -479,7 +479,7 @@ def test_the_id_and_the_worker_of_every_line_are_known(
     """Of the lines after the sample, as of those in it."""
     monkeypatch.setattr(reading, "SAMPLE", 20)
     with opened_log(log_of(tmp_path, written(line)), identify=True) as opened:
-        found = [request for request in opened.requests() if isinstance(request, LoggedRequest)]
+        found = [request for batch in opened.batches() for request in batch.requests()]
 
     assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
     assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]

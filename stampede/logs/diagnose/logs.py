@@ -24,7 +24,7 @@ from stampede.errors import WrongUse
 from stampede.logs.access_log import route_of
 from stampede.logs.diagnose.error_log import WorkerEnd, is_error_log, worker_ends
 from stampede.logs.formats import Clock, Formats
-from stampede.logs.reading import CHUNK, PART, LoggedRequest, Part, opened_log, parts_of
+from stampede.logs.reading import PART, Batch, Part, mapped, opened_log, parts_of
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -195,35 +195,32 @@ def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[P
 def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> LogPart:
     """Read a part of a log; None: all of it. Raise WrongUse if it cannot be read, or has no durations."""
     routes, workers, unreadable = Names(), Names(), 0
-    batches = [_columns([], routes, workers)]
+    batches = [_columns(Batch.empty(), routes, workers)]
     with opened_log(file, unit, formats, part, identify=True) as log:
         source = log.reader.source
         if not source.says:
             missing = "no field is known to be a duration" if source.format else "there is no request in it"
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
-        while text := log.texts.read(CHUNK):
-            lines = [*log.reader.read(text)]
-            requests = [line for line in lines if isinstance(line, LoggedRequest)]
-            unreadable += sum(isinstance(line, str) and bool(line.strip()) for line in lines)
-            batches.append(_columns(requests, routes, workers))
+        for batch in log.batches():
+            batches.append(_columns(batch, routes, workers))
+            unreadable += batch.unreadable
     return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock)
 
 
-def _columns(requests: Sequence[LoggedRequest], routes: Names, workers: Names) -> Columns:
-    at, methods, targets, statuses, took_s, names, ids, arrived_s = (
-        zip(*requests, strict=True) if requests else [()] * 8
-    )
-    paths = [f"{method} {target.partition('?')[0]}" for method, target in zip(methods, targets, strict=True)]
+def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
+    paths = [f"{method} {target.partition('?')[0]}" for method, target in zip(batch.method, batch.target, strict=True)]
     paths = [unquote(path) if "%" in path else path for path in paths]  # some servers log what they have decoded
     return {
-        "ends_s": np.array(at, dtype=np.float64),
-        "took_s": np.array(took_s, dtype=np.float64),  # None becomes NaN
+        "ends_s": np.array(batch.at, dtype=np.float64),
+        "took_s": np.array(batch.took_s, dtype=np.float64),  # None becomes NaN
         "path": hashes(paths),
-        "id": hashes([each.replace("-", "").lower() if each else "" for each in ids]),  # UUIDs are spelled in two ways
-        "route": np.fromiter(map(routes.number, map(_route, paths)), np.int64, len(paths)),
-        "worker": np.fromiter(map(workers.number, names), np.int64, len(paths)),
-        "status": np.array(statuses, dtype=np.int64),
-        "arrived_s": np.array(arrived_s, dtype=np.float64),
+        "id": hashes(
+            [each.replace("-", "").lower() if each else "" for each in batch.id]
+        ),  # a UUID is spelled in two ways
+        "route": np.array(mapped(lambda path: routes.number(_route(path)), paths), dtype=np.int64),
+        "worker": np.array(mapped(workers.number, batch.worker), dtype=np.int64),
+        "status": np.array(batch.status, dtype=np.int64),
+        "arrived_s": np.array(batch.arrived, dtype=np.float64),
     }
 
 
@@ -235,8 +232,9 @@ def _route(path: str) -> str:
 
 def hashes(texts: Sequence[str]) -> Integers:
     """Return a number for each text, the same in every process; 0: the text is empty."""
-    data = [text.encode(errors="replace") for text in texts]
-    short = [each if len(each) <= _LONGEST else blake2b(each).hexdigest().encode() for each in data]
+    short = [text.encode(errors="replace") for text in texts]
+    if max(map(len, short), default=0) > _LONGEST:
+        short = [each if len(each) <= _LONGEST else blake2b(each).hexdigest().encode() for each in short]
     words = max(map(len, short), default=0) // 8 + 1
     found = np.zeros(len(short), np.uint64)
     for word in np.array(short, dtype=f"S{8 * words}").view(np.uint64).reshape(len(short), words).T:

@@ -17,7 +17,7 @@ from stampede.predict.what_if import WhatIf, serve_otherwise
 from stampede.report.wording import percent
 from stampede.theory import COMPILED
 
-MOST = 200_000 if COMPILED else 2_000
+MOST = 100_000 if COMPILED else 2_000
 """So many requests are replayed at most: those around the longest wait."""
 MOST_COMPUTING = MOST if COMPILED else 300
 """So many requests at most are replayed as if they only computed."""
