@@ -39,12 +39,12 @@ from stampede.logs.formats import (
     parse_entry,
     printed_in,
     seconds_of,
+    w3c_format,
     worker_of,
 )
 from stampede.logs.identity import Identity, find_identity
-from stampede.logs.w3c import w3c_format
 
-CHUNK = 1 << 22
+CHUNK = 1 << 21
 """So many characters of a log are in memory at once, and the rest of their last line."""
 SHORTEST_S = 0.0005
 """nginx writes 0.000 for what takes less than half a millisecond."""
@@ -128,6 +128,11 @@ class Reader:
         """Return what is taken from lines."""
         text = (COLOUR.sub("", text) if "\x1b" in text else text).removesuffix("\n")
         lines = text.split("\n")
+        if "" in lines:
+            lines = [*filter(None, lines)]
+            text = "\n".join(lines)
+        if not lines:
+            return Batch.empty()
         at, methods, targets, statuses, took, workers = self._columns(text, lines)
         ids, named, moments, arrived = self.identity.of(lines)
         kept = [True] * len(lines)

@@ -105,7 +105,7 @@ def join(balancer: Log, server: Log) -> Joined:
     """Return which lines of two logs are the same requests, in the order of the server's log."""
     same = _same_ids(balancer.id, server.id)
     by_id = bool(len(same[0]))
-    clock = _first_clock(balancer, server)
+    clock = _clock(balancer, server, *same) if by_id else _rough_clock(balancer, server)
     for _ in range(2):  # the first time to know the clock
         found = np.full(len(server), -1)
         found[same[1]] = same[0]
