@@ -21,6 +21,15 @@ _ARRIVED = re.compile(
     re.IGNORECASE,
 )
 """What stands before the time at which the balancer got a request: X-Request-Start, or X-Queue-Start."""
+_ORIGINS = (
+    r"^(\S+?) +\| ",  # docker compose
+    r"^\[(pod/[^\]\s]+)\] ",  # kubectl logs --prefix
+    r"^([a-z][a-z0-9.-]*-[a-z0-9]{5,10}-[a-z0-9]{5}) \S+ ",  # stern
+    r"^(?:<\d+>\d* ?)?(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) (\S+) [^\s\[:]+(?:\[\d+\])?: ",  # syslog
+    r"\"(?:hostname|pod_name|pod|container_name|container_id)\"\s?:\s?\"([^\"]+)\"",
+)
+"""Which of several containers or hosts has written a line: the processes of different ones may have the same number."""
+_MOST_ORIGINS = 200
 _DIGITS_OF_SECONDS = 10
 _WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstream_addr)(?:=|: )"?(?=[\w./])""")
 """What stands before a worker: gunicorn writes %(p)s as <7>."""
@@ -29,13 +38,22 @@ _WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstr
 class Identity(NamedTuple):
     """Where the lines of a log have what tells requests apart: a pattern with one group; None: they do not have it.
 
-    ``moment`` is a precise time, and ``arrived`` the time at which the balancer got the request.
+    ``moment`` is a precise time, ``arrived`` the time at which the balancer got the request, and ``origin`` the
+    container or the host that has written the line, if there are several.
     """
 
     id: re.Pattern[str] | None = None
     moment: re.Pattern[str] | None = None
     worker: re.Pattern[str] | None = None
     arrived: re.Pattern[str] | None = None
+    origin: re.Pattern[str] | None = None
+
+    def workers(self, workers: list[str | None], lines: Sequence[str]) -> list[str | None]:
+        """Return workers that are told apart, although processes of different containers have the same number."""
+        if not self.origin or not any(workers):
+            return workers
+        return [f"{origin} {worker}" if origin and worker and worker.isdecimal() else worker
+                for origin, worker in zip(_texts(self.origin, lines), workers, strict=True)]  # fmt: skip
 
     def of(
         self, lines: Sequence[str]
@@ -68,7 +86,13 @@ def find_identity(texts: Sequence[str]) -> Identity:
         None if before is None else re.compile(re.escape(before) + _MOMENT),
         _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None,
         arrived,
+        next((pattern for pattern in map(re.compile, _ORIGINS) if _are_several(pattern, texts)), None),
     )
+
+
+def _are_several(origin: re.Pattern[str], texts: Sequence[str]) -> bool:
+    found = [match[1] for text in texts if (match := origin.search(text))]
+    return len(found) >= _FEW * len(texts) and 1 < len({*found}) <= _MOST_ORIGINS
 
 
 def _usual(pattern: re.Pattern[str], texts: Sequence[str]) -> str | None:

@@ -154,6 +154,7 @@ class Reader:
                   for whole, moment in zip(at, moments, strict=True)]  # fmt: skip
         if self.identity.worker:
             workers = [own or (worker_of(other) if other else None) for own, other in zip(workers, named, strict=True)]
+        workers = self.identity.workers(workers, [*compress(lines, kept)])
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
         unreadable = sum(not known and bool(line.strip()) for known, line in zip(kept, lines, strict=True))
         return Batch(at, methods, targets, statuses, took, workers, ids, arrived, unreadable)
@@ -302,7 +303,7 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
         raise _unknown(file, written, formats)
     reader = reader or Reader(DurationSource(""), formats)
     if identify:
-        reader.identity = find_identity(first)
+        reader.identity = find_identity([COLOUR.sub("", line) for line in first])
     return reader
 
 

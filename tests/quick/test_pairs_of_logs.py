@@ -120,6 +120,23 @@ def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Pa
             assert len(np.unique(joined)) == len(joined)
 
 
+@pytest.mark.parametrize(
+    "written_by",
+    ["web-{n}  | ", "\x1b[36mshop_web_{n}   | \x1b[0m", "[pod/shop-7d4b9c-x{n}x1z/web] ", "shop-7d4b9cf8d-x{n}x1z web ",
+     "Nov 28 10:00:00 web{n} gunicorn[7]: ", "2026-11-28T10:00:00+0000 web{n} gunicorn[7]: "],
+)  # fmt: skip
+def test_workers_of_several_containers_in_one_log_are_told_apart(tmp_path: Path, written_by: str) -> None:
+    """In each container, the worker is the process 7."""
+
+    def line(request: Served) -> str:
+        return written_by.format(n=request.worker[-1]) + re.sub(r"<\d+>$", "<7>", SERVERS["gunicorn"](request))
+
+    balancer = write(tmp_path / "b.log", serve(), BALANCERS["nginx"])
+    found = diagnosed([balancer], [write(tmp_path / "s.log", serve(), line)])
+    assert tells_the_truth(found)
+    assert (found.capacity.workers, found.findings.cause) == (4, "avoidable")
+
+
 def test_paths_that_a_server_has_decoded_are_the_same(tmp_path: Path) -> None:
     named = [request._replace(request_class="caf%C3%A9") for request in serve()]
     decoded = [request._replace(request_class="café") for request in serve()]
