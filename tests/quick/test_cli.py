@@ -97,7 +97,7 @@ def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], m
 
 WRONG_LINES = (
     "rum", "--fast", "machines chek", "machines check all", "run a b c", "run --trails 3", "run --trials",
-    "run --full=yes", "run --seed 1.5", "diagnose a --every 0",
+    "run --full=yes", "run --seed 1.5", "diagnose a --workers 2000",
 )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ error: --trials needs a value. How often each variant is measured; 0: as the fil
     --help
 error: --full takes no value. hint: stampede run --help
 error: --seed 1.5 must be a whole number. hint: stampede run --help
-error: --every 0 must be a number, at least 0.1. hint: stampede diagnose --help
+error: --workers 2000 must be a whole number from 0 to 1,024. hint: stampede diagnose --help
 """)
 
 
