@@ -567,8 +567,7 @@ def test_a_command_that_starts_no_server_is_told_with_its_last_words(
     service: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.write_text(FILE.replace("callable: app:app", "command: ./start.sh").replace(", workers: 2, threads: 2", ""))
-    for name in ("machine_lock",):
-        monkeypatch.setattr(trying, name, lambda *_: nullcontext())
+    monkeypatch.setattr(trying, "machine_lock", lambda *_: nullcontext())
     monkeypatch.setattr(trying, "make_ready", lambda _: None)
     monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[], said="no database yet", ended=1))
 
