@@ -17,11 +17,9 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
-from stampede.docker.cluster.machines import default_machine
 from stampede.docker.commands import Say, output, run_command
 from stampede.docker.doctor import make_ready
 from stampede.docker.engine import ca_bundle
-from stampede.docker.heartbeat import heartbeat
 from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, LabImage, build_images, images_of
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.file import load_experiment, read_experiment
@@ -58,7 +56,7 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
         raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="--pythons 3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
-    with machine_lock(say, "stampede bundle"), heartbeat([default_machine()], say):  # packing would disturb a run
+    with machine_lock(say, "stampede bundle"):  # packing would disturb a run
         size = write_bundle(names, releases, target, say)
     if size > MOST_BYTES:
         say(f"The bundle has {size / 1e9:.1f} GB, more than {MOST_BYTES / 1e9:.1f} GB. Name fewer experiments.")

@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any
 
 LOOK_FOR_PARENT_EVERY_S = 1
-LOOK_FOR_SIGNAL_EVERY_S = 0.05
 ENDS_WITHIN_S = 10
 """How long a program may take to end after SIGTERM. Then it is killed."""
 
@@ -76,13 +75,6 @@ def uninterrupted() -> Iterator[list[int]]:
             _held_back[-1].extend(asked)
     if asked and not _held_back:
         raise KeyboardInterrupt
-
-
-def wait_for_signal(signals: Sequence[int], within_s: float) -> None:
-    """Wait until ``signals``, which ``uninterrupted`` yields, has a signal, but at most for ``within_s`` seconds."""
-    deadline = time.monotonic() + within_s
-    while not signals and (left_s := deadline - time.monotonic()) > 0:
-        time.sleep(min(left_s, LOOK_FOR_SIGNAL_EVERY_S))
 
 
 @contextmanager

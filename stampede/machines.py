@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from python_on_whales.exceptions import DockerException
 from rich.table import Table
 
-from stampede.docker.cluster.machines import Cluster, Machine, machines_of, read_machines
+from stampede.docker.client import DockerError, Machine
+from stampede.docker.cluster.machines import Cluster, machines_of, read_machines
 from stampede.errors import LabError
 from stampede.terminal import out, say
 
@@ -19,13 +19,12 @@ DEFAULT = Path("machines.yaml")
 
 @contextmanager
 def _reach_machines(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
-    """Yield the machines of a file, while a thread asks their engines whether they are there."""
+    """Yield the machines of a file, the first of which is the engine of Docker's commands meanwhile."""
     from stampede.docker.cluster.ready import use_cluster  # noqa: PLC0415  # so that other commands start faster
-    from stampede.docker.heartbeat import heartbeat  # noqa: PLC0415
 
     cluster = read_machines(file)
     machines = machines_of(cluster)
-    with use_cluster(cluster), heartbeat(machines, say):
+    with use_cluster(cluster):
         yield cluster, machines
 
 
@@ -109,8 +108,8 @@ def _show_links(cluster: Cluster, machines: Sequence[Machine]) -> Iterator[str]:
     except LabError as error:
         yield f"{error.message} {error.hint}"
         return
-    except DockerException as error:
-        yield f"containers on different machines do not reach each other: {error.stderr}"
+    except DockerError as error:
+        yield f"containers on different machines do not reach each other: {error}"
         return
     table = _table(("from", "to", "round trip, ms", "Mbit/s"), ("round trip, ms", "Mbit/s"))
     for link in links:

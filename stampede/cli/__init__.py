@@ -21,7 +21,7 @@ app = typer.Typer(
     "and which requests waited while another worker had a free thread.",
 )
 OF_EXTRA = (
-    "altair", "jinja2", "markupsafe", "numba", "packaging", "psutil", "python_on_whales", "scipy", "vl_convert",
+    "altair", "jinja2", "markupsafe", "numba", "packaging", "psutil", "scipy", "vl_convert",
 )  # fmt: skip
 """The packages that the core lacks, and the extra ``lab`` brings."""
 
@@ -65,11 +65,9 @@ def main() -> NoReturn:
         tell(error)
         sys.exit(2 if isinstance(error, WrongUse) else 1)
     except Exception as error:
-        client = sys.modules.get("python_on_whales.exceptions")  # loading Docker's client takes a quarter of a second
-        if not client or not isinstance(error, client.DockerException):
+        client = sys.modules.get("stampede.docker.client")  # most commands do without it
+        if not client or not isinstance(error, client.DockerError):
             raise
-        from stampede.docker.commands import last_line  # noqa: PLC0415
-
-        tell(LabError(f"The container engine refused or stopped answering: {last_line(error)}", hint="stampede doctor"))
+        tell(LabError(f"The container engine refused or stopped answering: {error}", hint="stampede doctor"))
         sys.exit(1)
     sys.exit(code or 0)

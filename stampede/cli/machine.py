@@ -30,9 +30,7 @@ def doctor() -> None:
 def setup() -> None:
     """Install the engine, and pull or build the images, without measuring anything, e.g. stampede setup."""
     from stampede.bundle import bundled, images_for  # noqa: PLC0415
-    from stampede.docker.cluster.machines import default_machine  # noqa: PLC0415
     from stampede.docker.doctor import make_ready  # noqa: PLC0415
-    from stampede.docker.heartbeat import heartbeat  # noqa: PLC0415
     from stampede.docker.images import build_images, images_of  # noqa: PLC0415
     from stampede.experiment.file import load_experiment, names  # noqa: PLC0415
     from stampede.run.machine_lock import machine_lock  # noqa: PLC0415
@@ -43,7 +41,7 @@ def setup() -> None:
     else:
         needed = [image for name in names() for image in images_of(lay_out(load_experiment(name)))]
         images = {image.name: image for image in needed if not image.build_minutes}
-    with machine_lock(say, "make setup"), heartbeat([default_machine()], say):  # a build would disturb a run
+    with machine_lock(say, "make setup"):  # a build would disturb a run
         make_ready(say, images.values())
         build_images(images.values(), say)
 
@@ -64,7 +62,6 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
     from stampede.docker.cluster.machines import machines_of, read_machines  # noqa: PLC0415
     from stampede.docker.cluster.ready import find_machine  # noqa: PLC0415
     from stampede.docker.engine import engine_version  # noqa: PLC0415
-    from stampede.docker.heartbeat import heartbeat  # noqa: PLC0415
     from stampede.run.machine_lock import machine_lock  # noqa: PLC0415
     from stampede.run.results import clean_up, writing  # noqa: PLC0415
 
@@ -73,5 +70,5 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
         say("No container engine answers, so nothing was cleaned up.")
         return
     found = machines_of(cluster) if cluster else (find_machine(),)
-    with machine_lock(say, "make down"), writing(results), heartbeat(found, say):
+    with machine_lock(say, "make down"), writing(results):
         clean_up(results, say, found)

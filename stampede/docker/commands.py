@@ -6,15 +6,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from stampede.docker import processor
 from stampede.errors import LabError
 from stampede.interruption import program
 from stampede.paths import ROOT
-
-if TYPE_CHECKING:
-    from python_on_whales.exceptions import DockerException
 
 ANSWERS_WITHIN_S = 20
 BUILD_WITHIN_S = 3600
@@ -102,15 +99,3 @@ def meaning_of(code: int) -> str:
     if number == signal.SIGKILL:
         return "it was killed: perhaps by hand, or because its memory was not enough"
     return "it was ended by SIGSEGV, a fault of a compiled program" if number == signal.SIGSEGV else ""
-
-
-def last_line(error: "DockerException") -> str:
-    """Return the last line of Docker's error message, because this line names the problem.
-
-    Cut a long line after at most 300 characters, at the end of a word: ``without`` would not recognise half a path.
-    """
-    if error.return_code == -signal.SIGKILL:
-        return "it was silent for too long, so the lab ended Docker's client"
-    said = (error.stderr or str(error)).strip().splitlines()
-    line = ([text for text in said if text and "--help" not in text] or ["Docker gave no reason"])[-1]
-    return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

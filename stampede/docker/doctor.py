@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from python_on_whales import DockerClient
-
 from stampede.docker import processor
 from stampede.docker.commands import Say
 from stampede.docker.engine import (
@@ -23,7 +21,7 @@ from stampede.docker.engine import (
     plugin_version,
 )
 from stampede.docker.facts import EngineFacts, ask_engine, tried
-from stampede.docker.images import BASE_IMAGES, LabImage, make_base_images_ready, origin
+from stampede.docker.images import BASE_IMAGES, LabImage, inspected, make_base_images_ready, origin
 from stampede.errors import LabError
 from stampede.paths import ROOT
 from stampede.typed import typed
@@ -51,7 +49,6 @@ def make_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
 
 def checks() -> list[Check]:
     """Check everything that the lab needs, without changing anything."""
-    client = DockerClient()
     found = [
         Check("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
         Check("processor", not (lack := processor.problem()), lack or "has what the packages need",
@@ -76,7 +73,7 @@ def checks() -> list[Check]:
         found.append(Check("limits", not refused, _enforced(engine), refused))
         found.append(Check("this combination", True, tried(engine.kind)))
         for name in BASE_IMAGES:
-            there = client.image.exists(name)
+            there = bool(inspected(name))
             found.append(Check(name, there, origin(name) if there else "not there yet", typed("setup")))
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Check("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))

@@ -3,7 +3,6 @@
 The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
-import json
 import os
 import platform
 import shutil
@@ -11,9 +10,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from stampede.docker.commands import ANSWERS_WITHIN_S, Say, output, run_command
+from stampede.docker.client import HERE, DockerError
+from stampede.docker.commands import ANSWERS_WITHIN_S, Say, run_command
 from stampede.docker.facts import PLATFORM, ask_engine, way_into_the_group
 from stampede.errors import LabError
 from stampede.paths import TOOLS
@@ -22,11 +21,7 @@ from stampede.servers.limits import MemoryBudget
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
 SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine
-ENGINE_SETTINGS = Path("/etc/docker/daemon.json")
 ENGINE_START_S = 60
-_HALF_A_NETWORK = (
-    "libnetwork.(*controller).reservePools"  # in its log, an engine's panic: github.com/moby/moby/issues/45057
-)
 
 _CA_BUNDLES = (
     os.environ.get("SSL_CERT_FILE", ""),
@@ -70,17 +65,10 @@ def memory_budget() -> MemoryBudget:
     return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
 
 
-class OwnEngine(NamedTuple):
-    """The lab's own engine, before anything is asked of it but its memory."""
-
-    name: str = ""
-    role: Literal["both"] = "both"
-
-
 def own_memory() -> MemoryBudgets | None:
     """Return the memory for a plan on the lab's own engine; None without psutil, which the core lacks."""
     try:
-        return MemoryBudgets([OwnEngine()], [memory_budget()])
+        return MemoryBudgets([HERE], [memory_budget()])
     except ModuleNotFoundError:
         return None
 
@@ -95,7 +83,7 @@ def ca_bundle() -> str:
 
 def engine_version() -> str:
     """Return the engine's name and version; empty when no engine answers."""
-    version = output(["docker", "version", "--format", "{{.Server.Version}}"])
+    version = HERE.told("version", "--format", "{{.Server.Version}}")
     return f"Docker {version}" if version else ""
 
 
@@ -114,19 +102,18 @@ def make_engine_ready(say: Say) -> None:
 def check_that_it_may_be_used() -> None:
     """Raise LabError if an engine keeps its client waiting or refuses this user: a second engine would not help."""
     try:
-        asked = subprocess.run(
-            ["docker", "version"], capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise LabError(
-            "The container engine is there and does not answer.",
-            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
-            "sudo systemctl restart docker, or Docker Desktop.",
-        ) from None
-    except OSError:  # there is no client
-        return
-    if "permission denied" in asked.stderr.lower():
-        raise LabError("The container engine runs, and this user may not use it.", hint=way_into_the_group())
+        HERE.run("version", within_s=ANSWERS_WITHIN_S)
+    except DockerError as error:
+        if error.exit_code is None:
+            raise LabError(
+                "The container engine is there and does not answer.",
+                hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the "
+                "engine: sudo systemctl restart docker, or Docker Desktop.",
+            ) from None
+        if "permission denied" in error.said.lower():
+            raise LabError(
+                "The container engine runs, and this user may not use it.", hint=way_into_the_group()
+            ) from None
 
 
 def check_limits(say: Say) -> None:
@@ -172,7 +159,7 @@ def _dockerd() -> str | None:
 
 
 def _engine_is_elsewhere() -> bool:
-    return bool(os.environ.get("DOCKER_HOST")) or output(["docker", "context", "show"]) not in ("", "default")
+    return bool(os.environ.get("DOCKER_HOST")) or HERE.told("context", "show") not in ("", "default")
 
 
 def _install_engine(say: Say) -> None:
@@ -198,31 +185,16 @@ def _start_engine(say: Say) -> None:
                     "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
         _wait_for_engine(None)
         return
-    said = _run_engine(program)
-    if _HALF_A_NETWORK in said and (networks := _data_root() / "network/files/local-kv.db").exists():
-        aside = networks.rename(f"{networks}.damaged-{time.time():.0f}")
-        say("The engine was once killed while it created a network, and its list of networks is damaged.\n"
-            f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …")  # fmt: skip
-        said = _run_engine(program)
-    if lines := said.splitlines():
-        why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
-        raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
-
-
-def _run_engine(program: str) -> str:
-    """Start the engine's program and wait until the engine answers.
-
-    Return what the engine logged if its program ended instead; empty if the engine answers.
-    """
     with ENGINE_LOG.open("ab") as log:
         logged_before = log.tell()
         engine = subprocess.Popen(
             [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
         )  # the engine goes on after the lab has ended, like an engine that the system starts
-    if _wait_for_engine(engine):
-        return ""
-    said = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip()
-    return said or f"exit code {engine.returncode}"
+    if not _wait_for_engine(engine):
+        lines = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip().splitlines()
+        lines = lines or [f"exit code {engine.returncode}"]
+        why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
+        raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
 
 
 def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
@@ -237,18 +209,9 @@ def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
     return True
 
 
-def _data_root() -> Path:
-    """Return the folder in which an engine that the lab starts keeps its images and its list of networks."""
-    try:
-        settings = json.loads(ENGINE_SETTINGS.read_bytes())
-    except (OSError, ValueError):
-        settings = {}
-    return Path(settings.get("data-root", "/var/lib/docker"))
-
-
 def plugin_version(plugin: str) -> str:
     """Return the version of a plug-in of docker; empty if the plug-in is missing."""
-    return output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
+    return HERE.told(plugin, "version", *(["--short"] if plugin == "compose" else []))
 
 
 def is_v2(compose: str) -> bool:

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from stampede.docker.commands import output
+from stampede.docker.client import HERE
 from stampede.paths import ROOT
 
 TRIED = ROOT / "docs" / "reference" / "tried.json"
@@ -73,10 +73,10 @@ def ask_engine() -> EngineFacts | None:
 
 
 def _ask() -> EngineFacts | None:
-    told = _json(output(["docker", "info", "--format", "{{json .}}"]))
+    told = _json(HERE.told("info", "--format", "{{json .}}"))
     if not told.get("ServerVersion"):
         return None
-    components = output(["docker", "version", "--format", "{{range .Server.Components}}{{.Name}},{{end}}"])
+    components = HERE.told("version", "--format", "{{range .Server.Components}}{{.Name}},{{end}}")
     of_machine = str(told.get("Architecture", ""))
     asked = os.environ.get(PLATFORM, "").removeprefix("linux/")
     return EngineFacts(

@@ -11,11 +11,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from python_on_whales import DockerClient
-from python_on_whales.exceptions import DockerException, NoSuchImage
-
-from stampede.docker.commands import Say, last_line, run_command
+from stampede.docker.client import HERE, DockerError
+from stampede.docker.commands import Say, run_command
 from stampede.docker.engine import ca_bundle, is_debian_root
 from stampede.docker.inputs import inputs_digest
 from stampede.errors import LabError
@@ -140,7 +139,7 @@ def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
     A stand-in of k6 takes minutes, so ``images`` are built meanwhile; no image is built on k6.
     """
     for image in BASE_IMAGES:
-        if DockerClient().image.exists(image):
+        if inspected(image):
             continue
         began = time.monotonic()
         if not _pull(image, say):
@@ -159,9 +158,9 @@ def _pull(image: str, say: Say) -> bool:
     pulling = ["docker", "image", "pull", "--quiet", PINNED[image]]
     try:
         run_command(pulling, f"pulling {image}", "", say)
-        DockerClient().image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
-    except (DockerException, LabError) as error:
-        reason = last_line(error) if isinstance(error, DockerException) else error.hint.splitlines()[-1]
+        HERE.run("image", "tag", PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
+    except (DockerError, LabError) as error:
+        reason = error.hint.splitlines()[-1] if isinstance(error, LabError) else str(error)
         say(f"{image} could not be pulled ({reason}).")
         return False
     return True
@@ -205,19 +204,27 @@ def origin(image: str) -> str:
 
 def digests(image: str) -> list[str]:
     """Return the digests of an image in its registry; an empty list for a stand-in."""
-    return [] if label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
+    found = inspected(image)
+    return [] if label(image, STAND_IN) else found["RepoDigests"] or []
 
 
 def contents(image: str) -> str:
     """Return what names the contents of an image: its layers. Its id depends on how an engine stores images."""
-    found = DockerClient().image.inspect(image)
-    layers = found.root_fs.layers if found.root_fs else None
-    return " ".join(layers or [str(found.id)])
+    [found] = HERE.inspect("image", image)
+    return " ".join(found.get("RootFS", {}).get("Layers") or [found["Id"]])
 
 
 def label(image: str, name: str) -> str:
     """Return a label of an image; empty if the image or the label is missing."""
+    labels: dict[str, str] = inspected(image).get("Config", {}).get("Labels") or {}
+    return labels.get(name, "")
+
+
+def inspected(image: str) -> dict[str, Any]:
+    """Return what the engine knows of an image; empty: it has no such image."""
     try:
-        return (DockerClient().image.inspect(image).config.labels or {}).get(name, "")
-    except NoSuchImage:
-        return ""
+        return HERE.inspect("image", image)[0]
+    except DockerError as error:
+        if "no such image" in error.said.lower():
+            return {}
+        raise

@@ -1,17 +1,16 @@
-"""Remove containers and networks by their label: those of one project, or those of killed runs of an owner."""
+"""Remove containers and networks by their label: those of some projects, or those of killed runs of an owner."""
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from python_on_whales.exceptions import DockerException
-from python_on_whales.utils import run
-
-from stampede.docker.cluster.machines import Machine
-from stampede.docker.cluster.swarm import is_manager
-from stampede.docker.containers import OWNER_LABEL, PROJECT, owner, suppress_docker_errors
+from stampede.docker.client import DockerError, Machine
+from stampede.docker.containers import OWNER_LABEL, PROJECT, owner
 
 ATTEMPTS = 5
 LOOK_AGAIN_S = 1
+REFUSED_S = 0.2
+"""How long to wait after an engine has refused to remove something."""
 
 
 def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
@@ -21,74 +20,71 @@ def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
     """
     projects: set[str] = set()
     for _ in range(ATTEMPTS):
-        found, _ = remove_labelled(machines, f"{OWNER_LABEL}={owner()}")
-        if not found:
-            break
+        found, left = asyncio.run(remove_labelled(machines, f"{OWNER_LABEL}={owner()}", attempts=1))
         projects |= found
+        if found == left:  # nothing was removed, because nothing is there, or an engine refuses
+            break
         time.sleep(LOOK_AGAIN_S)  # after its runner was killed, Compose may still start another container
     return sorted(projects)
 
 
-def remove_project(machines: Sequence[Machine], project: str) -> bool:
-    """Remove the containers and networks of one project, and return whether all of them are gone."""
-    _, refusing = remove_labelled(machines, f"{PROJECT}={project}", ATTEMPTS)
-    return not refusing
+async def remove_projects(machines: Sequence[Machine], projects: Collection[str]) -> set[str]:
+    """Remove the containers and networks of projects, and return the projects of which something may be left."""
+    _, left = await remove_labelled(machines, PROJECT, projects)
+    return left
 
 
-def remove_labelled(machines: Sequence[Machine], label: str, attempts: int = 1) -> tuple[set[str], list[Machine]]:
-    """Remove the containers and then the networks with a label. Return their projects, and the machines that refused.
+async def remove_labelled(
+    machines: Sequence[Machine], label: str, projects: Collection[str] | None = None, attempts: int = ATTEMPTS
+) -> tuple[set[str], set[str]]:
+    """Remove the containers and then the networks with a label, on all machines at the same time.
 
-    A machine that keeps a container keeps its networks, too.
+    Return their projects, and the projects of which something may be left. ``projects``: leave all others alone.
     """
-    projects: set[str] = set()
-    refusing: list[Machine] = []
-    for remove in (_remove_containers, _remove_networks):  # no network goes before the last container in it
-        left = [machine for machine in machines if machine not in refusing]
+    on_each = await asyncio.gather(*(_remove_on(machine, label, projects, attempts) for machine in machines))
+    return set().union(*(found for found, _ in on_each)), set().union(*(left for _, left in on_each))
+
+
+async def _remove_on(
+    machine: Machine, label: str, projects: Collection[str] | None, attempts: int
+) -> tuple[set[str], set[str]]:
+    """Remove what has a label on one machine. A machine that keeps a container keeps its networks, too."""
+    found: set[str] = set()
+    for kind, listed, remove in (
+        ("container", ["--all"], ["rm", "--force", "--volumes"]),
+        ("network", [], ["rm"]),
+    ):
+        left = set(projects or ())  # until the engine says what it has
         for _ in range(attempts):
-            for machine in [*left]:
-                with suppress_docker_errors():
-                    projects |= remove(machine, label)
-                    left.remove(machine)
-        refusing += left
-    return projects, refusing
+            try:
+                scope = "{{.Scope}}" if kind == "network" else ""
+                columns = f'{{{{.ID}}}}\t{{{{.Label "{PROJECT}"}}}}\t{scope}'
+                said = await machine.call(kind, "ls", "--no-trunc", "--filter", f"label={label}", *listed,
+                                          "--format", columns)  # fmt: skip
+                rows = [line.split("\t") for line in said.decode().splitlines()]
+                rows = [row for row in rows if projects is None or row[1] in projects]
+                if any(row[2] == "swarm" for row in rows) and not await is_manager(machine):
+                    # only a manager of a swarm can remove a network that spans machines; elsewhere it goes by itself
+                    rows = [row for row in rows if row[2] != "swarm"]
+                left = {project for _, project, _ in rows}
+                found |= left
+                if rows:
+                    await machine.call(kind, *remove, *(row[0] for row in rows))
+                left = set()
+                break
+            except DockerError as error:
+                if error.exit_code is None:
+                    break
+                if kind == "network" and all("not found" in line for line in error.said.strip().splitlines()):
+                    left = set()  # a swarm may still list what has gone
+                    break
+                await asyncio.sleep(REFUSED_S)
+        if left:
+            return found, left
+    return found, set()
 
 
-def _remove_containers(machine: Machine, label: str) -> set[str]:
-    found = _listed(machine, "container", label, "--all")
-    if found:
-        machine.client.container.remove([container for container, _, _ in found], force=True, volumes=True)
-    return {project for _, project, _ in found}
-
-
-def _remove_networks(machine: Machine, label: str) -> set[str]:
-    """Remove the networks with a label, and return the names of their projects.
-
-    Raise DockerException if an engine refuses to remove one of them, after all others were removed. Only a manager of a
-    swarm can remove a network that spans machines; on other machines it goes with its containers.
-    """
-    projects = set()
-    refused: DockerException | None = None
-    for network, project, scope in _listed(machine, "network", label):
-        try:
-            if scope == "swarm" and not is_manager(machine.client):
-                continue
-            machine.client.network.remove(network)
-        except DockerException as error:
-            if "not found" not in str(error.stderr):  # a swarm may still list what has gone
-                refused = error
-        else:
-            projects.add(project)
-    if refused:
-        raise refused
-    return projects
-
-
-def _listed(machine: Machine, kind: str, label: str, *options: str) -> list[list[str]]:
-    """Return the id, the project and the scope of each container or network with a label; a container has no scope.
-
-    The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
-    """
-    scope = "{{.Scope}}" if kind == "network" else ""
-    columns = f'{{{{.ID}}}}\t{{{{.Label "{PROJECT}"}}}}\t{scope}'
-    command = [*machine.docker, kind, "ls", "--no-trunc", "--filter", f"label={label}", "--format", columns, *options]
-    return [line.split("\t") for line in str(run(command)).splitlines()]
+async def is_manager(machine: Machine) -> bool:
+    """Whether an engine is a manager of a swarm."""
+    told = await machine.call("info", "--format", "{{.Swarm.LocalNodeState}} {{.Swarm.ControlAvailable}}")
+    return told.decode().split() == ["active", "true"]

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
-from python_on_whales import DockerClient
 
 from stampede.docker.cache import digest, recall_packages
+from stampede.docker.client import HERE
 from stampede.docker.commands import output
 from stampede.docker.engine import engine_cores, engine_version, plugin_version
 from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
@@ -59,7 +59,7 @@ def image_records(named: Mapping[str, Sequence[str]]) -> list[Image]:
 
     ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.
     """
-    ids = [DockerClient().image.inspect(name).id for name in named]
+    ids = [found["Id"] for found in HERE.inspect("image", *named)]
     with uninterrupted(), ThreadPoolExecutor() as pool:
         packages = list(pool.map(packages_of, ids))
     return [
@@ -85,8 +85,7 @@ def packages_of(identity: str) -> dict[str, str]:
 
 
 def _look_into(image: str) -> dict[str, str]:
-    lines = output(
-        ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
-         "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES]
-    ).splitlines()  # fmt: skip
+    lines = HERE.told("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
+                      "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES
+                      ).splitlines()  # fmt: skip
     return dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)

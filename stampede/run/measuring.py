@@ -46,10 +46,8 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
-    from stampede.docker.cluster.machines import default_machine  # noqa: PLC0415
     from stampede.docker.cluster.ready import memory_budgets  # noqa: PLC0415
     from stampede.docker.doctor import make_ready  # noqa: PLC0415
-    from stampede.docker.heartbeat import heartbeat  # noqa: PLC0415
     from stampede.docker.images import images_of  # noqa: PLC0415
     from stampede.run.machine_lock import wait_for_turn  # noqa: PLC0415
     from stampede.run.results import check_room  # noqa: PLC0415
@@ -60,17 +58,16 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
     check_room(request.results, live=request.live)
     with interruptible():
         wait_for_turn(say)
-        with heartbeat([default_machine()], say):
-            plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
-            busy = is_busy()
-            if not request.only_check:
-                budget_s = request.options.budget_s
-                takes_s = timing.expected_s(plan, busy=busy, check=request.check)
-                round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
-                print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
-                if busy:
-                    say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
-            make_ready(say, images_of(plan))
+        plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
+        busy = is_busy()
+        if not request.only_check:
+            budget_s = request.options.budget_s
+            takes_s = timing.expected_s(plan, busy=busy, check=request.check)
+            round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
+            print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
+            if busy:
+                say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
+        make_ready(say, images_of(plan))
     before_s = timing.before_s(plan, busy=busy, check=request.check)
     expected = Expected(plan, timing.batches_s(plan, busy=busy), before_s, options.budget_s)
     with interruptible(), showing_progress(expected) as shown:

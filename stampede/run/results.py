@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stampede.docker import leftovers
-from stampede.docker.cluster.machines import Machine
+from stampede.docker.client import Machine
 from stampede.errors import LabError, WrongUse
 from stampede.records.checksums import seal
 from stampede.records.folder import BadRun, NoTemporaryRoom, read_run, write_record

@@ -10,7 +10,6 @@ from pathlib import Path
 from stampede.docker import leftovers, provenance
 from stampede.docker.cluster.engines import Engines
 from stampede.docker.cluster.ready import engines_on, find_machines, machine_records, server_host
-from stampede.docker.heartbeat import heartbeat
 from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from stampede.docker.machine_usage import Progress
 from stampede.docker.redaction import local_words, redact
@@ -78,13 +77,12 @@ def prepare(request: RunRequest, plan: Plan, say: Say) -> Iterator[Engines]:
     """Build the images, bring them to every machine, and remove what a killed run left behind."""
     images = images_of(plan)
     machines = find_machines(request.cluster)
-    with heartbeat(machines, say):
-        build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
-        names = [K6, *(image.name for image in images)]
-        encrypted = bool(request.cluster and request.cluster.encrypted)
-        with engines_on(machines, names, say, encrypted=encrypted) as engines:
-            clean_up(request.results, say, engines.machines)
-            yield engines
+    build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
+    names = [K6, *(image.name for image in images)]
+    encrypted = bool(request.cluster and request.cluster.encrypted)
+    with engines_on(machines, names, say, encrypted=encrypted) as engines:
+        clean_up(request.results, say, engines.machines)
+        yield engines
 
 
 def open_run(request: RunRequest, plan: Plan, engines: Engines) -> OpenRun:

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import IO
 
-from python_on_whales import DockerClient
-
 from stampede.docker.causes import NO_ADDRESS, cause, way_to_compile, ways_out
 from stampede.docker.commands import LAST_LINES, Say, output, run_command
 from stampede.docker.containers import label_options
 from stampede.docker.engine import ca_bundle
-from stampede.docker.images import INPUTS, LAB_USER, LabImage, build_images, label
+from stampede.docker.images import INPUTS, LAB_USER, LabImage, build_images, inspected, label
 from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
@@ -183,7 +181,7 @@ def _make_beside_ready(beside: ServicesBeside, say: Say) -> None:
 
 def _pull(image: str, problem: str, say: Say) -> None:
     """Pull an image that the lab does not build, if it is missing. Raise LabError with ``problem`` if this fails."""
-    if not DockerClient().image.exists(image):
+    if not inspected(image):
         say(f"Pulling {image} …")
         run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
 
@@ -191,25 +189,25 @@ def _pull(image: str, problem: str, say: Say) -> None:
 def _build_on_image(name: str, layer: Layer, say: Say) -> None:
     """Build the layer on an image that exists. Raise LabError if the image lacks what the lab needs."""
     _pull(layer.image, f"The image {layer.image} could not be pulled.", say)
-    under = DockerClient().image.inspect(layer.image)
-    config = under.config
-    runs_as = (config.user or "").partition(":")[0]
+    under = inspected(layer.image)
+    config = under["Config"]
+    runs_as = (config.get("User") or "").partition(":")[0]
     if runs_as in ("", "0", "root"):
         runs_as = LAB_USER
         say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
-    if label(name, INPUTS) == under.id:
+    if label(name, INPUTS) == under["Id"]:
         return
     problem = f"The image {layer.image} cannot be measured."
     _run_once(
         [], layer.image, ["-c", program_text("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
     )
     imports = next(
-        (variable.partition("=")[2] for variable in config.env or [] if variable.startswith("PYTHONPATH=")), ""
+        (variable.partition("=")[2] for variable in config.get("Env") or [] if variable.startswith("PYTHONPATH=")), ""
     )
     say(f"Building a layer on {layer.image} …")
-    folder = str(config.working_dir or "/")
+    folder = config.get("WorkingDir") or "/"
     arguments = {"IMAGE": layer.image, "FOLDER": folder, "IMPORTS": imports, "RUNS_AS": runs_as}
-    command = _build_command(name, layer, arguments, str(under.id))
+    command = _build_command(name, layer, arguments, under["Id"])
     run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
 
 
@@ -233,7 +231,7 @@ _NAMES_OF_PACKAGES = (
 
 def _build_on_server(name: str, layer: Layer, server: str, further: str, say: Say) -> None:
     """Build the layer on the image of a server. ``further`` is a server that the layer lacks, as pip names it."""
-    under = str(DockerClient().image.inspect(server).id)
+    under = inspected(server)["Id"]
     if label(name, INPUTS) == under:
         return
     say(f"Building the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)} …")

@@ -1,15 +1,12 @@
 """The services that somebody's own application needs beside it, such as a database, from a Compose file of its own."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from python_on_whales import DockerClient
-from python_on_whales.client_config import ClientNotFoundError
-from python_on_whales.exceptions import DockerException
-
-from stampede.docker.commands import last_line
+from stampede.docker.client import HERE, MISSING, DockerError
 from stampede.errors import WrongUse
 from stampede.servers.workload import BESIDE
 from stampede.service.layer import BESIDE_PROJECT, ServicesBeside
@@ -59,15 +56,13 @@ def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
 def _resolve(file: Path) -> dict[str, Any]:
     """Return what Compose makes of a file. Raise WrongUse if it cannot read it."""
     try:
-        resolved = DockerClient(
-            compose_files=[file], compose_project_name=BESIDE_PROJECT, compose_project_directory=file.parent,
-            compose_profiles=["*"],
-        ).compose.config(return_json=True)  # fmt: skip
-    except ClientNotFoundError:
-        raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint=typed("setup")) from None
-    except DockerException as error:
-        raise WrongUse(f"beside.compose: {file.name} cannot be read: {last_line(error)}") from None
-    assert isinstance(resolved, dict)
+        said = HERE.run("compose", "--file", str(file), "--project-name", BESIDE_PROJECT, "--project-directory",
+                        str(file.parent), "--profile", "*", "config", "--format", "json")  # fmt: skip
+    except DockerError as error:
+        if error.exit_code == MISSING:
+            raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint=typed("setup")) from None
+        raise WrongUse(f"beside.compose: {file.name} cannot be read: {error}") from None
+    resolved: dict[str, Any] = json.loads(said)
     return resolved
 
 

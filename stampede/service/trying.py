@@ -8,10 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from stampede.advise.options import ServingOption
-from stampede.docker.cluster.machines import default_machine
 from stampede.docker.doctor import make_ready
 from stampede.docker.engine import engine_cores
-from stampede.docker.heartbeat import heartbeat
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
 from stampede.records.classes import login_as_json, own_classes_as_json
@@ -65,7 +63,6 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
         with (
             interruptible(),
             machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
-            heartbeat([default_machine()], say),
         ):
             make_ready(say)
             answers = _ask_today(path, written, describe)

@@ -1,5 +1,7 @@
 """Single requests before the load: how they are asked, what stops a run, and what is kept of them."""
 
+import asyncio
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,21 +11,19 @@ from typing import cast
 
 import pytest
 from inline_snapshot import snapshot
-from python_on_whales import DockerClient
-from python_on_whales.components.container.models import ContainerState
-from python_on_whales.exceptions import DockerException
 
+from stampede.docker.client import HERE, DockerError
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.machines import default_machine
 from stampede.docker.containers import ContainerInfo
+from stampede.errors import LabError
 from stampede.plan import PlannedTrial
 from stampede.records.classes import Login, OwnRequestClass
 from stampede.run.trial import alone, checking
-from stampede.run.trial import containers as containers_module
-from stampede.run.trial.alone import Answer, Front, ask
-from stampede.run.trial.containers import TrialContainers
+from stampede.run.trial.alone import Answer, Front
 from stampede.run.trial.login import Refusal, Session, without_sessions
+from stampede.run.trial.trial import UNHEALTHY, Trial
 from stampede.service.layer import Layer
+from tests.told import Told
 
 DOCKER = """\
 #!/bin/sh
@@ -35,11 +35,22 @@ echo "$*" >> {folder}/commands
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Path:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with a client of an engine that keeps what curl is told and answers as ``answers`` says."""
     (tmp_path / "docker").write_text(DOCKER.format(folder=tmp_path))
     (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path
+
+
+def ask(described: OwnRequestClass, secrets: Mapping[str, str] | None = None) -> Answer:
+    """Send a single request."""
+    return asyncio.run(alone.ask(FRONT, described, secrets))
+
+
+def alone_ms(asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None) -> dict[str, list[float]]:
+    """Measure single requests by class."""
+    return asyncio.run(alone.alone_ms(FRONT, asked, of_user))
 
 
 def answers(engine: Path, *given: tuple[int, float] | int) -> None:
@@ -49,10 +60,7 @@ def answers(engine: Path, *given: tuple[int, float] | int) -> None:
         (engine / f"answer-{number}").write_text(told)
 
 
-def front(engine: Path) -> Front:
-    config = SimpleNamespace(docker_cmd=[engine / "docker"])
-    machine = replace(default_machine(), client=cast("DockerClient", SimpleNamespace(client_config=config)))
-    return Front(ContainerInfo("abc", "nginx", "nginx-1", ContainerState(), machine, ""), "balancer", 8080)
+FRONT = Front(ContainerInfo("abc", "nginx", "nginx-1", HERE), "balancer", 8080)
 
 
 def config_of(engine: Path, number: int = 0) -> list[str]:
@@ -69,7 +77,7 @@ def test_the_first_request_is_not_counted_and_harmful_classes_are_not_timed(engi
         "secret": OwnRequestClass(path="/?t=${TOKEN}", users=1),
     }
 
-    assert alone.alone_ms(front(engine), classes) == {"home": [20.0, 30.0], "head": [100.0, 100.0]}
+    assert alone_ms(classes) == {"home": [20.0, 30.0], "head": [100.0, 100.0]}
     assert 'header = "X-Own: a \\"b\\""' in config_of(engine)
     assert "head" in config_of(engine, 3)
 
@@ -81,9 +89,7 @@ def test_a_class_that_is_not_answered_as_it_should_be_has_no_time(
     engine: Path, status: int, expected: int | None, found: Mapping[str, list[float]]
 ) -> None:
     answers(engine, *[(status, 0.1)] * 3)
-    assert (
-        alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1, expected_status=expected)}) == found
-    )
+    assert alone_ms({"home": OwnRequestClass(path="/", users=1, expected_status=expected)}) == found
 
 
 @pytest.mark.parametrize(("code", "status"), [(28, 0), (18, 0), (23, 200)])
@@ -91,7 +97,7 @@ def test_an_answer_whose_body_does_not_end_is_no_answer(engine: Path, code: int,
     """k6 would count it as a failure. With 23, curl has stopped because enough of a long body was kept."""
     (engine / "answer-0").write_text(f"printf 'curl: ({code}) a reason\nlab-told 200 0.1 ' >&2; printf body")
 
-    answer = ask(front(engine), OwnRequestClass(path="/", users=1))
+    answer = ask(OwnRequestClass(path="/", users=1))
 
     assert answer.status == status
     assert answer.problem == f"curl: ({code}) a reason"
@@ -99,13 +105,13 @@ def test_an_answer_whose_body_does_not_end_is_no_answer(engine: Path, code: int,
 
 def test_an_engine_that_fails_is_no_answer(engine: Path) -> None:
     answers(engine, 126)
-    with pytest.raises(DockerException):
-        ask(front(engine), OwnRequestClass(path="/", users=1))
+    with pytest.raises(DockerError):
+        ask(OwnRequestClass(path="/", users=1))
 
 
-def test_no_further_class_is_asked_after_a_while(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_further_class_is_asked_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "MOST_S", -1)
-    assert alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1)}) == {}
+    assert alone_ms({"home": OwnRequestClass(path="/", users=1)}) == {}
 
 
 BUY = OwnRequestClass(
@@ -121,7 +127,7 @@ def test_a_request_has_its_secrets_and_no_command_shows_them(engine: Path) -> No
     """All users of a machine can read the words of a command. k6 names the balancer in the header Host."""
     answers(engine, (200, 0.1))
 
-    ask(front(engine), BUY, {"TOKEN": "hush-hush"})
+    ask(BUY, {"TOKEN": "hush-hush"})
 
     lines = config_of(engine)
     assert 'url = "http://127.0.0.1:8080/buy?t=hush-hush"' in lines
@@ -137,7 +143,7 @@ def test_a_single_request_comes_from_a_user_who_has_logged_in(engine: Path) -> N
     answers(engine, *[(200, 0.1)] * 3)
     of_user = Session(cookies={"a": "hush-hush", "b": "c"}, token="t0ken").headers
 
-    alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1, headers={"authorization": "x"})}, of_user)
+    alone_ms({"home": OwnRequestClass(path="/", users=1, headers={"authorization": "x"})}, of_user)
 
     assert 'header = "Cookie: a=hush-hush; b=c"' in config_of(engine)
     assert 'header = "Authorization: x"' in config_of(engine)
@@ -147,13 +153,13 @@ def test_a_single_request_comes_from_a_user_who_has_logged_in(engine: Path) -> N
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl itself must understand what it is told")
-def test_curl_understands_what_it_is_told(tmp_path: Path) -> None:
+def test_curl_understands_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens at the port, so the answer has status 0 and curl's reason."""
     (tmp_path / "docker").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     (tmp_path / "docker").chmod(0o755)
-    where = replace(front(tmp_path), port=1)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
-    answer = ask(where, BUY, {"TOKEN": "hush"})
+    answer = asyncio.run(alone.ask(replace(FRONT, port=1), BUY, {"TOKEN": "hush"}))
 
     assert answer.status == 0
     assert "onnect" in answer.problem
@@ -317,22 +323,32 @@ def test_a_server_that_starts_and_is_never_ready_is_told_by_its_health_check() -
 
 def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They are in the error, and in the record of the trial."""
-    probed = {"Status": "unhealthy", "Log": [{"Output": "curl: (22) error: 404\nno hush-hush"}]}
-    state = ContainerState.model_validate({"Status": "running", "Health": probed})
-    container = ContainerInfo("abc", "gunicorn", "gunicorn-1", state, default_machine(), "")
+    machine = Told(answers=lambda words: b"I have hush-hush" if "logs" in words else None)
+    container = ContainerInfo("abc", "gunicorn", "gunicorn-1", machine, probed="curl: (22) error: 404\nno hush-hush")
     variant = SimpleNamespace(
         service="gunicorn", front="nginx", workload=Layer(tmp_path, "abc", {"TOKEN": "hush-hush"})
     )
-    trial = SimpleNamespace(variant=variant, variant_name="today", load_name="own", number=1)
-    stack = TrialContainers(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
-    monkeypatch.setattr(containers_module, "containers_of", lambda *_: [container])
-    monkeypatch.setattr(checking, "containers_of", lambda *_: [container])
-    monkeypatch.setattr(containers_module, "output_of", lambda _: b"I have hush-hush")
+    trial = SimpleNamespace(
+        variant=variant, variant_name="today", load_name="own", number=1, follows=None, load=SimpleNamespace(api=None)
+    )
+    stack = Trial(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines((machine,)))
 
-    reason = stack._why_not_healthy(DockerException(["docker"], 1))
-    stack.fail(f"{containers_module.UNHEALTHY}: {reason}")
-    error = checking.why_not_healthy(stack)
+    async def there(*_: object) -> list[ContainerInfo]:
+        return [container]
 
-    for said in (reason, error.hint):
+    def refuse(*_: object) -> None:
+        raise DockerError("dependency failed to start")
+
+    monkeypatch.setattr("stampede.run.trial.trial.compose", refuse)
+    monkeypatch.setattr("stampede.run.trial.trial.containers_of", there)
+    monkeypatch.setattr(checking, "containers_of", there)
+
+    asyncio.run(stack.attempt(Trial.start))
+    assert stack.reason is not None
+    assert stack.reason.startswith(UNHEALTHY)
+    with pytest.raises(LabError) as caught:
+        asyncio.run(checking.ask_for_each_class(stack, lambda _: None))
+
+    for said in (stack.reason, caught.value.hint):
         assert "no $TOKEN" in said
         assert "I have $TOKEN" in said

@@ -1,22 +1,25 @@
 """stampede/run/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
-from python_on_whales.components.container.models import ContainerState
-from python_on_whales.exceptions import DockerException
 
+from stampede.docker.client import DockerError
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.machines import default_machine
 from stampede.docker.containers import ContainerInfo
 from stampede.experiment.file import load_experiment
 from stampede.experiment.model import Durations, Load
 from stampede.experiment.variations import computing
 from stampede.plan import lay_out
-from stampede.run.trial.calibration import ALONE, TRIES, calibrate, calibrated_request
-from stampede.run.trial.containers import TrialContainers
+from stampede.records.run import Calibration
+from stampede.run.trial import calibration
+from stampede.run.trial.calibration import ALONE, TRIES, calibrated_request
+from stampede.run.trial.trial import Trial
+from tests.told import Told
 
 LOAD = Load(
     classes={"work": {"users": 1, "takes_s": 0.1, "computes": 0.5, "rounds": 5}, "quick": {"users": 1}},
@@ -40,6 +43,15 @@ class Machine:
         calls = float(given["rounds"]) * float(given["cpu_ms"])
         took_ms = float(given["rounds"]) * (float(given["wait_ms"]) + 0.1) + calls * per_call_us / 1000
         return took_ms * (2 if len(self.asked) == 1 else 1)
+
+
+def calibrate(load: Load, ask: Callable[[str], float]) -> Calibration:
+    """Calibrate a load with what answers at once."""
+
+    async def answer(path: str) -> float:
+        return ask(path)
+
+    return asyncio.run(calibration.calibrate(load, answer))
 
 
 def loaded(cpu: str) -> Load:
@@ -137,28 +149,28 @@ def test_a_call_stays_within_bounds_on_a_machine_that_cannot(late_us: float, cal
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (DockerException(["docker", "exec"], 22, b"", b"curl: (22) The requested URL returned error: 502\n"),
+        (DockerError("curl: (22) The requested URL returned error: 502\n", 22),
          "a single request before the load was not answered: curl: (22) The requested URL returned error: 502"),
         (KeyError("ended"), "a single request before the load got an answer that the lab cannot read: 'ended'"),
     ],
 )  # fmt: skip
-def test_a_request_alone_that_is_not_answered_fails_the_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
-) -> None:
+def test_a_request_alone_that_is_not_answered_fails_the_trial(tmp_path: Path, error: Exception, reason: str) -> None:
     """No container: how the balancer is asked is what fails."""
     trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
-    stack = TrialContainers(trial, tmp_path, 1, Engines())
-    stack.containers = [ContainerInfo("1", "nginx", "nginx-1", ContainerState(), default_machine(), "")]
 
-    def ask(_front: object, _path: str) -> float:
-        raise error
+    def answer(words: tuple[str, ...]) -> bytes:
+        if "curl" in words:
+            raise error
+        return b""
 
-    monkeypatch.setattr("stampede.run.trial.containers._at_work_ms", ask)
+    machine = Told(answers=answer)
+    measured = Trial(trial, tmp_path, 1, Engines((machine,)))
+    measured.containers = [ContainerInfo("1", "nginx", "nginx-1", machine)]
 
-    stack.calibrate()
+    asyncio.run(measured.attempt(Trial.calibrate))
 
-    assert (stack.outcome, stack.reason) == ("failed", reason)
-    assert stack.calibration is None
+    assert (measured.outcome, measured.reason) == ("failed", reason)
+    assert measured.calibration is None
 
 
 def test_long_requests_are_asked_twice_and_none_for_nothing() -> None:

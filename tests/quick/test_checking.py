@@ -1,6 +1,6 @@
 """stampede.run.trial.batch.check: somebody's own application is started and asked once before anything is measured."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,108 +10,94 @@ import pytest
 
 from stampede.docker.cluster.engines import Engines
 from stampede.errors import LabError
-from stampede.plan import Plan
+from stampede.plan import Plan, timing
 from stampede.records.run import TODAY
 from stampede.run.trial import batch
+from stampede.run.trial.batch import Batch
+from stampede.run.trial.compose import Composed
+from stampede.run.trial.trial import Trial
+
+Does = Callable[[Trial, Callable[[str], None]], None]
 
 
-class Started:
-    """A stack that starts nothing, and notes what is done with it. ``does`` is what its check does."""
+class Checks:
+    """Checks of applications without containers, which note their steps."""
 
-    def __init__(self, does: Callable[["Started"], str], folder: Path) -> None:
-        self._does = does
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.folder = folder
         self.steps: list[str] = []
-        self.outcome, self.composed, self.gone = "measured", ["composed"], False
-        self.part = folder / ".1.part"
-        self.part.mkdir()
+        self.does: Does = lambda _, __: None
+        for name in ("start", "collect", "_kill"):
+            monkeypatch.setattr(Trial, name, self._step(name))
+        monkeypatch.setattr(Trial, "save", lambda trial, *_: self.steps.append(f"save {trial.planned.variant_name}"))
+        monkeypatch.setattr(batch, "ask_for_each_class", self._ask)
+        monkeypatch.setattr(batch, "remove_projects", self._remove)
+        monkeypatch.setattr(timing, "up_s", lambda _: 1.0)
+        monkeypatch.setattr(timing, "down_s", lambda _: 1.0)
+        monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
 
-    def start(self) -> None:
-        """Note it."""
-        self.steps.append("up")
+    def _step(self, name: str) -> Callable[[Trial], Awaitable[None]]:
+        async def step(trial: Trial) -> None:
+            self.steps.append(name)
+            if name == "start":
+                trial.part.mkdir(parents=True)
+                trial.composed = [cast("Composed", "one")]
 
-    def abort_start(self) -> None:
-        """Note it."""
-        self.steps.append("abort_start")
+        return step
 
-    def check(self, say: Callable[[str], None]) -> None:
-        """Note it, and do it."""
+    async def _ask(self, trial: Trial, say: Callable[[str], None]) -> None:
         self.steps.append("check")
-        say(self._does(self))
+        self.does(trial, say)
 
-    def collect(self) -> None:
-        """Note it."""
-        self.steps.append("collect")
+    async def _remove(self, *_: object) -> set[str]:
+        self.steps.append("remove")
+        return set()
 
-    def remove(self) -> None:
-        """Note it."""
-        self.steps.append("down")
-        self.gone = True
+    def check(self, *names: str) -> list[str]:
+        """Check a plan that has variants with these names, and return what is said."""
+        said: list[str] = []
+        variant = SimpleNamespace(workload=object(), service="gunicorn")
+        trials = [
+            SimpleNamespace(variant=variant, variant_name=name, load_name="own", number=number)
+            for number, name in enumerate(names or ("limit-2x2", TODAY, TODAY), start=1)
+        ]
+        plan = cast("Plan", SimpleNamespace(trials=trials))
+        batch.check(plan, self.folder / "mine" / "run", lambda *_: None, Engines(), said.append)
+        return said
 
-    def save(self, *_: object) -> None:
-        """Note it."""
-        self.steps.append("save")
 
-    def interrupt(self) -> None:
-        """Note it."""
-        self.outcome = "interrupted"
-
-
-def fail(stack: Started) -> str:
-    stack.outcome = "failed"
+def fail(trial: Trial, _: object) -> None:
+    trial.fail("GET /total is answered with status 500")
     raise LabError("GET /total is answered with status 500.")
 
 
 @pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
-    """The stacks that are started."""
-    found: list[Started] = []
-    monkeypatch.setattr(batch, "end_with_servers", lambda *_: nullcontext())
-    return found
+def checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checks:
+    """What checks applications that need no containers."""
+    return Checks(monkeypatch, tmp_path)
 
 
-def check(
-    monkeypatch: pytest.MonkeyPatch, stacks: list[Started], folder: Path, does: Callable[[Started], str],
-    names: tuple[str, ...] = ("limit-2x2", TODAY, TODAY),
-) -> list[str]:  # fmt: skip
-    """Check a plan that has variants with these names, and return what is said."""
-    said: list[str] = []
-
-    class Own(Started):
-        def __init__(self, trial: SimpleNamespace, *_: object) -> None:
-            assert trial.variant_name == TODAY
-            super().__init__(does, folder)
-            stacks.append(self)
-
-    monkeypatch.setattr(batch, "TrialContainers", Own)
-    monkeypatch.setattr(batch, "ask_for_each_class", Started.check)
-    trials = [SimpleNamespace(variant=SimpleNamespace(workload=object()), variant_name=name) for name in names]
-    batch.check(cast("Plan", SimpleNamespace(trials=trials)), folder, lambda *_: None, Engines(), said.append)
-    return said
-
-
-def test_an_application_that_answers_is_started_once_and_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, stacks: list[Started], tmp_path: Path
-) -> None:
+def test_an_application_that_answers_is_started_once_and_leaves_nothing(checks: Checks, tmp_path: Path) -> None:
     """However many trials the run has, and wherever today's way is in their order."""
-    assert check(monkeypatch, stacks, tmp_path, lambda _: "a redirect") == ["a redirect"]
+    checks.does = lambda _, say: say("a redirect")
 
-    [stack] = stacks
-    assert stack.steps == ["up", "check", "down"]
-    assert list(tmp_path.iterdir()) == []
+    assert checks.check() == ["a redirect"]
+
+    assert checks.steps == ["start", "check", "remove"]
+    assert [path for path in tmp_path.rglob("*") if path.name.endswith(".part")] == []
 
 
-def test_an_application_that_fails_stops_the_run_and_its_record_is_kept(
-    monkeypatch: pytest.MonkeyPatch, stacks: list[Started], tmp_path: Path
-) -> None:
+def test_an_application_that_fails_stops_the_run_and_its_record_is_kept(checks: Checks) -> None:
+    checks.does = fail
+
     with pytest.raises(LabError, match="status 500"):
-        check(monkeypatch, stacks, tmp_path, fail)
+        checks.check()
 
-    [stack] = stacks
-    assert stack.steps == ["up", "check", "collect", "down", "save"]
+    assert checks.steps == ["start", "check", "_kill", "collect", "remove", f"save {TODAY}"]
 
 
-def test_an_experiment_of_the_lab_is_not_checked(
-    monkeypatch: pytest.MonkeyPatch, stacks: list[Started], tmp_path: Path
-) -> None:
-    assert check(monkeypatch, stacks, tmp_path, fail, ("one-process",)) == []
-    assert stacks == []
+def test_an_experiment_of_the_lab_is_not_checked(checks: Checks) -> None:
+    checks.does = fail
+
+    assert checks.check("one-process") == []
+    assert checks.steps == []

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from stampede.docker import leftovers
-from stampede.docker.cluster.machines import default_machine
+from stampede.docker.client import HERE
 from stampede.errors import LabError
 from stampede.pipeline import derive
 from stampede.records.folder import NoTemporaryRoom, read_run
@@ -41,7 +41,7 @@ def killed(results: Path, **changed: Any) -> Path:
 def clean_up(results: Path) -> list[str]:
     """Clean up and return what was said."""
     said: list[str] = []
-    results_folder.clean_up(results, said.append, (default_machine(),))
+    results_folder.clean_up(results, said.append, (HERE,))
     return said
 
 

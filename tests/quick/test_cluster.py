@@ -1,21 +1,19 @@
 """stampede.docker.cluster alone: the file of machines, what runs where, and what swarms and images are told to be."""
 
+import json
 import socket
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
 from inline_snapshot import snapshot
-from python_on_whales import DockerClient
-from python_on_whales.components.container.models import ContainerState
 
+from stampede.docker.client import Machine
 from stampede.docker.cluster import images, swarm
 from stampede.docker.cluster.engines import offset_s
-from stampede.docker.cluster.machines import Machine, machines_of, read_machines
+from stampede.docker.cluster.machines import machines_of, read_machines
 from stampede.docker.containers import ContainerInfo, overlay_name
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
@@ -26,6 +24,7 @@ from stampede.plan.placement import MemoryBudgets, assign
 from stampede.records.run import Exchange
 from stampede.run.trial.compose import on_machine, split_over_machines
 from stampede.servers.limits import MemoryBudget
+from tests.told import Told
 from tests.wrong import listed, problem_of, refusal
 
 THREE = """\
@@ -207,54 +206,39 @@ class Fake:
 
     def machine(self, name: str, context: str) -> Machine:
         """Return a machine whose engine this is."""
-        client = SimpleNamespace(
-            system=SimpleNamespace(info=lambda: self.info(context)),
-            node=SimpleNamespace(list=self.nodes, update=self.update, remove=self.remove),
-            client_config=SimpleNamespace(docker_cmd=["true", "--context", context]),
-        )
-        return Machine(name, cast("DockerClient", client), shares_files=False)
+        return Told(name, context, shares_files=False, answers=lambda words: self.answer(context, words).encode())
 
-    def info(self, context: str) -> object:
-        """Return what ``docker info`` says."""
-        engine, node, manages = self.members[context]
-        state = "active" if node else "inactive"
-        of_manager = SimpleNamespace(id="s") if manages else None
-        told = SimpleNamespace(local_node_state=state, node_id=node, node_addr=f"addr-{context}",
-                               control_available=manages, cluster=of_manager)  # fmt: skip
-        return SimpleNamespace(id=engine, swarm=told)
-
-    def nodes(self) -> list[object]:
-        """Return the members of the manager's swarm: nodes whose name does not begin with other."""
-        there = [node for _, node, _ in self.members.values() if node and not node.startswith("other")]
-        return [SimpleNamespace(id=node, spec=SimpleNamespace(labels=self.labels.get(node))) for node in there]
-
-    def update(self, node: str, labels_add: Mapping[str, str]) -> None:
-        """Label a node."""
-        self.labels.setdefault(node, {}).update(labels_add)
-
-    def remove(self, node: str, *, force: bool) -> None:
-        """Forget a node that has left."""
-        assert force
-        self.done.append(f"remove {node}")
-
-    def run(self, command: list[str]) -> str:
-        """Do what ``docker swarm`` does."""
-        context, verb = command[2], " ".join(command[4:])
-        if verb.startswith("join-token"):
-            return "TOKEN"
-        self.done.append(f"{context}: {verb}")
-        engine, _, _ = self.members[context]
-        if verb.startswith(("init", "join")):
-            self.members[context] = (engine, f"node-{context}", verb.startswith("init"))
-        if verb.startswith("leave"):
-            self.members[context] = (engine, "", False)
+    def answer(self, context: str, words: tuple[str, ...]) -> str:
+        """Answer as Docker does."""
+        verb = " ".join(words[1:])
+        match words[0], verb:
+            case "info", _:
+                engine, node, manages = self.members[context]
+                told = {"LocalNodeState": "active" if node else "inactive", "NodeID": node,
+                        "NodeAddr": f"addr-{context}", "ControlAvailable": manages}  # fmt: skip
+                return json.dumps({"ID": engine, "Swarm": told})
+            case "node", "ls --quiet":  # those whose name does not begin with other are members of the manager's swarm
+                return " ".join(node for _, node, _ in self.members.values() if node and not node.startswith("other"))
+            case "node", _ if words[1] == "inspect":
+                return json.dumps([{"ID": node, "Spec": {"Labels": self.labels.get(node)}} for node in words[2:]])
+            case "node", _ if words[1] == "update":
+                name, _, value = words[3].partition("=")
+                self.labels.setdefault(words[4], {})[name] = value
+            case "node", _ if words[1:3] == ("rm", "--force"):
+                self.done.append(f"remove {words[3]}")
+            case "swarm", "join-token --quiet worker":
+                return "TOKEN"
+            case "swarm", _:
+                self.done.append(f"{context}: {verb}")
+                engine, _, _ = self.members[context]
+                joined = (engine, f"node-{context}", words[1] == "init")
+                self.members[context] = (engine, "", False) if words[1] == "leave" else joined
         return ""
 
 
-def test_machines_make_a_swarm_and_leave_it_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_machines_make_a_swarm_and_leave_it_again(tmp_path: Path) -> None:
     """Once is enough: joining again says and does nothing. Leaving undoes what joining did, the swarm's maker last."""
     fake = Fake(one=("1", "", False), two=("2", "", False), three=("3", "", False))
-    monkeypatch.setattr(swarm, "run", fake.run)
     cluster = read_machines(written(tmp_path, THREE))
     machines = [fake.machine(name, one.context) for name, one in cluster.machines.items()]
     said: list[str] = []
@@ -275,9 +259,8 @@ def test_machines_make_a_swarm_and_leave_it_again(monkeypatch: pytest.MonkeyPatc
     assert said[3:] == ["bench-2 has left the swarm.", "laptop has left the swarm.", "The swarm of bench-1 has ended."]
 
 
-def test_a_swarm_that_was_there_before_stays_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_swarm_that_was_there_before_stays_as_it_was(tmp_path: Path) -> None:
     fake = Fake(one=("1", "node-one", True), two=("2", "", False))
-    monkeypatch.setattr(swarm, "run", fake.run)
     cluster = read_machines(written(tmp_path, "machines: {a: {context: one}, b: {context: two}}"))
     machines = [fake.machine("a", "one"), fake.machine("b", "two")]
     said: list[str] = []
@@ -289,10 +272,9 @@ def test_a_swarm_that_was_there_before_stays_as_it_was(monkeypatch: pytest.Monke
     assert fake.members["one"] == ("1", "node-one", True)
 
 
-def test_a_swarm_with_other_members_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_swarm_with_other_members_goes_on() -> None:
     fake = Fake(one=("1", "node-one", True), two=("2", "node-two", False))
     fake.labels["node-one"] = {swarm.MADE: "true"}
-    monkeypatch.setattr(swarm, "run", fake.run)
     said: list[str] = []
 
     swarm.leave([fake.machine("a", "one")], said.append)
@@ -318,9 +300,10 @@ def test_machines_that_cannot_share_a_network_are_named(members: dict[str, tuple
     assert [word for word in says.split(" / ") if word not in problem] == []
 
 
-def test_a_context_that_cannot_be_reached_is_named() -> None:
+def test_a_context_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real client asks a socket that nobody listens at."""
-    machine = Machine("bench", DockerClient(host="unix:///nowhere/docker.sock"), shares_files=False)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    machine = Machine("bench", shares_files=False)
 
     problem = problem_of(swarm.nodes_of, [machine])
     assert problem.startswith("The engine of bench does not answer: ")
@@ -347,10 +330,7 @@ Machines of one run need the same kind of processor: stampede machines check\
 
 def difference(used: list[tuple[str, Machine, str]]) -> str | None:
     """Return which of these containers (service, machine, image) has other images than its like."""
-    state = ContainerState()
-    return images.image_difference(
-        ContainerInfo("", name, name, state, machine, "", image) for name, machine, image in used
-    )
+    return images.image_difference(ContainerInfo("", name, name, machine, image=image) for name, machine, image in used)
 
 
 def test_a_service_with_different_images_is_named_with_its_machines(
@@ -375,7 +355,7 @@ def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.
     with socket.socket(socket.AF_UNIX) as stopped:
         stopped.bind(str(tmp_path / "engine.sock"))
         stopped.listen()
-        machine = Machine("bench", DockerClient(host=f"unix://{tmp_path}/engine.sock"), shares_files=False)
-        problem = problem_of(swarm.nodes_of, [machine])
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+        problem = problem_of(swarm.nodes_of, [Machine("bench", shares_files=False)])
 
     assert problem.startswith("The engine of bench does not answer: no answer within 1 s\n")

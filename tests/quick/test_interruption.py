@@ -1,37 +1,22 @@
-"""stampede.interruption, and how the runner uses it: nobody is interrupted in the middle of what has to be finished."""
+"""stampede.interruption: nobody is interrupted in the middle of what has to be finished."""
 
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from python_on_whales.exceptions import DockerException
 
 from stampede import interruption
 from stampede.cli import reading as reporting
-from stampede.docker.cluster.engines import Engines
-from stampede.docker.machine_usage import Progress, Quiet
-from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt, uninterrupted
 from stampede.paths import ROOT
-from stampede.plan import PlannedTrial
-from stampede.run.trial import batch, containers
-from stampede.run.trial.batch import BatchStep, _do, _load, _measure_batch
-from stampede.run.trial.compose import Composed
-from stampede.run.trial.containers import TrialContainers
-from stampede.servers.gunicorn import GunicornSync
-from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STACKS = cast("list[TrialContainers]", ["one", "two"])
 
 
 @pytest.fixture(autouse=True)
@@ -42,18 +27,6 @@ def heeded() -> Iterator[None]:
     for one, handler in previous.items():
         signal.signal(one, handler)
     interruption._signals.clear()
-
-
-def together(
-    step: Callable[[TrialContainers], None], stop: Callable[[TrialContainers], None] | None = None, asked: int = 0
-) -> None:
-    """Do a step for two stacks as the runner does, where nothing else raises KeyboardInterrupt."""
-    with uninterrupted() as signals:
-        try:
-            signals.extend([asked] * bool(asked))
-            _do(BatchStep(step, "a step", 1, stop), STACKS, lambda *_: None, signals)
-        finally:
-            signals.clear()
 
 
 @pytest.mark.parametrize("which", STOPS)
@@ -178,233 +151,6 @@ def test_a_block_that_ends_before_a_later_one_does_not_end_that_one() -> None:
     assert asked == [signal.SIGINT]
     with pytest.raises(KeyboardInterrupt):
         second.__exit__(None, None, None)
-
-
-def test_an_interrupt_ends_a_step_early_where_there_is_a_way_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes as the runner begins to wait; raised inside of ``wait`` it could leave locks taken for ever."""
-    told: list[Any] = []
-    ended = {"one": threading.Event(), "two": threading.Event()}
-
-    def interrupted_wait(*arguments: Any, **settings: Any) -> Any:
-        if not told:
-            told.append("interrupted")
-            signal.raise_signal(signal.SIGINT)
-            told.append("went on")
-        return wait(*arguments, **settings)
-
-    def step(stack: TrialContainers) -> None:
-        told.append((stack, ended[str(stack)].wait(timeout=60)))
-
-    def stop(stack: TrialContainers) -> None:
-        ended[str(stack)].set()
-
-    monkeypatch.setattr(batch, "wait", interrupted_wait)
-    with pytest.raises(KeyboardInterrupt):
-        together(step, stop)
-
-    assert told[:2] == ["interrupted", "went on"]
-    assert sorted(told[2:]) == [("one", True), ("two", True)]
-
-
-def test_an_interrupt_is_heeded_after_a_step_that_cannot_be_stopped() -> None:
-    through: list[str] = []
-
-    def step(stack: TrialContainers) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-        through.append(str(stack))
-
-    with pytest.raises(KeyboardInterrupt):
-        together(step)
-
-    assert sorted(through) == ["one", "two"]
-
-
-def test_a_step_does_not_begin_when_somebody_has_asked_to_stop() -> None:
-    through: list[str] = []
-
-    with pytest.raises(KeyboardInterrupt):
-        together(lambda stack: through.append(str(stack)), asked=signal.SIGINT)
-
-    assert through == []
-
-
-def test_a_step_that_can_be_stopped_begins_and_is_stopped() -> None:
-    """Load generators that have started are to end in good order."""
-    through: list[str] = []
-
-    with pytest.raises(KeyboardInterrupt):
-        together(
-            lambda stack: through.append(f"load {stack}"), lambda stack: through.append(f"stop {stack}"), signal.SIGINT
-        )
-
-    assert sorted(through) == ["load one", "load two", "stop one", "stop two"]
-
-
-def test_an_interrupt_names_the_unexpected_error_that_it_hides() -> None:
-    def step(_: TrialContainers) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-        raise ValueError("unexpected")
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        together(step)
-
-    assert str(caught.value.__cause__) == "unexpected"
-
-
-def test_what_is_done_last_is_done_although_somebody_asked_to_stop() -> None:
-    through: list[str] = []
-
-    with uninterrupted() as asked:
-        signal.raise_signal(signal.SIGINT)
-        _do(BatchStep(lambda stack: through.append(str(stack)), "a step", 1), STACKS, lambda *_: None)
-        assert asked.pop() == signal.SIGINT
-
-    assert sorted(through) == ["one", "two"]
-
-
-def test_an_unexpected_error_is_raised_when_all_are_through() -> None:
-    failed = threading.Event()
-    through: list[str] = []
-
-    def step(stack: TrialContainers) -> None:
-        if str(stack) == "one":
-            failed.set()
-            raise ValueError("unexpected")
-        failed.wait(timeout=60)
-        through.append(str(stack))
-
-    with pytest.raises(ValueError, match="unexpected"):
-        together(step)
-
-    assert through == ["two"]
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the runner does with the stack of a batch that needs no containers, step by step."""
-    taken: list[str] = []
-
-    def start(stack: TrialContainers) -> None:
-        stack.composed = [cast("Composed", "one")]
-        taken.append("up")
-
-    def remove(stack: TrialContainers) -> None:
-        stack.gone = True
-        taken.append("down")
-
-    def save(stack: TrialContainers, *_: object) -> None:
-        taken.append(f"saved, {stack.outcome}: {(stack.reason or '').split(' at ')[0]}")
-
-    for step in (start, remove, save):
-        monkeypatch.setattr(TrialContainers, step.__name__, step)
-    monkeypatch.setattr(TrialContainers, "observe_before", lambda _: taken.append("look before"))
-    monkeypatch.setattr(TrialContainers, "collect", lambda _: taken.append("collect"))
-    monkeypatch.setattr(Engines, "settle", lambda *_: Quiet(waited_s=0, busy=0))
-    monkeypatch.setattr(batch, "_load", lambda *_: taken.append("load"))
-    monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
-    return taken
-
-
-def measure(folder: Path) -> None:
-    """Measure a batch of one trial."""
-    load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
-    trial = PlannedTrial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
-    _measure_batch((trial,), folder, lambda *_: None, Engines())
-
-
-def test_a_batch_is_measured_and_cleaned_up(tmp_path: Path, steps: list[str]) -> None:
-    measure(tmp_path)
-
-    assert steps == ["up", "look before", "load", "collect", "down", "saved, measured: "]
-
-
-def test_an_interrupt_while_the_machine_settles_lets_no_load_begin(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
-) -> None:
-    """Not even one that is ended at once: what starts up may have made a file of points."""
-
-    def interrupted(_: Engines, __: Progress) -> Quiet:
-        signal.raise_signal(signal.SIGINT)
-        return Quiet(waited_s=0, busy=0)
-
-    started: list[float] = []
-    monkeypatch.setattr(Engines, "settle", interrupted)
-    monkeypatch.setattr(batch, "_load", _load)
-    monkeypatch.setattr(TrialContainers, "start_load", lambda _, at, **__: started.append(at))
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path)
-
-    assert started == []
-    assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
-
-
-def test_an_interrupt_while_a_busy_machine_settles_is_heeded_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
-) -> None:
-    def interrupted(_: Engines, progress: Progress) -> Quiet:
-        signal.raise_signal(signal.SIGTERM)
-        progress("waiting until the machine is quiet", 0.4, 10)
-        steps.append("settled")
-        return Quiet(waited_s=10, busy=1)
-
-    monkeypatch.setattr(Engines, "settle", interrupted)
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path)
-
-    assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
-
-
-def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
-) -> None:
-    def ended(stack: TrialContainers) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        stack.fail("the container engine stopped answering: signal: interrupt")
-
-    monkeypatch.setattr(TrialContainers, "collect", ended)
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path)
-
-    assert steps == ["up", "look before", "load", "down", "saved, interrupted: interrupted"]
-
-
-def test_an_interrupt_that_is_noted_after_it_ended_the_engines_clients_is_no_failure_of_the_engine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
-) -> None:
-    """On a busy machine, a thread may see that Docker's command has ended before the main thread notes the signal."""
-
-    def ended(stack: TrialContainers) -> None:
-        main = threading.main_thread().ident or 0
-        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-        stack.fail("the container engine stopped answering", DockerException(["docker", "wait"], 130))
-
-    def load(trials: list[TrialContainers], progress: Progress, stop_signals: list[int], _: Engines) -> None:
-        _do(BatchStep(ended, "load", 0), trials, progress, stop_signals)
-
-    monkeypatch.setattr(batch, "_load", load)
-    monkeypatch.setattr(containers, "SIGNAL_NOTED_WITHIN_S", PATIENCE_S)
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path)
-
-    assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
-
-
-def test_what_cannot_be_collected_is_saved_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
-) -> None:
-    def broken(_: TrialContainers) -> None:
-        raise ValueError("unexpected")
-
-    monkeypatch.setattr(TrialContainers, "collect", broken)
-
-    with pytest.raises(ValueError, match="unexpected"):
-        measure(tmp_path)
-
-    assert steps == ["up", "look before", "load", "down", "saved, measured: "]
 
 
 @pytest.mark.parametrize(

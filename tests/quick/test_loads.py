@@ -10,7 +10,7 @@ import pytest
 import yaml
 from inline_snapshot import snapshot
 
-from stampede.docker.cluster.machines import default_machine
+from stampede.docker.client import HERE
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment, names, read_experiment
 from stampede.experiment.loads.clients import CLIENT_SCRIPTS
@@ -31,7 +31,7 @@ TIMES = 10**6
 
 def this_machine(total_mib: int, available_mib: int) -> MemoryBudgets:
     """Return the memory of the lab's own machine."""
-    return MemoryBudgets([default_machine()], [MemoryBudget(total_mib, available_mib)])
+    return MemoryBudgets([HERE], [MemoryBudget(total_mib, available_mib)])
 
 
 THIS_MACHINE = this_machine(total_mib=24_000, available_mib=23_000)

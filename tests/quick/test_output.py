@@ -8,7 +8,7 @@ from stampede.evaluate.metrics.servers import megabytes
 from stampede.evaluate.read.observation import SENT, WRITTEN, parse
 from stampede.pipeline import derive_summary
 from stampede.records.run import ContainerLog
-from stampede.run.trial.logs import LogStart, log_record, note_cuts
+from stampede.run.trial.observing import LogStart, log_record, note_cuts
 from stampede.service.diagnosis.rules import busy_sentence, output_sentence
 from stampede.service.diagnosis.symptoms import ProcessorUse
 from tests.synthetic import Request, make_run, make_trial, observation
@@ -73,10 +73,10 @@ def test_a_log_is_cut_if_its_first_line_is_another_one() -> None:
     """All lines say the same, but their times differ."""
     before = LogStart(b"2026-01-02T03:04:05.1Z tick\n", 5)
 
-    assert not log_record(b"tick\ntick\n", before.line, before).cut
-    assert log_record(b"tick\ntick\n", b"2026-01-02T03:04:09.2Z tick\n", before) == ContainerLog(
-        kept=10, before=5, cut=True
-    )
+    later = b"2026-01-02T03:04:09.2Z tick\n"
+
+    assert not log_record(b"tick\ntick\n", before.line + later, before).cut
+    assert log_record(b"tick\ntick\n", later + later, before) == ContainerLog(kept=10, before=5, cut=True)
     assert not log_record(b"tick\n", b"2026-01-02T03:04:09.2Z tick\n", LogStart(b"", 0)).cut
 
 

@@ -8,24 +8,26 @@ processes until it could start no more, and then memory was taken until a worker
 ``pressure-cpu`` is from the same system and load in a virtual machine, because user-mode Linux has no such file.
 """
 
+import asyncio
 import os
 import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from stampede.docker import facts
-from stampede.docker.cluster.machines import Machine
+from stampede.docker.client import HERE
+from stampede.docker.cluster.engines import Engines
 from stampede.docker.machine_usage import pressure_us
 from stampede.evaluate.read.observation import Observation, counted_by_worker, parse, read_containers
 from stampede.pipeline import derive_summary
-from stampede.run.trial.containers import TrialContainers
-from stampede.run.trial.early_end import end_with_servers
-from tests.conftest import wait_until
+from stampede.run.trial.batch import Batch
+from stampede.run.trial.trial import Trial
 from tests.synthetic import Request, make_run, make_trial
+from tests.told import Told
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "cgroup2"
 MOMENTS = ("before", "after", "killed", "lost")
@@ -93,7 +95,7 @@ def test_computing_throttling_and_killing_are_counted() -> None:
 def test_the_engine_says_which_limits_that_kernel_does_not_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
     """This kernel was built without the choice of cores."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(facts, "output", lambda _: (RECORDED / "docker-info.json").read_text())
+    monkeypatch.setattr(facts, "HERE", Told(answers=lambda _: (RECORDED / "docker-info.json").read_bytes()))
     monkeypatch.setenv("DOCKER_HOST", "recorded")
 
     told = facts.ask_engine()
@@ -129,20 +131,27 @@ def test_a_worker_that_ran_out_of_memory_is_named(tmp_path: Path) -> None:
     assert lost.endswith("server-1 lost worker 36 during the load (out of memory)")
 
 
-def test_an_event_of_the_engine_ends_the_trial_of_the_container_that_ran_out_of_memory(tmp_path: Path) -> None:
+def test_an_event_of_the_engine_ends_the_trial_of_the_container_that_ran_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The container lived on, because only a process of it was killed."""
     told: list[tuple[str, str]] = []
 
-    def react_to(event: str, _: object, __: str, labels: dict[str, str]) -> None:
-        told.append((event, labels["com.docker.compose.service"]))
+    async def react_to(event: dict[str, Any]) -> None:
+        told.append((event["Action"], event["Actor"]["Attributes"]["com.docker.compose.service"]))
 
-    trial = SimpleNamespace(project="stampede-recorded", outcome="measured", react_to=react_to)
+    trial = SimpleNamespace(project="stampede-recorded", react_to=react_to, loading=set())
     (tmp_path / "docker").write_text(f"#!/bin/sh\ncat {RECORDED}/events.txt\nexec sleep 100\n")
     (tmp_path / "docker").chmod(0o755)
-    machine = SimpleNamespace(docker=[str(tmp_path / "docker")])
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    batch = Batch([cast("Trial", trial)], Engines((HERE,)), lambda *_: None, [])
 
-    with end_with_servers([cast("TrialContainers", trial)], [cast("Machine", machine)]):
-        wait_until(lambda: told)
+    async def watch() -> None:
+        async with batch._watched():
+            while not told:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(watch())
 
     assert set(told) == {("oom", "gunicorn")}
 

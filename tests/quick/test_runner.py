@@ -1,43 +1,38 @@
 """stampede.run.trial: what is started for a trial, without starting it."""
 
+import asyncio
+import json
 import os
 import re
-import threading
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
-from python_on_whales import DockerClient
-from python_on_whales.components.container.models import ContainerState
-from python_on_whales.exceptions import DockerException
 
-from stampede.docker.cluster.engines import Engines, UsageSamplers
-from stampede.docker.cluster.machines import default_machine
-from stampede.docker.commands import last_line
+from stampede.docker.client import DockerError, Machine
+from stampede.docker.cluster.engines import Engines
 from stampede.docker.containers import ContainerInfo, owner
 from stampede.docker.engine import ca_bundle
 from stampede.docker.redaction import LOCAL, LOCAL_ENV
 from stampede.errors import LabError
 from stampede.experiment.model import Api, Client, Database, Durations, Load, Relative
-from stampede.paths import ROOT
+from stampede.paths import COMPOSE_FILE, ROOT
 from stampede.plan import PlannedTrial
 from stampede.records.classes import OwnRequestClass
 from stampede.records.folder import read_trial
 from stampede.run.trial import checking
+from stampede.run.trial import trial as of_trial
 from stampede.run.trial.alone import Answer
 from stampede.run.trial.compose import Composed, compose, factors_of, share_load
-from stampede.run.trial.containers import Phase, TrialContainers
 from stampede.run.trial.rates import NoRate, rate_after
-from stampede.run.trial.starting import start_services
+from stampede.run.trial.trial import Trial, worst_exit_code
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
 from stampede.servers.gunicorn import GunicornSync
 from tests.conftest import PATIENCE_S
 from tests.synthetic import Request, make_trial, visit
+from tests.told import Told
 
 BEHIND = GunicornSync(server="gunicorn-sync", workers=2)
 DIRECTLY = Asgi(server="uvicorn", app="fastapi-async", workers=2, balancer="none")
@@ -64,7 +59,7 @@ def test_a_client_connects_to_the_server_or_where_the_users_connect(variant: Var
 
 
 @pytest.mark.parametrize(
-    ("variant", "further", "started", "created"),
+    ("variant", "further", "started_services", "created"),
     [
         (BEHIND, {}, ["nginx"], ["k6"]),
         (BEHIND.model_copy(update={"balancer": "haproxy"}), {"client": CLIENT}, ["haproxy"], ["k6", "client"]),
@@ -78,29 +73,29 @@ def test_a_client_connects_to_the_server_or_where_the_users_connect(variant: Var
     ],
 )
 def test_whom_k6_asks_is_started_and_what_the_application_calls(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: Variant, further: dict[str, Any], started: list[str],
-    created: list[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: Variant, further: dict[str, Any],
+    started_services: list[str], created: list[str],
 ) -> None:  # fmt: skip
     """A balancer waits for the servers and the called service; without one nobody would start the latter.
 
     Servers wait for their database themselves.
     """
-    asked: dict[str, list[str]] = {}
-    compose = SimpleNamespace(
-        up=lambda services, **_: asked.update(up=services), create=lambda services, **_: asked.update(create=services)
-    )
+    machine = Told()
     every = ("gunicorn", "asgi", "uwsgi", "flup", "nginx", "haproxy", "api", "mariadb", "k6", "k6-2", "k6-3", "client")
-    composed = Composed(default_machine(), cast("DockerClient", SimpleNamespace(compose=compose)), every, {})
-    monkeypatch.setattr("stampede.run.trial.containers.compose", lambda *_: [composed])
-    monkeypatch.setattr("stampede.run.trial.containers.containers_of", lambda *_: [])
+    monkeypatch.setattr(of_trial, "compose", lambda *_: [Composed(machine, ("compose",), every, {})])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
-    stack = TrialContainers(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
-
-    stack.start()
+    stack = started(Trial(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines((machine,))))
 
     assert stack.reason is None
-    assert asked == {"up": started, "create": created}
+    asked = {words[1]: list(words[words.index("never") + 1 :]) for words in machine.calls if words[0] == "compose"}
+    assert asked == {"up": started_services, "create": created}
+
+
+def started(stack: Trial) -> Trial:
+    """Start a trial, and return it."""
+    asyncio.run(stack.attempt(Trial.start, "up"))
+    return stack
 
 
 @pytest.mark.parametrize(
@@ -111,22 +106,25 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
      ("no such image", 9, 1)],
 )  # fmt: skip
 def test_a_swarm_that_was_too_busy_to_attach_a_container_is_asked_again(
-    said: str, failures: int, attempts: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, failures: int, attempts: int
 ) -> None:
     """Four times in all, and only for these reasons."""
-    asked: list[list[str]] = []
+    ups: list[tuple[str, ...]] = []
 
-    def up(services: list[str], **_: object) -> None:
-        asked.append(services)
-        if len(asked) <= failures:
-            raise DockerException(["docker"], 1, None, said.encode())
+    def answer(words: tuple[str, ...]) -> None:
+        if "up" in words:
+            ups.append(words)
+            if len(ups) <= failures:
+                raise DockerError(said)
 
-    client = cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up)))
-    one = Composed(default_machine(), client, ("nginx",), {})
-    with pytest.raises(DockerException) if failures >= attempts else nullcontext():
-        start_services(["gunicorn", "nginx"], [one])
+    stack = overload(tmp_path, Told(answers=answer))
+    monkeypatch.setattr(of_trial, "rate_after", lambda *_: 75.6)
+    monkeypatch.setattr(
+        of_trial, "compose", lambda *_: [Composed(stack.engines.machines[0], ("compose",), ("nginx",), {})]
+    )
 
-    assert asked == [["nginx"]] * attempts
+    assert (started(stack).outcome == "measured") == (failures < attempts)
+    assert len(ups) == attempts
 
 
 DURATIONS = Durations(short="7s", full="1m")
@@ -143,17 +141,16 @@ FOLLOWED = PlannedTrial("one", DJANGO, "mix", CLIMB, "7s", 2)
 RUN = "results/django-fastcgi/20260102T030405Z"
 
 
-def rate_of(stack: TrialContainers, follows: PlannedTrial) -> float:
+def rate_of(stack: Trial, follows: PlannedTrial) -> float:
     """Return the rate of a trial that follows from another trial of its run."""
     return rate_after(stack.planned, follows, stack.folder.parents[2])
 
 
-def overload(folder: Path) -> TrialContainers:
-    """Return the stack of a trial in a run's folder whose rate follows from the second trial of one under mix."""
+def overload(folder: Path, machine: Machine | None = None) -> Trial:
+    """Return a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
-    return TrialContainers(
-        PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, 1, Engines()
-    )
+    planned = PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED)
+    return Trial(planned, folder / RUN, 1, Engines((machine or Told(),)))
 
 
 RESOLVED: dict[str, Any] = {
@@ -166,36 +163,32 @@ RESOLVED: dict[str, Any] = {
 }
 
 
-class Docker:
-    """What python_on_whales would be: it resolves to RESOLVED and keeps what it was given."""
-
-    given: tuple[dict[str, Any], ...] = ()
-
-    def __init__(self, **given: Any) -> None:
-        Docker.given += (given,)
-        self.compose = SimpleNamespace(config=lambda **_: yaml.safe_load(yaml.safe_dump(RESOLVED)), up=self.up)
-
-    def up(self, *_: object, **__: object) -> None:
-        """Start nothing."""
+@pytest.fixture
+def resolving(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What stands for Compose when it resolves docker-compose.yml: it makes RESOLVED of it."""
+    told = Told(answers=lambda _: json.dumps(RESOLVED).encode())
+    monkeypatch.setattr("stampede.run.trial.compose.HERE", told)
+    return told
 
 
 def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_starts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    resolving: Told, tmp_path: Path
 ) -> None:
     """What Compose is told, what the load reads, and the services that come of it."""
-    monkeypatch.setattr("stampede.run.trial.compose.DockerClient", Docker)
-    monkeypatch.setattr(Docker, "given", ())
     stack = overload(tmp_path)
     stack.part.mkdir(parents=True)
-    stack.visits_per_s = 75.6
 
-    compose(stack.planned, stack.part, stack.project, 1, stack.visits_per_s, stack.engines)
+    [composed] = compose(stack.planned, stack.part, stack.project, 1, 75.6, stack.engines)
 
-    asked, started = Docker.given
-    assert asked["compose_profiles"] == started["compose_profiles"] == ["gunicorn", "nginx", "load", "mariadb"]
-    assert started["compose_files"] == [stack.part / "compose.yml"]
-    assert started["compose_env_files"] == [stack.part / LOCAL_ENV] == asked["compose_env_files"][1:]
-    assert started["compose_project_directory"] == ROOT
+    [asked] = resolving.calls
+    profiles = ("gunicorn", "nginx", "load", "mariadb")
+    of_trial = ("--project-directory", str(ROOT), "--project-name", stack.project,
+                *(word for profile in profiles for word in ("--profile", profile)))  # fmt: skip
+    local = ("--env-file", f"{stack.part}/{LOCAL_ENV}")
+    assert composed.words == ("compose", "--file", f"{stack.part}/compose.yml", *local, *of_trial)
+    factors_file = ("--env-file", f"{stack.part}/factors.env")
+    whole = ("compose", "--file", str(COMPOSE_FILE), *factors_file, *local, *of_trial)
+    assert asked == (*whole, "config", "--format", "json")
     factors = dict(line.split("=", 1) for line in (stack.part / "factors.env").read_text().splitlines())
     assert (factors["LAB_DATABASE"], factors["LAB_DATABASE_CONNECTIONS"]) == ("'mariadb'", "'19'")
     assert factors["LAB_APP"] == "'django_app:app'"
@@ -210,25 +203,24 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     assert [services[name]["command"][0] for name in ("k6", "k6-2")] == ["", "-2"]
 
 
+@pytest.mark.usefixtures("resolving")
 def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Compose reads the true values from a file that is gone as soon as nothing has to be started any more."""
     mounts = [{"source": f"{ROOT}/k6", "target": "/k6"}, {"source": "", "target": "/results"}]
     box = {"user": f"{os.getuid()}:{os.getgid()}", "labels": {"stampede.owner": owner()}, "volumes": mounts}
-    monkeypatch.setattr("stampede.run.trial.compose.DockerClient", Docker)
     monkeypatch.setitem(RESOLVED["services"], "k6", RESOLVED["services"]["k6"] | box)
-    stack = overload(tmp_path)
-    mounts[1]["source"] = str(stack.part)
     read: list[dict[str, str]] = []
 
-    def refuse(*_: object, **__: object) -> None:
-        read.append(dict(re.findall(r"(\w+)='(.*)'", (stack.part / LOCAL_ENV).read_text())))
-        raise DockerException(["docker"], 1, None, f"invalid mount: {stack.part} and {ROOT}/k6".encode())
+    def refuse(words: tuple[str, ...]) -> None:
+        if "up" in words:
+            read.append(dict(re.findall(r"(\w+)='(.*)'", (stack.part / LOCAL_ENV).read_text())))
+            raise DockerError(f"invalid mount: {stack.part} and {ROOT}/k6")
 
-    monkeypatch.setattr("stampede.run.trial.containers.rate_after", lambda *_: 75.6)
-    monkeypatch.setattr(TrialContainers, "_why_not_healthy", lambda _, error: last_line(error))
-    monkeypatch.setattr(Docker, "up", refuse)
+    stack = overload(tmp_path, Told(answers=refuse))
+    mounts[1]["source"] = str(stack.part)
+    monkeypatch.setattr(of_trial, "rate_after", lambda *_: 75.6)
 
-    stack.start()
+    started(stack)
     stack.gone = True
     record = stack.save(None, None)
 
@@ -274,37 +266,11 @@ def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None
 
 @pytest.mark.parametrize(
     ("exit_codes", "told"),
-    [([0, 0], 0), ([0, 99], 99), ([99, 0], 99), ([107, 99, 0], 107), ([0, 137], 137), ([None], None), ([0, None], 0)],
+    [([0, 0], 0), ([0, 99], 99), ([99, 0], 99), ([107, 99, 0], 107), ([0, 137], 137), ([], None), ([0], 0)],
 )
-def test_of_several_generators_the_one_that_failed_tells(
-    tmp_path: Path, exit_codes: list[int | None], told: int | None
-) -> None:
+def test_of_several_generators_the_one_that_failed_tells(exit_codes: list[int], told: int | None) -> None:
     """One whose threshold was crossed has measured; another exit code means that it has not."""
-    stack = overload(tmp_path)
-    for exit_code in exit_codes:
-        stack._k6_ended(exit_code)
-
-    assert stack.k6_exit_code == told
-
-
-def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: Path) -> None:
-    stack = overload(tmp_path)
-    stack.part.mkdir(parents=True)
-    told: dict[str, str] = {}
-
-    def start(generator: str) -> None:
-        told[generator] = (stack.part / "start.env").read_text()
-
-    machine = replace(
-        default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(start=start)))
-    )
-    stack.containers = [
-        ContainerInfo(name, name, f"{name}-1", ContainerState(), machine, "") for name in ("k6", "k6-2")
-    ]
-
-    stack.start_load(1795169100.0449, UsageSamplers(Engines()))
-
-    assert told == dict.fromkeys(("k6", "k6-2"), "START_AT_MS=1795169100045\n")
+    assert worst_exit_code(exit_codes) == told
 
 
 def climbing(*failed: int) -> list[Request]:
@@ -341,11 +307,9 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request], changed: dict[str, Any], message: str
 ) -> None:
     """Nothing is started for it."""
-    monkeypatch.delattr("stampede.run.trial.compose.DockerClient")
+    monkeypatch.delattr("stampede.run.trial.compose.HERE")
     make_trial(tmp_path / RUN, "one", 2, requests, **changed)
-    stack = overload(tmp_path)
-
-    stack.start()
+    stack = started(overload(tmp_path))
 
     assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
     assert (stack.composed, stack.visits_per_s, stack.containers) == ([], None, [])
@@ -355,12 +319,10 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
-    monkeypatch.delattr("stampede.run.trial.compose.DockerClient")
+    monkeypatch.delattr("stampede.run.trial.compose.HERE")
     monkeypatch.setattr("stampede.experiment.loads.script.RATE_MAX_RPS", 400)
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
-    stack = overload(tmp_path)
-
-    stack.start()
+    stack = started(overload(tmp_path))
 
     assert stack.reason == (
         "the rate is relative to one under mix, and is too high: 450 requests a second are more than the 400 that one "
@@ -390,52 +352,28 @@ def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tm
 def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Compose waits for it without a limit, so the lab ends its container, and Compose then fails."""
-    over = threading.Event()
+    """Compose waits for it without a limit, so the lab gives up, and ends its container."""
 
-    def up(*_: object, **__: object) -> None:
-        assert over.wait(PATIENCE_S)
-        raise DockerException(["docker"], 1, None, b"service beside-before didn't complete successfully: exit 137")
+    class Waiting(Told):
+        async def both(self, *words: str, **given: Any) -> tuple[bytes, bytes]:
+            if "up" in words:
+                await asyncio.sleep(PATIENCE_S)
+            return await super().both(*words, **given)
 
-    container = SimpleNamespace(kill=lambda _: over.set())
-    machine = replace(default_machine(), client=cast("DockerClient", SimpleNamespace(container=container)))
-    state = ContainerState(status="running", running=True)
-    before = ContainerInfo("1", "beside-before", "beside-before-1", state, machine, "")
-    composed = Composed(machine, cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up))), ("nginx",), {})
-    monkeypatch.setattr("stampede.run.trial.starting.START_WITHIN_S", 0.1)
-    monkeypatch.setattr("stampede.run.trial.containers.compose", lambda *_: [composed])
-    monkeypatch.setattr("stampede.run.trial.containers.containers_of", lambda *_: [before])
-    stack = overload(tmp_path)
-    monkeypatch.setattr("stampede.run.trial.containers.rate_after", lambda *_: 75.6)
-    monkeypatch.setattr("stampede.run.trial.containers.output_of", lambda _: b"migrating\n")
+    machine = Waiting()
 
-    stack.start()
+    async def there(*_: object) -> list[ContainerInfo]:
+        return [ContainerInfo("1", "beside-before", "beside-before-1", machine)]
+
+    monkeypatch.setattr(of_trial, "START_WITHIN_S", 0.1)
+    monkeypatch.setattr(of_trial, "compose", lambda *_: [Composed(machine, ("compose",), ("nginx",), {})])
+    monkeypatch.setattr(of_trial, "containers_of", there)
+    monkeypatch.setattr(of_trial, "rate_after", lambda *_: 75.6)
+
+    stack = started(overload(tmp_path, machine))
 
     assert stack.reason == "the command of application.before was not ready within 0 s"
-
-
-def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Compose may start further containers after the first ones have ended."""
-    killed: list[str] = []
-    stack = overload(tmp_path)
-
-    def kill(container: str) -> None:
-        killed.append(container)
-        if len(killed) == 3:
-            stack.phase = Phase.STARTED
-
-    machine = replace(
-        default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill)))
-    )
-    one = ContainerInfo("1", "nginx", "nginx-1", ContainerState(status="running", running=True), machine, "")
-    monkeypatch.setattr("stampede.run.trial.containers.END_AGAIN_S", 0)
-    monkeypatch.setattr("stampede.run.trial.containers.containers_of", lambda *_: [one])
-
-    stack.abort_start()
-
-    assert killed == ["1", "1", "1"]
+    assert machine.calls == [("container", "kill", "1")]
 
 
 def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_this_reason(
@@ -444,14 +382,14 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
     monkeypatch.setattr("stampede.run.trial.checking.USER_SERVICE", stack.planned.load.script)
-    monkeypatch.setattr(TrialContainers, "asked_classes", {"home": OwnRequestClass(path="/", users=1)})
-    monkeypatch.setattr(TrialContainers, "front", None)
+    monkeypatch.setattr(Trial, "asked_classes", {"home": OwnRequestClass(path="/", users=1)})
+    monkeypatch.setattr(Trial, "front", None)
 
-    def ask(*_: object, **__: object) -> Answer:
+    async def ask(*_: object, **__: object) -> Answer:
         stack.fail("gunicorn needed more memory than its limit of 64 MiB")
         return Answer(502, 1, "", "", "")
 
     monkeypatch.setattr("stampede.run.trial.checking.ask", ask)
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
-        checking.ask_for_each_class(stack, lambda _: None)
+        asyncio.run(checking.ask_for_each_class(stack, lambda _: None))

@@ -1,27 +1,32 @@
-"""stampede.run.trial: what becomes of the trials of a batch when some of them fail."""
+"""stampede.run.trial: what becomes of the trials of a batch when they fail, and what happens under the load."""
 
+import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from threading import Event
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from stampede import interruption
+from stampede.docker.client import DockerError, Machine
 from stampede.docker.cluster.engines import Engines
+from stampede.docker.containers import PROJECT, SERVICE, ContainerInfo
 from stampede.docker.machine_usage import Progress, Quiet
 from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
-from stampede.plan import PlannedTrial
-from stampede.run.trial import batch
-from stampede.run.trial.compose import Composed
-from stampede.run.trial.containers import Phase, TrialContainers
+from stampede.plan import PlannedTrial, timing
+from stampede.records.run import TrialRecord
+from stampede.run.trial import batch, replacing
+from stampede.run.trial.batch import Batch
 from stampede.run.trial.replacing import replace_workers, restart_replicas
+from stampede.run.trial.trial import Trial, TrialFailed
 from stampede.servers.gunicorn import GunicornSync
+from tests.conftest import PATIENCE_S
+from tests.told import Told
 
 
 @pytest.fixture(autouse=True)
@@ -33,188 +38,380 @@ def heeded() -> Iterator[None]:
     interruption._signals.clear()
 
 
-def saved_after(
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    up: Callable[[TrialContainers], None],
-    settle: Callable[[Progress], Quiet],
-) -> list[str]:
-    """Interrupt a batch of two trials without containers, and return how each trial was saved."""
-    saved: list[str] = []
-
-    def save(stack: TrialContainers, *_: object) -> None:
-        saved.append(f"{stack.planned.variant_name} {stack.outcome}: {(stack.reason or '').split(' at 2')[0]}")
-
-    def started(stack: TrialContainers) -> None:
-        stack.composed = [cast("Composed", "one")]
-        up(stack)
-        stack.phase = Phase.STARTED  # as at the end of TrialContainers.start, whatever happened
-
-    monkeypatch.setattr(TrialContainers, "start", started)
-    monkeypatch.setattr(TrialContainers, "observe_before", lambda _: None)
-    monkeypatch.setattr(TrialContainers, "collect", lambda _: None)
-    monkeypatch.setattr(TrialContainers, "remove", lambda stack: setattr(stack, "gone", True))
-    monkeypatch.setattr(TrialContainers, "save", save)
-    monkeypatch.setattr(Engines, "settle", lambda _, progress: settle(progress))
-    monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
+def planned(name: str = "one", settings: Mapping[str, float] = {}) -> PlannedTrial:  # never changed
+    """Return a trial of a variant with two replicas."""
     load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
-    variant = GunicornSync(server="gunicorn-sync", workers=2)
-    trials = tuple(PlannedTrial(name, variant, "users", load, "1s", 1) for name in ("one", "two"))
+    variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, **settings)
+    return PlannedTrial(name, variant, "users", load, "1s", 1)
+
+
+def trial_with(folder: Path, services: dict[str, str], machine: Machine, **settings: float) -> Trial:
+    """Return a trial that has containers (names and services) on a machine."""
+    trial = Trial(planned(settings=settings), folder, 1, Engines((machine,)))
+    trial.part.mkdir(parents=True)
+    trial.containers = [ContainerInfo(name, of, f"{of}-{name}", machine) for name, of in services.items()]
+    return trial
+
+
+def event(action: str, container: str, service: str, exit_code: int = 0) -> dict[str, Any]:
+    """Return an event as Docker tells it."""
+    attributes = {SERVICE: service, PROJECT: "stampede-p", "exitCode": str(exit_code)}
+    return {"Action": action, "Actor": {"ID": container, "Attributes": attributes}}
+
+
+class Batches:
+    """Batches of trials without containers. Each step notes itself, and does what ``does`` says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.folder = folder
+        self.steps: list[str] = []
+        self.does: dict[str, Callable[[Trial], Awaitable[object]]] = {}
+        self.settle: Callable[[Progress], Quiet] = lambda _: Quiet(waited_s=0, busy=0)
+        for name in ("start", "observe_before", "send_load", "collect"):
+            monkeypatch.setattr(Trial, name, self._step(name))
+        monkeypatch.setattr(Trial, "_kill", self._step("kill"))
+        monkeypatch.setattr(Trial, "save", lambda trial, *_: self._save(trial))
+        monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
+        monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
+        monkeypatch.setattr(batch, "remove_projects", self._remove)
+        monkeypatch.setattr(timing, "generators_up_s", lambda _: 0.0)
+
+    def _step(self, name: str) -> Callable[..., Awaitable[None]]:
+        async def step(trial: Trial, *_: object) -> None:
+            self.steps.append(name)
+            if name == "start":
+                trial.composed = [None]  # type: ignore[list-item]  # as if there were containers
+                (trial.part).mkdir(parents=True)
+                (trial.part / "points.json").touch()
+            if does := self.does.get(name):
+                await does(trial)
+
+        return step
+
+    async def _remove(self, *_: object) -> set[str]:
+        self.steps.append("remove")
+        return set()
+
+    def _save(self, trial: Trial) -> TrialRecord:
+        said = (trial.reason or "").partition(" at 2")[0]
+        self.steps.append(f"{trial.planned.variant_name} {trial.outcome}: {said}")
+        return cast("TrialRecord", None)
+
+    def measure(self, *names: str) -> list[str]:
+        """Measure a batch, and return what was done."""
+        trials = [planned(name) for name in names or ("one",)]
+        batch._run(lambda each: each.measure(), trials, self.folder, lambda *_: None, Engines())
+        return self.steps
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Batches:
+    """What measures batches that need no containers."""
+    return Batches(monkeypatch, tmp_path)
+
+
+STEPS = ["start", "observe_before", "send_load", "collect", "remove"]
+
+
+def test_a_batch_is_measured_and_cleaned_up(batches: Batches) -> None:
+    assert batches.measure() == [*STEPS, "one measured: "]
+
+
+def test_a_trial_that_fails_ends_alone_and_no_later_reason_counts(batches: Batches) -> None:
+    async def start(trial: Trial) -> None:
+        if trial.planned.variant_name == "one":
+            trial.fail("the first reason")
+            raise TrialFailed("a later reason")
+
+    batches.does["start"] = start
+
+    assert batches.measure("one", "two")[-2:] == ["one failed: the first reason", "two measured: "]
+    assert batches.steps.count("send_load") == 1
+    assert batches.steps.count("kill") == 1, "so that it does not disturb the other"
+
+
+def test_whoever_ends_a_trial_cancels_the_step_that_it_is_in(batches: Batches) -> None:
+    """The engine's events, short memory, a lost engine and a late load all end it so. The other trial goes on."""
+    cleaned_up: list[str] = []
+
+    async def load(trial: Trial) -> None:
+        if trial.planned.variant_name == "one":
+            asyncio.get_running_loop().call_soon(trial.fail, "the machine ran short of memory")
+            try:
+                await asyncio.sleep(PATIENCE_S)
+            finally:
+                await asyncio.sleep(0)
+                cleaned_up.append("stopped")
+
+    batches.does["send_load"] = load
+
+    assert batches.measure("one", "two")[-2:] == [
+        "one failed: the machine ran short of memory",
+        "two measured: ",
+    ]
+    assert cleaned_up == ["stopped"]
+
+
+def test_an_error_of_the_engine_fails_the_trial_with_its_last_line(batches: Batches) -> None:
+    async def refuse(_: Trial) -> None:
+        raise DockerError("a long story\nno such container")
+
+    batches.does["observe_before"] = refuse
+
+    assert batches.measure()[-1] == "one failed: the container engine stopped answering: no such container"
+
+
+def test_an_unexpected_error_is_raised_when_all_is_undone(batches: Batches) -> None:
+    async def broken(_: Trial) -> None:
+        raise ValueError("unexpected")
+
+    batches.does["send_load"] = broken
+
+    with pytest.raises(ValueError, match="unexpected"):
+        batches.measure()
+
+    assert batches.steps == [*STEPS, "one measured: "]
+
+
+def test_what_cannot_be_collected_is_saved_all_the_same(batches: Batches) -> None:
+    async def broken(_: Trial) -> None:
+        raise ValueError("unexpected")
+
+    batches.does["collect"] = broken
+
+    with pytest.raises(ValueError, match="unexpected"):
+        batches.measure()
+
+    assert batches.steps[-2:] == ["remove", "one measured: "]
+
+
+def interrupted(batches: Batches, *names: str) -> list[str]:
+    """Measure a batch that is interrupted, and return what was done."""
     with pytest.raises(KeyboardInterrupt):
-        batch._measure_batch(trials, folder, lambda *_: None, Engines())
-    return saved
+        batches.measure(*names)
+    return batches.steps
 
 
-def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def up(stack: TrialContainers) -> None:
-        if stack.planned.variant_name == "one":
-            stack.fail("the servers did not become healthy: no memory")
+def test_an_interrupt_ends_a_step_and_what_was_measured_is_kept(batches: Batches) -> None:
+    async def load(_: Trial) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(PATIENCE_S)
+
+    batches.does["send_load"] = load
+    began = time.monotonic()
+
+    assert interrupted(batches) == [*STEPS, "one interrupted: interrupted"]
+    assert time.monotonic() - began < PATIENCE_S
+
+
+def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(batches: Batches) -> None:
+    async def start(trial: Trial) -> None:
+        if trial.planned.variant_name == "one":
+            raise TrialFailed("no memory")
 
     def settle(_: Progress) -> Quiet:
         signal.raise_signal(signal.SIGINT)
         return Quiet(waited_s=0, busy=0)
 
-    assert saved_after(monkeypatch, tmp_path, up, settle) == [
-        "one failed: the servers did not become healthy: no memory",
-        "two interrupted: interrupted",
-    ]
+    batches.does["start"], batches.settle = start, settle
+
+    assert interrupted(batches, "one", "two")[-2:] == ["one failed: no memory", "two interrupted: interrupted"]
 
 
-def test_a_failure_after_an_interrupt_is_the_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ctrl-C in a terminal ends the engine's clients, too."""
+@pytest.mark.parametrize("heeds", [True, False])
+def test_an_interrupt_while_a_busy_machine_settles_lets_no_load_begin(batches: Batches, heeds: bool) -> None:
+    """Not even one that is ended at once: what starts up may have made a file of points."""
 
-    def up(stack: TrialContainers) -> None:
-        cast("list[int]", stack.stop_signals).append(signal.SIGINT)
-        stack.fail("the servers did not become healthy: signal: interrupt")
+    def settle(progress: Progress) -> Quiet:
+        signal.pthread_kill(MAIN, signal.SIGTERM)
+        deadline = time.monotonic() + heeds * PATIENCE_S
+        while time.monotonic() < deadline:  # the main thread may take a moment to note the signal
+            progress("waiting until the machine is quiet", 0.4, 10)
+            time.sleep(0.01)
+        return Quiet(waited_s=10, busy=1)
 
-    assert saved_after(monkeypatch, tmp_path, up, lambda _: Quiet(waited_s=0, busy=0)) == [
-        "one interrupted: interrupted",
-        "two interrupted: interrupted",
-    ]
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    batches.settle = settle
 
+    steps = interrupted(batches)
+    signal.signal(signal.SIGTERM, previous)
 
-def trial_with(folder: Path, name: str, hup_after_s: float, **settings: float) -> TrialContainers:
-    """Return a trial whose server gets HUP so many seconds after the load begins."""
-    load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
-    variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, hup_after_s=hup_after_s, **settings)
-    return TrialContainers(PlannedTrial(name, variant, "users", load, "1s", 1), folder, 1, Engines())
-
-
-class Slow(str):
-    """A text that takes a while to be compared."""
-
-    __slots__ = ()
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        time.sleep(0.2)
-        return str.__eq__(self, other)
+    assert steps == ["start", "observe_before", "collect", "remove", "one interrupted: interrupted"]
 
 
-def test_only_the_first_of_two_reasons_at_the_same_time_counts(tmp_path: Path) -> None:
-    trial = trial_with(tmp_path, "one", 0)
-    trial.outcome = cast("Any", Slow("measured"))
-    threads = [threading.Thread(target=trial.fail, args=(reason,)) for reason in ("first", "second")]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.05)
-    for thread in threads:
-        thread.join()
-
-    assert (trial.outcome, trial.reason) == ("failed", "first")
+MAIN = threading.main_thread().ident or 0
 
 
-def test_servers_are_reloaded_during_the_load_and_not_after_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    reloaded: list[str] = []
-    was_reloaded = threading.Event()
+def test_an_interrupt_names_the_unexpected_error_that_it_hides(batches: Batches) -> None:
+    async def load(_: Trial) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError("unexpected")
 
-    def reload(trial: TrialContainers) -> None:
-        reloaded.append(trial.planned.variant_name)
-        was_reloaded.set()
+    batches.does["send_load"] = load
 
-    monkeypatch.setattr(TrialContainers, "reload", reload)
-    trials = [trial_with(tmp_path, name, after_s) for name, after_s in (("never", 0), ("soon", 0.01), ("late", 3600))]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        batches.measure()
 
-    with replace_workers(trials):
-        assert was_reloaded.wait(timeout=60)
+    assert str(caught.value.__cause__) == "unexpected"
 
-    assert reloaded == ["soon"]
+
+def test_an_interrupt_after_the_load_changes_nothing_that_was_measured(batches: Batches) -> None:
+    async def collect(_: Trial) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    batches.does["collect"] = collect
+
+    assert interrupted(batches) == [*STEPS, "one measured: "]
+
+
+def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile: Callable[[], object]) -> None:
+    """Send the load of a trial, while something happens half-way."""
+
+    async def load() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, None)))  # type: ignore[arg-type]
+            await asyncio.sleep(0.05)
+            for each in meanwhile:
+                found = each()
+                if isinstance(found, Awaitable):
+                    await found
+
+    asyncio.run(load())
+
+
+GENERATORS = {"1": "k6", "2": "k6-2"}
+
+
+def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def answer(words: tuple[str, ...]) -> None:
+        if "start" in words:
+            told.append((trial.part / "start.env").read_text())
+
+    trial = trial_with(tmp_path, GENERATORS, Told(answers=answer))
+    sent(
+        trial,
+        time.time() + 0.0449,
+        PATIENCE_S,
+        *(lambda n=n: trial.react_to(event("die", n, GENERATORS[n])) for n in GENERATORS),
+    )
+
+    assert [words[-1] for words in trial.generators[0].machine.calls] == ["1", "2"]  # type: ignore[attr-defined]
+    assert told == [f"START_AT_MS={1000 * (trial.load_at or 0):.0f}\n"] * 2
+
+
+def test_a_load_ends_when_its_last_generator_has_ended(tmp_path: Path) -> None:
+    machine = Told()
+    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
+
+    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("die", "1", "k6")),
+         lambda: trial.react_to(event("die", "2", "k6-2")))  # fmt: skip
+
+    assert (trial.outcome, trial.loading) == ("measured", set())
+    assert [words for words in machine.calls if "stop" in words] == []
+
+
+def test_a_server_that_ends_under_the_load_ends_the_load_and_its_generators(tmp_path: Path) -> None:
+    machine = Told()
+    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
+
+    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("die", "3", "gunicorn", 137)))
+
+    assert trial.reason == "gunicorn ended during the load with exit code 137"
+    assert [words[-1] for words in machine.calls if "stop" in words] == ["1", "2"]
+
+
+def test_a_load_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    machine = Told()
+    trial = trial_with(tmp_path, GENERATORS, machine)
+
+    sent(trial, time.time(), 0.1)
+
+    assert trial.reason == "the load did not end within 0.1 s"
+    assert [words[-1] for words in machine.calls if "stop" in words] == ["1", "2"]
+
+
+def test_memory_that_runs_out_is_told_with_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engines, "watch_memory", lambda _: lambda: None)
+    trial = trial_with(tmp_path, GENERATORS, Told())
+
+    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("oom", "2", "k6-2")))
+
+    assert trial.reason is not None
+    assert trial.reason.startswith("k6-2 needed more memory than its limit of 0 MiB")
+
+
+def test_a_lost_engine_is_not_asked_to_stop_anything(tmp_path: Path) -> None:
+    """It would keep the lab waiting for a minute."""
+    machine = Told()
+    trial = trial_with(tmp_path, GENERATORS, machine)
+
+    sent(trial, time.time(), PATIENCE_S, lambda: trial.lose(machine, "it has ended"))
+
+    assert trial.reason == "the container engine stopped answering: it has ended"
+    assert [words for words in machine.calls if "stop" in words] == []
+
+
+async def for_a_moment(work: Awaitable[None]) -> None:
+    """Do work, and cancel it after a moment, as the end of a load does."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task], timeout=0.3)
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+@pytest.mark.parametrize(("after_s", "got"), [(0.01, ["one", "two"]), (3600, [])])
+def test_only_the_servers_get_hup_and_only_while_requests_come(tmp_path: Path, after_s: float, got: list[str]) -> None:
+    machine = Told()
+    services = {"one": "gunicorn", "two": "gunicorn", "balancer": "nginx", "load": "k6"}
+    trial = trial_with(tmp_path, services, machine, hup_after_s=after_s)
+
+    asyncio.run(for_a_moment(replace_workers(trial, time.time())))
+
+    assert machine.calls == [("container", "kill", "--signal", "HUP", name) for name in got]
 
 
 @pytest.mark.parametrize(
-    ("pre_stop_s", "phase", "done"),
+    ("pre_stop_s", "done"),
     [
-        (0, Phase.LOADING, ["SIGTERM one", "nginx: two", "wait for one", "nginx: one two",
-                            "SIGTERM two", "nginx: one", "wait for two", "nginx: one two"]),
-        (2, Phase.LOADING, ["nginx: two", "SIGTERM one", "wait for one", "nginx: one two",
-                            "nginx: one", "SIGTERM two", "wait for two", "nginx: one two"]),
-        (0, Phase.LOADED, []),
+        (0, ["SIGTERM one", "nginx: two", "wait for one", "nginx: one two",
+             "SIGTERM two", "nginx: one", "wait for two", "nginx: one two"]),
+        (0.04, ["nginx: two", "SIGTERM one", "wait for one", "nginx: one two",
+                "nginx: one", "SIGTERM two", "wait for two", "nginx: one two"]),
     ],
 )  # fmt: skip
 def test_replicas_are_restarted_one_after_another_and_nginx_learns_of_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pre_stop_s: float, phase: Phase, done: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pre_stop_s: float, done: list[str]
 ) -> None:
     said: list[str] = []
 
-    def container(name: str, service: str) -> Any:  # stands in for a ContainerInfo
-        def execute(command: list[str]) -> str:
-            words = " ".join(command)
-            if command[0] == "env":
-                said.append("nginx: " + command[1].removeprefix("LAB_UPSTREAM=").replace(":8000", ""))
-            elif "kill -TERM" in words:
-                said.append(f"SIGTERM {name}")
-            elif command[0] == "timeout":
-                said.append(f"wait for {name}")
-            return f"{name} fd00::2"
+    def answer(words: tuple[str, ...]) -> bytes:
+        _, name, *command = words
+        if command[0] == "env":
+            said.append("nginx: " + command[1].removeprefix("LAB_UPSTREAM=").replace(":8000", ""))
+        elif "kill -TERM" in words[-1]:
+            said.append(f"SIGTERM {name}")
+        elif command[0] == "timeout":
+            said.append(f"wait for {name}")
+        return f"{name} fd00::2".encode()
 
-        return SimpleNamespace(id=name, service=service, execute=execute)
+    monkeypatch.setattr(replacing, "NGINX_LEARNS_AFTER_S", 0.02)
+    services = {"one": "gunicorn", "two": "gunicorn", "balancer": "nginx"}
+    trial = trial_with(tmp_path, services, Told(answers=answer), term_after_s=1, pre_stop_s=pre_stop_s)
 
-    monkeypatch.setattr("stampede.run.trial.replacing.NGINX_LEARNS_AFTER_S", 0.02)
-    trial = trial_with(tmp_path, "one", 0, term_after_s=1)
-    trial.containers = [container("one", "gunicorn"), container("two", "gunicorn"), container("balancer", "nginx")]
-    trial.phase = phase
-
-    restart_replicas(trial, pre_stop_s / 50, Event())
+    asyncio.run(restart_replicas(trial))
 
     assert said == done
 
 
 def test_a_restart_that_pauses_ends_with_the_load(tmp_path: Path) -> None:
     """Nothing is said to the server or to nginx, and nobody waits for the rest of the pause."""
-    over, executed = Event(), list[list[str]]()
+    machine = Told(answers=lambda words: b"address" if "hostname" in words else None)
+    trial = trial_with(tmp_path, {"one": "gunicorn", "balancer": "nginx"}, machine, term_after_s=1, pre_stop_s=5)
 
-    def execute(command: list[str]) -> str:
-        executed.append(command)
-        over.set()
-        return "one"
+    asyncio.run(for_a_moment(restart_replicas(trial)))
 
-    trial = trial_with(tmp_path, "one", 0, term_after_s=1)
-    trial.containers = [
-        cast("Any", SimpleNamespace(id=name, service=name, execute=execute)) for name in ("gunicorn", "nginx")
-    ]
-    trial.phase = Phase.LOADING
-
-    restart_replicas(trial, 5, over)
-
-    assert executed == [["hostname", "-i"]]
-
-
-@pytest.mark.parametrize(("phase", "got"), [(Phase.LOADING, [("server", "HUP")]), (Phase.LOADED, [])])
-def test_only_the_servers_get_hup_and_only_while_requests_come(
-    tmp_path: Path, phase: Phase, got: list[tuple[str, str]]
-) -> None:
-    told: list[tuple[str, str]] = []
-    kill = SimpleNamespace(kill=lambda container, signal: told.append((container, signal)))
-    machine = SimpleNamespace(client=SimpleNamespace(container=kill))
-    trial = trial_with(tmp_path, "one", 1)
-    services = {"server": "gunicorn", "balancer": "nginx", "load": "k6"}
-    trial.containers = cast(
-        "Any", [SimpleNamespace(id=one, service=of, machine=machine) for one, of in services.items()]
-    )
-    trial.phase = phase
-
-    trial.reload()
-
-    assert told == got
+    assert [words[2:] for words in machine.calls] == [("hostname", "-i")]

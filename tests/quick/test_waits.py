@@ -1,24 +1,24 @@
 """Everything that the lab waits for has a limit and a line of progress: programs, the engine, another run."""
 
-import itertools
+import asyncio
 import os
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import psutil
 import pytest
-from python_on_whales import DockerClient
-from python_on_whales.exceptions import DockerException
 
 from stampede import interruption
-from stampede.docker import commands, heartbeat
+from stampede.docker import commands
 from stampede.docker.causes import NO_ADDRESS, cause, unreached
-from stampede.docker.cluster.machines import default_machine
-from stampede.docker.commands import last_line, meaning_of, run_command
+from stampede.docker.client import HERE, DockerError, together
+from stampede.docker.commands import meaning_of, run_command
 from stampede.errors import LabError
 from stampede.paths import SERVERS
 from stampede.run import machine_lock
@@ -250,69 +250,87 @@ kill $!
 
 @pytest.fixture
 def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a client of an engine on the PATH that hangs as long as a file is there, and return its folder.
-
-    While it hangs, six seconds pass between two looks at it; else the clock stands, so that nothing is late.
-    """
+    """Put a client of an engine on the PATH that hangs as long as a file is there, and return its folder."""
     (tmp_path / "docker").write_text(FROZEN.format(folder=tmp_path))
     (tmp_path / "docker").chmod(0o755)
     (tmp_path / "frozen").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(heartbeat, "ASK_EVERY_S", 0.1)
-    passed_s = itertools.count(0, 6)
-    now = [0]
-
-    def monotonic() -> float:
-        if (tmp_path / "frozen").exists():
-            now[0] = next(passed_s)
-        return now[0]
-
-    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=monotonic))
     return tmp_path
 
 
-def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(frozen: Path) -> None:
-    """The calls that wait already, and those that come later. What a call has started ends, too."""
-    said: list[str] = []
-    reasons: list[str] = []
+def children() -> list[psutil.Process]:
+    """Return what a client of this engine has started and nobody has ended."""
+    return [each for each in psutil.Process().children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]
 
-    def ask() -> None:
-        try:
-            DockerClient().container.list()
-        except DockerException as error:
-            reasons.append(last_line(error))
 
-    with heartbeat.heartbeat([default_machine()], said.append):
-        waiting = threading.Thread(target=ask)
-        waiting.start()
+@pytest.mark.usefixtures("frozen")
+@pytest.mark.parametrize("ask", [
+    lambda: HERE.run("version", within_s=0.3),
+    lambda: asyncio.run(HERE.call("version", within_s=0.3)),
+], ids=["of the lab", "of a trial"])  # fmt: skip
+def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(ask: Callable[[], object]) -> None:
+    """What a call has started ends, too."""
+    with pytest.raises(DockerError) as caught:
         ask()
-        ask()
-        waiting.join(PATIENCE_S)
-        (frozen / "frozen").unlink()
-        wait_until(lambda: said[-1:] == ["The container engine answers again."])
 
-    assert reasons == 3 * ["it was silent for too long, so the lab ended Docker's client"]
-    assert "has not answered" in said[0]
-    assert "paused" in said[1]
-    assert len(said) == 3
+    assert caught.value.exit_code is None
+    assert str(caught.value) == "it has not answered for 0 s: is it paused, or is its machine?"
+    wait_until(lambda: not children())
 
 
-def test_an_engine_that_answers_is_asked_in_silence(frozen: Path) -> None:
-    said: list[str] = []
-    (frozen / "frozen").unlink()
+def test_a_call_of_a_trial_that_is_cancelled_ends_its_client(frozen: Path) -> None:
+    async def cancel() -> None:
+        asking = asyncio.ensure_future(HERE.call("version"))
+        while not (frozen / "calls").exists():
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
 
-    with heartbeat.heartbeat([default_machine()], said.append):
-        wait_until(lambda: (frozen / "calls").exists() and len((frozen / "calls").read_text().splitlines()) > 2)
+    asyncio.run(cancel())
 
-    assert said == []
+    wait_until(lambda: not children())
 
 
-def test_a_frozen_engine_does_not_hold_up_the_end_of_a_block(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine would never be silent for too long, so the test would not end."""
-    monkeypatch.setattr(heartbeat, "SILENT_S", 1e9)
-    with suppress(KeyError), heartbeat.heartbeat([default_machine()], lambda _: None):
-        wait_until((frozen / "calls").exists)
-        raise KeyError
+def test_calls_have_a_session_of_their_own(frozen: Path) -> None:
+    """Ctrl-C in a terminal asks the lab to stop, which ends its trials in good order; it does not end their calls."""
+    (frozen / "docker").write_text("#!/bin/sh\nps -o sid= -p $$\n")
+
+    assert int(HERE.run("version")) != os.getsid(0) != int(asyncio.run(HERE.call("version")))
+
+
+def test_what_a_client_says_last_is_the_reason(frozen: Path) -> None:
+    (frozen / "docker").write_text("#!/bin/sh\necho an answer\necho 'a story\nthe end' >&2\nexit 3\n")
+
+    with pytest.raises(DockerError) as caught:
+        HERE.run("version")
+
+    assert (str(caught.value), caught.value.exit_code) == ("the end", 3)
+    assert HERE.told("version") == ""
+
+
+def test_a_client_that_is_missing_is_an_error_of_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    for ask in (lambda: HERE.run("version"), lambda: asyncio.run(HERE.call("version"))):
+        with pytest.raises(DockerError, match="client cannot be started: No such file"):
+            ask()
+
+
+def test_all_calls_have_ended_before_an_error_of_one_of_them_is_raised() -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.05)
+        ended.append("slow")
+
+    async def broken() -> None:
+        raise DockerError("no")
+
+    with pytest.raises(DockerError):
+        asyncio.run(together([broken(), slow()]))
+
+    assert ended == ["slow"]
 
 
 def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given_up(

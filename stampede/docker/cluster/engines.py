@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-from stampede.docker.cluster.machines import Machine, default_machine
+from stampede.docker.client import HERE, Machine
 from stampede.docker.cluster.probe import MachineLost, Probe
 from stampede.docker.machine_usage import Look, MemorySampler, Progress, Quiet, Usage, local_state, settle
 from stampede.records.run import Exchange, MachineRecord
@@ -21,7 +21,7 @@ class Engines:
     ``overlay``: containers on several machines share a network, which Docker's swarm spans.
     """
 
-    machines: tuple[Machine, ...] = field(default_factory=lambda: (default_machine(),))
+    machines: tuple[Machine, ...] = (HERE,)
     probes: Mapping[str, Probe] = field(default_factory=dict)
     overlay: bool = False
     encrypted: bool = False
@@ -61,7 +61,7 @@ class UsageSamplers:
 
     def begin(self) -> None:
         """Begin to measure how busy the machines are, because the load begins now."""
-        self._before = {name: look() for name, look in self._engines.looks.items()}
+        self._before = {name: _unless_lost(look) for name, look in self._engines.looks.items()}
 
     def begins_at(self, machine: Machine, at: float) -> float:
         """Return what the clock of a machine tells at a moment ``at`` (epoch seconds) of the lab's clock."""
@@ -71,7 +71,10 @@ class UsageSamplers:
     def read(self) -> "UsageUnderLoad":
         """Return what was seen of each machine."""
         states = {name: _unless_lost(look) for name, look in self._engines.looks.items()}
-        usages = {name: state.usage_since(self._before[name]) if state else None for name, state in states.items()}
+        usages: dict[str, Usage | None] = {}
+        for name, state in states.items():
+            before = self._before[name]
+            usages[name] = state.usage_since(before) if state and before else None
         for name, probe in self._engines.probes.items():
             self.exchanges[name] += _unless_lost(probe.exchanges) or []
         clock_step_s = time.time() - self._wall_s - (time.monotonic() - self._monotonic_s)

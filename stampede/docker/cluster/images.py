@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Sequence
 
 from stampede.docker.cache import digest
-from stampede.docker.cluster.machines import Machine
-from stampede.docker.commands import Say, output
+from stampede.docker.client import Machine
+from stampede.docker.commands import Say
 from stampede.docker.containers import ContainerInfo
 from stampede.errors import LabError
 from stampede.interruption import program
@@ -20,7 +20,7 @@ def content_of(image: str, machine: Machine) -> str:
 
     The id of an image depends on how an engine stores images. The digest does not.
     """
-    told = output([*machine.docker, "image", "inspect", "--format", _CONTENT, image])
+    told = machine.told("image", "inspect", "--format", _CONTENT, image)
     return digest(told.encode()) if told else ""
 
 

@@ -1,18 +1,17 @@
 """Measure the network between machines: how long a small message takes there and back, and how many bytes pass."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from python_on_whales.utils import run
-
+from stampede.docker.client import Machine
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.machines import Machine
 from stampede.docker.cluster.network import create_network
 from stampede.docker.cluster.probe import IMAGE
 from stampede.docker.containers import BOX, label_options, overlay_name
-from stampede.docker.leftovers import remove_project
+from stampede.docker.leftovers import remove_projects
 
 LINKS = "stampede-links"
 PORT = 8000
@@ -76,17 +75,17 @@ def measure_links(machines: Sequence[Machine], *, encrypted: bool) -> list[Link]
 @contextmanager
 def _listening(engines: Engines) -> Iterator[None]:
     try:
-        create_network(engines, LINKS)
+        asyncio.run(create_network(engines, LINKS))
         for machine in engines.machines:
-            run([*machine.docker, "run", "--detach", "--init", "--name", f"{LINKS}-{machine.name}",
-                 "--network", overlay_name(LINKS), "--network-alias", machine.name, *label_options(LINKS), *BOX,
-                 IMAGE, "python", "-c", _ANSWER])  # fmt: skip
+            machine.run("run", "--detach", "--init", "--name", f"{LINKS}-{machine.name}",
+                        "--network", overlay_name(LINKS), "--network-alias", machine.name, *label_options(LINKS), *BOX,
+                        IMAGE, "python", "-c", _ANSWER)  # fmt: skip
         yield
     finally:
-        remove_project(engines.machines, LINKS)
+        asyncio.run(remove_projects(engines.machines, [LINKS]))
 
 
 def _link(source: Machine, target: Machine) -> Link:
-    answer = run([*source.docker, "exec", f"{LINKS}-{source.name}", "python", "-c", _ASK, target.name])
-    round_trip_ms, mbit_s = json.loads(str(answer))
+    answer = source.run("exec", f"{LINKS}-{source.name}", "python", "-c", _ASK, target.name, within_s=600)
+    round_trip_ms, mbit_s = json.loads(answer)
     return Link(source.name, target.name, round_trip_ms, mbit_s)

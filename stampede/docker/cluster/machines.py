@@ -1,18 +1,13 @@
 """The machines of a run, by the names of their Docker contexts, and what each machine is for."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
+from stampede.docker.client import Machine, Role
 from stampede.records.mistakes import PATTERNS, Wording
 from stampede.records.model import NAME_PATTERN, Model, Name
 
-if TYPE_CHECKING:
-    from python_on_whales import DockerClient
-
-Role = Literal["servers", "load", "both"]
 EXAMPLE = "bench-1: {context: bench-1, role: servers}"
 
 
@@ -65,43 +60,10 @@ def read_machines(path: Path) -> Cluster:
     return read_yaml(path, Cluster, WORDING)
 
 
-@dataclass(frozen=True)
-class Machine:
-    """A machine on which containers of a trial run. The name is empty if the lab's own engine is the only one.
-
-    ``client`` reaches the engine. ``shares_files``: containers can mount folders of the machine on which the lab runs.
-    """
-
-    name: str
-    client: "DockerClient"
-    role: Role = "both"
-    cpuset: str = ""
-    shares_files: bool = True
-
-    @property
-    def docker(self) -> list[str]:
-        """The beginning of a command for this machine's engine."""
-        return [*map(str, self.client.client_config.docker_cmd)]
-
-    @property
-    def engine_name(self) -> str:
-        """The machine in a message: ``the container engine``, or with the name of the machine."""
-        return f"the container engine of {self.name}" if self.name else "the container engine"
-
-
-def default_machine() -> Machine:
-    """Return the engine that Docker's own settings choose."""
-    from python_on_whales import DockerClient  # noqa: PLC0415  # loading it takes a quarter of a second
-
-    return Machine("", DockerClient())
-
-
 def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machines of a cluster. The first one for servers is where images are built."""
-    from python_on_whales import DockerClient  # noqa: PLC0415
-
     machines = [
-        Machine(name, DockerClient(context=machine.context), machine.role, machine.cpuset, shares_files=False)
+        Machine(name, machine.context, machine.role, machine.cpuset, shares_files=False)
         for name, machine in cluster.machines.items()
     ]
     return tuple(sorted(machines, key=lambda machine: machine.role == "load"))

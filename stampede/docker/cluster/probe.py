@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from stampede.docker.cluster.machines import Machine
-from stampede.docker.commands import Say, output
+from stampede.docker.client import Machine
+from stampede.docker.commands import Say
 from stampede.docker.containers import BOX, OWNER_LABEL, owner
 from stampede.docker.machine_usage import MachineState, pressure_us
 from stampede.docker.processor import model_name
@@ -120,7 +120,7 @@ def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Pr
     """
     with ExitStack() as stack:
         probes = {}
-        for machine in sorted(machines, key=lambda machine: output([*machine.docker, "info", "--format", "{{.ID}}"])):
+        for machine in sorted(machines, key=lambda machine: machine.told("info", "--format", "{{.ID}}")):
             probes[machine.name] = stack.enter_context(_probe(machine, say))
         yield {machine.name: probes[machine.name] for machine in machines}
 
@@ -145,13 +145,13 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
                     f"Nothing can be measured on {machine.name}: {last}", "stampede machines check"
                 ) from None
             # an engine that was killed may have forgotten to remove the probe
-            state = output([*machine.docker, "inspect", "--format", "{{.State.Status}}", NAME])
+            state = machine.told("inspect", "--format", "{{.State.Status}}", NAME)
             if state in ("exited", "dead"):
-                output([*machine.docker, "rm", NAME])
+                machine.told("rm", NAME)
             if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
                 told_s = time.monotonic()
                 label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
-                holder = output([*machine.docker, "inspect", "--format", label, NAME]) or "unknown"
+                holder = machine.told("inspect", "--format", label, NAME) or "unknown"
                 say(f"Another run is measuring on {machine.name} ({holder}). "
                     "This run starts when that run has ended.")  # fmt: skip
             time.sleep(LOOK_AGAIN_S)

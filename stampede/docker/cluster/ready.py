@@ -1,5 +1,6 @@
 """Make the engines of a run ready: the lab's own engine, an engine elsewhere, or the machines of a cluster."""
 
+import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
@@ -7,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stampede.docker import provenance
+from stampede.docker.client import HERE, Machine
 from stampede.docker.cluster.engines import Engines, offset_s
 from stampede.docker.cluster.images import bring_images
-from stampede.docker.cluster.machines import Cluster, Machine, default_machine, machines_of, read_machines
+from stampede.docker.cluster.machines import Cluster, machines_of, read_machines
 from stampede.docker.cluster.probe import IMAGE as PROBE_IMAGE
 from stampede.docker.cluster.probe import Probe, start_probes
 from stampede.docker.cluster.swarm import check_joined, nodes_of
-from stampede.docker.commands import Say, output
+from stampede.docker.commands import Say
 from stampede.docker.engine import engine_cores, memory_budget, plugin_version
 from stampede.docker.facts import ask_engine
 from stampede.experiment.model import Experiment
@@ -48,7 +50,7 @@ def use_cluster(cluster: Cluster | None) -> Iterator[None]:
         yield
         return
     before = {name: os.environ.pop(name, None) for name in ("DOCKER_CONTEXT", "DOCKER_HOST")}
-    os.environ["DOCKER_CONTEXT"] = machines_of(cluster)[0].client.client_config.context or "default"
+    os.environ["DOCKER_CONTEXT"] = machines_of(cluster)[0].context or "default"
     try:
         yield
     finally:
@@ -71,11 +73,9 @@ def find_machine() -> Machine:
     """Return the engine that Docker's own settings choose. An engine elsewhere has a name, and shares no files."""
     engine = ask_engine()
     if not engine or engine.machine in ("", platform.node()):
-        return default_machine()
-    context = output(["docker", "context", "show"])
-    return Machine(
-        context if context not in ("", "default") else engine.machine, default_machine().client, shares_files=False
-    )
+        return HERE
+    context = HERE.told("context", "show")
+    return Machine(context if context not in ("", "default") else engine.machine, shares_files=False)
 
 
 def cores_for_servers(cluster: Cluster | None) -> int:
@@ -83,7 +83,7 @@ def cores_for_servers(cluster: Cluster | None) -> int:
     if cluster is None:
         return engine_cores()
     return sum(
-        cluster.machines[machine.name].cores or int(output([*machine.docker, "info", "--format", "{{.NCPU}}"]) or 1)
+        cluster.machines[machine.name].cores or int(machine.told("info", "--format", "{{.NCPU}}") or 1)
         for machine in server_machines(machines_of(cluster))
     )
 
@@ -91,9 +91,9 @@ def cores_for_servers(cluster: Cluster | None) -> int:
 def memory_budgets(cluster: Cluster | None) -> MemoryBudgets:
     """Return the memory of the machines of a run."""
     if cluster is None:
-        return MemoryBudgets([default_machine()], [memory_budget()])
+        return MemoryBudgets([HERE], [memory_budget()])
     found = machines_of(cluster)
-    totals = [int(output([*machine.docker, "info", "--format", "{{.MemTotal}}"]) or 0) // 2**20 for machine in found]
+    totals = [int(machine.told("info", "--format", "{{.MemTotal}}") or 0) // 2**20 for machine in found]
     return MemoryBudgets(found, [MemoryBudget(total, total) for total in totals])
 
 
@@ -122,13 +122,13 @@ def server_host(engines: Engines) -> Host:
 
 def describe_host(machine: Machine, probe: Probe | None) -> Host:
     """Describe one machine of a cluster; without a probe, its processor has the name of its architecture."""
-    info = machine.client.system.info()
+    info = json.loads(machine.run("info", "--format", "{{json .}}"))
     return Host(
-        cpu=(probe and probe.cpu_model()) or info.architecture or "",
-        cores=info.n_cpu or 0,
-        memory_gib=round((info.mem_total or 0) / 2**30, 1),
-        kernel=f"{(info.os_type or '').capitalize()} {info.kernel_version}",
-        engine=f"Docker {info.server_version}",
+        cpu=(probe and probe.cpu_model()) or info["Architecture"],
+        cores=info["NCPU"],
+        memory_gib=round(info["MemTotal"] / 2**30, 1),
+        kernel=f"{info['OSType'].capitalize()} {info['KernelVersion']}",
+        engine=f"Docker {info['ServerVersion']}",
         compose=plugin_version("compose"),
     )
 
@@ -146,11 +146,11 @@ def machine_records(engines: Engines) -> list[RunMachine]:
 
 def machine_problems(machine: Machine) -> Iterator[str]:
     """Yield what one machine of a cluster lacks, in sentences."""
-    info = machine.client.system.info()
-    if info.memory_limit is False:
+    info = json.loads(machine.run("info", "--format", "{{json .}}"))
+    if info["MemoryLimit"] is False:
         yield f"the engine of {machine.name} cannot limit the memory of containers"
-    if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= (info.n_cpu or 1):
-        yield f"{machine.name} has {info.n_cpu} cores, but its file says that containers may use {machine.cpuset}"
+    if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= info["NCPU"]:
+        yield f"{machine.name} has {info['NCPU']} cores, but its file says that containers may use {machine.cpuset}"
 
 
 def clock_phrase(probe: Probe) -> str:

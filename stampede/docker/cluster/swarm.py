@@ -4,17 +4,13 @@ Swarm does membership, discovery and the network. The lab starts no swarm servic
 lab's containers (docs/how-to/machines.md).
 """
 
-import subprocess
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from python_on_whales import DockerClient
-from python_on_whales.components.system.models import SwarmInfo
-from python_on_whales.exceptions import DockerException
-from python_on_whales.utils import run
-
-from stampede.docker.cluster.machines import Cluster, Machine
-from stampede.docker.commands import ANSWERS_WITHIN_S, Say, last_line
+from stampede.docker.client import DockerError, Machine
+from stampede.docker.cluster.machines import Cluster
+from stampede.docker.commands import ANSWERS_WITHIN_S, Say
 from stampede.errors import LabError
 
 JOINED = "stampede.joined"
@@ -51,23 +47,20 @@ def nodes_of(machines: Sequence[Machine]) -> list[Node]:
 
 def _node(machine: Machine) -> Node:
     check_that_it_answers(machine)
-    info = machine.client.system.info()
-    swarm = _active(info.swarm)
-    return Node(machine, info.id or "", swarm.node_id or "", bool(swarm.control_available), swarm.node_addr or "")
+    info = json.loads(machine.run("info", "--format", "{{json .}}"))
+    swarm = info["Swarm"] if info["Swarm"]["LocalNodeState"] == "active" else {}
+    return Node(
+        machine, info["ID"], swarm.get("NodeID", ""), swarm.get("ControlAvailable", False), swarm.get("NodeAddr", "")
+    )
 
 
 def check_that_it_answers(machine: Machine) -> None:
     """Raise LabError if the engine of a machine does not answer in time. An engine that is stopped never answers."""
-    command = [*machine.docker, "version", "--format", "{{.Server.Version}}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False)
-    except subprocess.TimeoutExpired:
-        reason = f"no answer within {ANSWERS_WITHIN_S} s"
-    else:
-        if done.returncode == 0:
-            return
-        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it gave no reason"
-    raise LabError(f"The engine of {machine.name} does not answer: {reason}", hint=_CONTEXTS)
+        machine.run("version", "--format", "{{.Server.Version}}", within_s=ANSWERS_WITHIN_S)
+    except DockerError as error:
+        reason = str(error) if error.exit_code is not None else f"no answer within {ANSWERS_WITHIN_S} s"
+        raise LabError(f"The engine of {machine.name} does not answer: {reason}", hint=_CONTEXTS) from None
 
 
 _CONTEXTS = "docker context ls lists the contexts; docker --context NAME version asks an engine."
@@ -80,7 +73,7 @@ def check_joined(nodes: Sequence[Node]) -> None:
             f"{_listed(missing)} in no swarm, so containers share no network.", hint="stampede machines join"
         )
     manager = _manager(nodes)
-    members = _members(manager.machine.client)
+    members = _members(manager.machine)
     if strange := [node.machine.name for node in nodes if node.node not in members]:
         raise LabError(
             f"{_listed(strange)} in another swarm than {manager.machine.name}.",
@@ -103,19 +96,10 @@ def _manager(nodes: Sequence[Node]) -> Node:
     return found
 
 
-def _members(manager: DockerClient) -> dict[str, Mapping[str, str]]:
+def _members(manager: Machine) -> dict[str, Mapping[str, str]]:
     """Return the labels of each node of a swarm by the node's id."""
-    return {node.id: (node.spec.labels or {}) if node.spec else {} for node in manager.node.list()}
-
-
-def is_manager(client: DockerClient) -> bool:
-    """Whether an engine is a manager of a swarm."""
-    return bool(_active(client.system.info().swarm).control_available)
-
-
-def _active(swarm: SwarmInfo | None) -> SwarmInfo:
-    """Return what an engine says of its swarm; nothing if it is in no swarm."""
-    return swarm if swarm and swarm.local_node_state == "active" else SwarmInfo()
+    nodes = json.loads(manager.run("node", "inspect", *manager.run("node", "ls", "--quiet").split()))
+    return {node["ID"]: node["Spec"].get("Labels") or {} for node in nodes}
 
 
 def join(cluster: Cluster, machines: Sequence[Machine], say: Say) -> None:
@@ -128,17 +112,17 @@ def join(cluster: Cluster, machines: Sequence[Machine], say: Say) -> None:
         first = nodes[0]
         _swarm(first.machine, "init", *_advertised(cluster, first.machine))
         nodes = nodes_of(machines)
-        _mark(first.machine.client, nodes[0].node, MADE)
+        first.machine.run("node", "update", "--label-add", f"{MADE}=true", nodes[0].node)
         say(f"Made a swarm on {first.machine.name}.")
     manager = _manager([node for node in nodes if node.node])
     outside = [node for node in nodes if not node.node]
     check_joined([node for node in nodes if node.node])
-    token = str(run([*manager.machine.docker, "swarm", "join-token", "--quiet", "worker"])) if outside else ""
+    token = manager.machine.run("swarm", "join-token", "--quiet", "worker") if outside else ""
     for node in outside:
         address = cluster.machines[manager.machine.name].address or manager.address
         _swarm(node.machine, "join", *_advertised(cluster, node.machine), "--token", token, f"{address}:{PORT}")
         [joined] = nodes_of([node.machine])
-        _mark(manager.machine.client, joined.node, JOINED)
+        manager.machine.run("node", "update", "--label-add", f"{JOINED}=true", joined.node)
         say(f"{node.machine.name} has joined the swarm of {manager.machine.name}.")
 
 
@@ -151,16 +135,16 @@ def leave(machines: Sequence[Machine], say: Say) -> None:
     if not nodes:
         return
     manager = _manager(nodes)
-    labels = _members(manager.machine.client)
+    labels = _members(manager.machine)
     for node in nodes:
         if JOINED in labels.get(node.node, {}):
             _swarm(node.machine, "leave")
-            manager.machine.client.node.remove(node.node, force=True)
+            manager.machine.run("node", "rm", "--force", node.node)
             say(f"{node.machine.name} has left the swarm.")
     made = next((node for node in nodes if MADE in labels.get(node.node, {})), None)
     if made is None:
         return
-    others = len(_members(made.machine.client)) - 1
+    others = len(_members(made.machine)) - 1
     if others:
         members = "1 other member" if others == 1 else f"{others} other members"
         say(f"The swarm of {made.machine.name} has {members}, so it goes on.")
@@ -171,10 +155,10 @@ def leave(machines: Sequence[Machine], say: Say) -> None:
 
 def _swarm(machine: Machine, verb: str, *words: str) -> None:
     try:
-        run([*machine.docker, "swarm", verb, *words])
-    except DockerException as error:
+        machine.run("swarm", verb, *words)
+    except DockerError as error:
         raise LabError(
-            f"{machine.name} could not {verb if verb != 'init' else 'make'} a swarm: {last_line(error)}",
+            f"{machine.name} could not {verb if verb != 'init' else 'make'} a swarm: {error}",
             hint=f"The machines must reach each other at port {PORT} (TCP), 7946 (TCP and UDP) and 4789 (UDP).",
         ) from None
 
@@ -182,7 +166,3 @@ def _swarm(machine: Machine, verb: str, *words: str) -> None:
 def _advertised(cluster: Cluster, machine: Machine) -> list[str]:
     address = cluster.machines[machine.name].address
     return ["--advertise-addr", address] if address else []
-
-
-def _mark(manager: DockerClient, node: str, label: str) -> None:
-    manager.node.update(node, labels_add={label: "true"})

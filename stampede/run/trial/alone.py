@@ -1,14 +1,12 @@
 """Single requests to somebody's own application before any load: whether it answers them, and how long they take."""
 
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from python_on_whales.exceptions import DockerException
-
+from stampede.docker.client import DockerError
 from stampede.docker.containers import ContainerInfo
 from stampede.records.classes import OwnRequestClass, fill
 
@@ -59,7 +57,7 @@ class Answer:
         return self.status == described.expected_status if described.expected_status else 0 < self.status < 400
 
 
-def alone_ms(
+async def alone_ms(
     front: Front, asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None
 ) -> dict[str, list[float]]:
     """Return the response times of single requests by class, in ms, measured in the container of the balancer.
@@ -67,7 +65,7 @@ def alone_ms(
     ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
     a secret or a body, or that are not answered as they should be in time are left out. ``of_user`` are the headers of
     a user who has logged in.
-    Raise DockerException if the engine fails.
+    Raise DockerError if the engine fails.
     """
     found: dict[str, list[float]] = {}
     began_s = time.monotonic()
@@ -76,13 +74,15 @@ def alone_ms(
             break
         if described.method not in _HARMLESS or described.names_of_secrets or described.body:
             continue
-        answers = [ask(front, described, of_user=of_user, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
+        answers = [
+            await ask(front, described, of_user=of_user, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)
+        ][1:]
         if all(answer.is_meant(described) for answer in answers):
             found[name] = [answer.took_ms for answer in answers]
     return found
 
 
-def ask(
+async def ask(
     front: Front,
     described: OwnRequestClass,
     secrets: Mapping[str, str] | None = None,
@@ -91,22 +91,23 @@ def ask(
     within_s: int = FIRST_WITHIN_S,
     whole: bool = False,
 ) -> Answer:
-    """Send one request of a class as k6 will. Raise DockerException if the engine fails.
+    """Send one request of a class as k6 will. Raise DockerError if the engine fails.
 
     curl reads the request from its standard input, because the words of a command are visible to all users of a
     machine, and a request may have secrets. ``of_user`` are the headers of a user who has logged in. ``whole``: receive
     the whole body, and keep nothing of it.
     """
     config = _config(front, described, secrets or {}, of_user or {}, within_s, whole=whole)
-    command = [*front.container.machine.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
-    done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
-    problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
+    container = front.container
+    body, said = await container.machine.both("exec", "--interactive", container.id, "sh", "-c", _SHELL,
+                                              stdin=config.encode(), within_s=2 * within_s)  # fmt: skip
+    problem, found, told = said.decode(errors="replace").rpartition(f"\n{_TOLD} ")
     if not found:
-        raise DockerException(command, done.returncode, done.stdout, done.stderr)
+        raise DockerError(said.decode(errors="replace"))
     status, took_s, location = f"{told.strip()} ".split(" ", 2)
-    body = done.stdout.decode(errors="replace")
     complete = not _BROKEN_OFF.search(problem)
-    return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
+    return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body.decode(errors="replace"),
+                  problem.strip(), front.origin)  # fmt: skip
 
 
 def _config(

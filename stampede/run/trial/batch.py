@@ -4,63 +4,38 @@ No load starts before all containers of the batch are up and the machine is quie
 loads have ended. Whatever happens, the containers are removed and the measured files are kept in the run's folder.
 """
 
+import asyncio
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from operator import methodcaller
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from stampede.docker.client import DockerError, Machine
 from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from stampede.docker.cluster.probe import MachineLost
 from stampede.docker.commands import Say
+from stampede.docker.containers import OWNER_LABEL, PROJECT, owner
+from stampede.docker.leftovers import remove_projects
 from stampede.docker.machine_usage import Progress, Quiet
-from stampede.interruption import uninterrupted, wait_for_signal
+from stampede.interruption import uninterrupted
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.duration import in_seconds
 from stampede.records.run import TODAY, TrialRecord
 from stampede.run.trial.checking import ask_for_each_class, log_in
-from stampede.run.trial.containers import TrialContainers
-from stampede.run.trial.early_end import end_late_loads, end_when_memory_is_short, end_with_servers
-from stampede.run.trial.replacing import replace_workers
+from stampede.run.trial.trial import AT_ONCE, Trial
 from stampede.typed import typed
 
 K6_SLACK_S = 60
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 0.25
+CHECK_MEMORY_EVERY_S = 1
+ASK_EVERY_S = 20
+"""How often an engine is asked whether it is still there: one that is frozen says nothing by itself."""
 
 
-@dataclass(frozen=True)
-class BatchStep:
-    """What is done for each trial at the same time, what the progress says of it, and how long it is expected to take.
-
-    ``stop`` ends the step early after a signal. Without ``stop``, a step does not begin after a signal.
-    """
-
-    act: Callable[[TrialContainers], object]
-    progress: str
-    expected_s: float
-    stop: Callable[[TrialContainers], object] | None = None
-
-
-START = BatchStep(methodcaller("start"), "starting the servers", 4, methodcaller("abort_start"))
-CALIBRATE = BatchStep(methodcaller("calibrate"), "calibrating", 2)
-LOG_IN = BatchStep(log_in, "logging users in", 2, methodcaller("end_load"))
-UNLOADED_LATENCY = BatchStep(methodcaller("measure_unloaded_latency"), "asking alone", 2)
-OBSERVE = BatchStep(methodcaller("observe_before"), "observing the servers", 1)
-WAIT_FOR_LOAD = BatchStep(methodcaller("wait_for_load"), "load", 0, methodcaller("end_load"))
-COLLECT = BatchStep(methodcaller("collect"), "stopping the servers", 1)
-REMOVE = BatchStep(methodcaller("remove"), "stopping the servers", 2)
-
-
-@dataclass
-class _Conditions:
-    """How busy the machines were before the load and during it, as far as is known."""
-
-    quiet: Quiet | None = None
-    usage: UsageUnderLoad | None = None
+class Stopped(Exception):
+    """Somebody has asked the lab to stop."""
 
 
 def measure_plan(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) -> Iterator[list[TrialRecord]]:
@@ -69,8 +44,8 @@ def measure_plan(plan: Plan, run_folder: Path, progress: Progress, engines: Engi
     On an interrupt, stop the current batch, keep its measured files as interrupted trials, and raise KeyboardInterrupt.
     A trial that fails raises no error: its record has the outcome ``failed``.
     """
-    for batch in plan.batches:
-        yield _measure_batch(batch, run_folder, progress, engines)
+    for planned in plan.batches:
+        yield _run(lambda batch: batch.measure(), planned, run_folder, progress, engines)
 
 
 def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, say: Say) -> None:
@@ -80,189 +55,248 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, sa
     it should be; then the record of the first trial says so.
     """
     own = [trial for trial in plan.trials if trial.variant.workload and trial.variant_name == TODAY]
-    if not own:
-        return
-    start = replace(START, progress="starting your application")
-    ask = BatchStep(lambda trial: ask_for_each_class(trial, say), "asking for each class alone", 2, LOG_IN.stop)
+    if own:
+        _run(lambda batch: batch.check(say), own[:1], run_folder, progress, engines)
+
+
+def _run(
+    work: "Callable[[Batch], Awaitable[None]]",
+    planned: Sequence[PlannedTrial],
+    run_folder: Path,
+    progress: Progress,
+    engines: Engines,
+) -> list[TrialRecord]:
+    """Do the work of a batch to its end, also after a signal, and return its records."""
+
+    async def worked() -> list[TrialRecord]:
+        turns = asyncio.Semaphore(AT_ONCE)
+        trials = [Trial(trial, run_folder, len(planned), engines, turns) for trial in planned]
+        batch = Batch(trials, engines, progress, stop_signals)
+        await work(batch)
+        return batch.records
+
     with uninterrupted() as stop_signals:
-        trial = TrialContainers(own[0], run_folder, 1, engines, stop_signals)
-        with end_with_servers([trial], engines.machines):
-            try:
-                _do(start, [trial], progress, stop_signals)
-                _do(ask, [trial], progress, stop_signals)
-            except KeyboardInterrupt:
-                trial.interrupt()
-                raise
-            finally:
-                if trial.outcome == "failed" and trial.composed:
-                    _do(COLLECT, [trial], progress)
-                _do(REMOVE, [trial], progress)
-                if not trial.gone or trial.outcome == "failed":
-                    _save([trial], _Conditions())
+        try:
+            return asyncio.run(worked())
+        except BaseException as error:
+            first = error
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            if stop_signals:
+                raise KeyboardInterrupt from (first if not isinstance(first, Stopped) else first.__cause__)
+            raise first from None
+
+
+@dataclass
+class Batch:
+    """Trials that are measured side by side, and what is known of the machines before their loads and during them."""
+
+    trials: Sequence[Trial]
+    engines: Engines
+    progress: Progress
+    stop_signals: Sequence[int]
+    quiet: Quiet | None = None
+    usage: UsageUnderLoad | None = None
+    records: list[TrialRecord] = field(default_factory=list)
+
+    @property
+    def ready(self) -> list[Trial]:
+        """The trials that nothing has ended so far."""
+        return [trial for trial in self.trials if trial.outcome == "measured"]
+
+    async def measure(self) -> None:
+        """Measure the trials, from the start of their servers to their records."""
+        planned = [trial.planned for trial in self.trials]
+        async with AsyncExitStack() as at_end:  # the last callback is called first, whatever happens
+            at_end.callback(self._save)
+            at_end.push_async_callback(self._remove)
+            at_end.push_async_callback(self._collect)
+            async with self._watched():
+                await self._each("starting the servers", timing.up_s(planned), Trial.start, "up")
+                if computing := [trial for trial in self.ready if trial.planned.load.computes]:
+                    await self._settle()
+                    for trial in computing:  # one after the other, because calibration needs requests that run alone
+                        expected_s = timing.calibrate_s(trial.planned.load)
+                        await self._each("calibrating", expected_s, Trial.calibrate, "calibrate", only=[trial])
+                await self._each("logging users in", 2, log_in, only=[trial for trial in self.ready if trial.login])
+                for trial in [trial for trial in self.ready if trial.measures_unloaded_latency]:
+                    await self._each("asking alone", 2, Trial.measure_unloaded_latency, only=[trial])
+                await self._each("observing the servers", 1, Trial.observe_before)
+                if self.ready:
+                    await self._settle()
+                    await self._load()
+
+    async def _load(self) -> None:
+        """Start all loads at the same time, wait until the last has ended, and note what the machines did meanwhile."""
+        planned = [trial.planned for trial in self.ready]
+        samplers = await asyncio.to_thread(UsageSamplers, self.engines)
+        at = time.time() + timing.generators_up_s(planned)
+        within_s = K6_SLACK_S + max(
+            in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned
+        )
+
+        async def begin_to_sample() -> None:
+            await asyncio.sleep(at - time.time())
+            await asyncio.to_thread(samplers.begin)
+
+        async def send_load(trial: Trial) -> None:
+            await trial.send_load(at, within_s, samplers)
+
+        beginning = asyncio.create_task(begin_to_sample())
+        try:
+            await self._each("load", max(map(timing.load_s, planned)), send_load)
+        finally:
+            beginning.cancel()
+            await asyncio.wait([beginning])
+            self.usage = await asyncio.to_thread(samplers.read)
+
+    async def check(self, say: Say) -> None:
+        """Start the only trial, and send a request of each class, without a load. Keep its record only if it fails."""
+        [trial] = self.trials
+        async with AsyncExitStack() as at_end:
+
+            def keep() -> None:
+                if trial.outcome == "failed" or not trial.gone:
+                    self._save()
                 else:
                     shutil.rmtree(trial.part, ignore_errors=True)
 
-
-def _measure_batch(
-    batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress, engines: Engines
-) -> list[TrialRecord]:
-    with uninterrupted() as stop_signals:  # signals count between two steps and during the load
-        trials = [TrialContainers(planned, run_folder, len(batch), engines, stop_signals) for planned in batch]
-        with end_with_servers(trials, engines.machines):
-            conditions = _Conditions()
-            try:
-                _prepare(trials, conditions, progress, stop_signals, engines)
-                if ready := _ready(trials):
-                    conditions.usage = _load(ready, progress, stop_signals, engines)
-            except MachineLost as error:
-                for trial in trials:
-                    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
-            except KeyboardInterrupt:
-                for trial in trials:
-                    if not trial.failed_by_itself:
-                        trial.interrupt()
-                raise
-            finally:
-                records = _finish(trials, conditions, progress, stop_signals)
-            return records
-
-
-def _ready(trials: list[TrialContainers]) -> list[TrialContainers]:
-    return [trial for trial in trials if trial.outcome == "measured"]
-
-
-def _prepare(
-    trials: list[TrialContainers],
-    conditions: _Conditions,
-    progress: Progress,
-    stop_signals: list[int],
-    engines: Engines,
-) -> None:
-    """Start the servers, calibrate, log users in, observe, and wait until the machines are quiet."""
-
-    def progress_until_stopped(what: str, passed_s: float, expected_s: float) -> None:
-        if stop_signals:
-            raise KeyboardInterrupt
-        progress(what, passed_s, expected_s)
-
-    def settle() -> None:
-        quiet = engines.settle(progress_until_stopped)
-        conditions.quiet = max(filter(None, (conditions.quiet, quiet)), key=lambda wait: wait.busy)
-
-    planned = [trial.planned for trial in trials]
-    _do(replace(START, expected_s=timing.up_s(planned)), trials, progress, stop_signals)
-    if computing := [trial for trial in _ready(trials) if trial.planned.load.computes]:
-        settle()
-        for trial in computing:  # one after the other, because calibration needs requests that run alone
-            expected_s = timing.calibrate_s(trial.planned.load)
-            _do(replace(CALIBRATE, expected_s=expected_s), [trial], progress, stop_signals)
-    _do(LOG_IN, [trial for trial in _ready(trials) if trial.login], progress, stop_signals)
-    for trial in _ready(trials):
-        if trial.measures_unloaded_latency:
-            _do(UNLOADED_LATENCY, [trial], progress, stop_signals)
-    if ready := _ready(trials):
-        _do(OBSERVE, ready, progress, stop_signals)
-        settle()
-
-
-def _load(
-    trials: list[TrialContainers], progress: Progress, stop_signals: list[int], engines: Engines
-) -> UsageUnderLoad:
-    """Start all loads at the same time, wait until the last load has ended, and return what the machines did then."""
-    if stop_signals:
-        raise KeyboardInterrupt
-    samplers = UsageSamplers(engines)
-    planned = [trial.planned for trial in trials]
-    begins_at = time.time() + timing.generators_up_s(planned)
-    start = partial(TrialContainers.start_load, at=begins_at, samplers=samplers)
-    _do(BatchStep(start, "starting the load", 1), trials, progress)
-    started = _ready(trials)
-    for trial in trials:
-        if trial not in started:  # some of its load generators may have started
-            trial.end_load()
-    if not started:
-        return samplers.read()
-    within_s = K6_SLACK_S + max(in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned)
-    with end_late_loads(started, begins_at, within_s), end_when_memory_is_short(started, engines):
-        wait_for_signal(stop_signals, begins_at - time.time())
-        samplers.begin()
-        with replace_workers(started):
-            _do(replace(WAIT_FOR_LOAD, expected_s=max(map(timing.load_s, planned))), started, progress, stop_signals)
-    return samplers.read()
-
-
-def _finish(
-    trials: list[TrialContainers], conditions: _Conditions, progress: Progress, stop_signals: list[int]
-) -> list[TrialRecord]:
-    """Collect, remove and save all trials; each of the three happens even if the one before it raised an error."""
-    measured = _ready(trials)
-    records: list[TrialRecord] = []
-
-    def save() -> None:
-        if stop_signals:  # Ctrl-C also kills docker's commands, so a failure after Ctrl-C is an interrupt
-            for trial in measured:
+            async def collect() -> None:
                 if trial.outcome == "failed":
-                    trial.interrupt()
-        records.extend(_save(trials, conditions))
+                    await self._collect()
 
-    remove = replace(REMOVE, expected_s=timing.down_s([trial.planned for trial in trials]))
-    with ExitStack() as steps:  # the last callback is called first
-        steps.callback(save)
-        steps.callback(_do, remove, trials, progress)
-        steps.callback(_do, COLLECT, [trial for trial in trials if trial.composed], progress)
-    return records
+            at_end.callback(keep)
+            at_end.push_async_callback(self._remove)
+            at_end.push_async_callback(collect)
+            async with self._watched():
+                await self._each("starting your application", timing.up_s([trial.planned]), Trial.start)
+                await self._each("asking for each class alone", 2, lambda of: ask_for_each_class(of, say), only=[trial])
 
+    async def _each(
+        self,
+        what: str,
+        expected_s: float,
+        step: Callable[[Trial], Awaitable[object]],
+        name: str = "",
+        only: Sequence[Trial] | None = None,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Do a step for all trials that are ready at the same time, and return when it has ended for all of them.
 
-def _save(trials: list[TrialContainers], conditions: _Conditions) -> list[TrialRecord]:
-    """Save every trial, even if another trial cannot be saved. Afterwards raise the first OSError, if there was any."""
-    records: list[TrialRecord] = []
-    problem: OSError | None = None
-    for trial in trials:
-        if not trial.gone:
-            trial.fail(f"its containers could not be removed; {typed('down')} removes {trial.project}")
-        try:
-            if _is_worth_keeping(trial):
-                records.append(trial.save(conditions.quiet, conditions.usage))
-        except OSError as error:
-            with suppress(OSError):  # renaming needs no disk space; keep the raw points, but never count them
-                trial.part.rename(trial.part.with_name(f"unsaved-{trial.planned.number}"))
-            problem = problem or error
-    if problem:
-        raise problem
-    return records
+        After a signal, interrupt the trials and raise Stopped, unless this is one of the ``last`` steps.
+        """
+        trials, began = self.ready if only is None else only, time.monotonic()
+        self._heed_signals(last=last)
+        async with asyncio.TaskGroup() as group:
+            tasks = {group.create_task(trial.attempt(step, name)) for trial in trials}
+            while tasks:
+                _, tasks = await asyncio.wait(tasks, timeout=LOOK_EVERY_S)
+                self.progress(what, time.monotonic() - began, expected_s)
+                if self.stop_signals and not last:
+                    for trial in self.trials:
+                        trial.interrupt()
+        self._heed_signals(last=last)
 
+    def _heed_signals(self, *, last: bool = False) -> None:
+        if self.stop_signals and not last:
+            for trial in self.trials:
+                trial.interrupt()
+            raise Stopped
 
-def _is_worth_keeping(trial: TrialContainers) -> bool:
-    """Whether to keep a trial's folder. Remove the folder of an interrupted trial that has measured nothing."""
-    if trial.outcome == "interrupted" and not any(trial.part.glob("points*.json*")):
-        shutil.rmtree(trial.part, ignore_errors=True)
-        return False
-    return True
+    async def _settle(self) -> None:
+        """Wait until the machines are quiet."""
 
+        def progress(what: str, passed_s: float, expected_s: float) -> None:
+            self._heed_signals()
+            self.progress(what, passed_s, expected_s)
 
-def _do(
-    step: BatchStep, trials: Sequence[TrialContainers], progress: Progress, stop_signals: Sequence[int] = ()
-) -> None:
-    """Do one step for all trials at the same time, and return or raise only after the step has ended for all of them.
+        self._heed_signals()
+        quiet = await asyncio.to_thread(self.engines.settle, progress)
+        self.quiet = max(filter(None, (self.quiet, quiet)), key=lambda wait: wait.busy)
 
-    After a signal, raise KeyboardInterrupt. An unexpected error of one trial is raised after all trials have ended.
-    """
-    stop = step.stop
-    if stop_signals and not stop:
-        raise KeyboardInterrupt
-    if not trials:
-        return
-    began = time.monotonic()
-    with ThreadPoolExecutor(2 * len(trials)) as pool:
-        waiting = futures = [pool.submit(step.act, trial) for trial in trials]
-        while waiting:
-            waiting = list(wait(waiting, timeout=LOOK_EVERY_S).not_done)
-            progress(step.progress, time.monotonic() - began, step.expected_s)
-            if stop_signals and stop:
-                stopping = [pool.submit(stop, trial) for trial in trials]
-                stop, waiting, futures = None, waiting + stopping, futures + stopping
-    errors = [error for future in futures if (error := future.exception())]
-    if stop_signals:
-        raise KeyboardInterrupt from (errors[0] if errors else None)
-    if errors:
-        raise errors[0]
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """End trials, during the block, because of what the engines and the machines tell.
+
+        Otherwise k6 would send requests to a dead server for minutes, and the lab would wait in vain for a server whose
+        workers are killed as they start.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._watch_memory())]
+            for machine in self.engines.machines:
+                tasks += [group.create_task(self._follow(machine, group)), group.create_task(self._ask_on(machine))]
+            try:
+                yield
+            except MachineLost as error:
+                for trial in self.trials:
+                    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _follow(self, machine: Machine, group: asyncio.TaskGroup) -> None:
+        """Tell each trial the ends of its containers, and that memory ran out in one of them."""
+        filters = ["event=die", "event=oom", f"label={OWNER_LABEL}={owner()}"]
+        since = ["--since", f"{time.time():.3f}", *(word for each in filters for word in ("--filter", each))]
+        async with aclosing(machine.events(*since)) as events:
+            async for event in events:
+                for trial in self.trials:
+                    if event["Actor"]["Attributes"].get(PROJECT) == trial.project:
+                        group.create_task(trial.react_to(event))
+        for trial in self.trials:
+            trial.lose(machine, "it has ended")
+
+    async def _ask_on(self, machine: Machine) -> None:
+        while True:
+            await asyncio.sleep(ASK_EVERY_S)
+            try:
+                await machine.call("version", "--format", "{{.Server.Version}}")
+            except DockerError as error:
+                if error.exit_code is None:
+                    for trial in self.trials:
+                        trial.lose(machine, str(error))
+                    return
+
+    async def _watch_memory(self) -> None:
+        """End all loads as soon as a machine has hardly any memory left."""
+        shortage_of = await asyncio.to_thread(self.engines.watch_memory)
+        while True:
+            await asyncio.sleep(CHECK_MEMORY_EVERY_S)
+            if shortage := await asyncio.to_thread(shortage_of):
+                for trial in [trial for trial in self.trials if trial.loading]:
+                    trial.fail(shortage)
+
+    async def _collect(self) -> None:
+        composed = [trial for trial in self.trials if trial.composed]
+        await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, last=True)
+
+    async def _remove(self) -> None:
+        """Remove only the containers and networks of these trials. The next command removes what could not be."""
+        self.progress("stopping the servers", 0, timing.down_s([trial.planned for trial in self.trials]))
+        lost = {machine for trial in self.trials for machine in trial.lost}
+        machines = [machine for machine in self.engines.machines if machine not in lost]
+        left = await remove_projects(machines, {trial.project for trial in self.trials})
+        for trial in self.trials:
+            trial.gone = not lost and trial.project not in left
+
+    def _save(self) -> None:
+        """Save every trial, even if another cannot be saved. Afterwards raise the first OSError, if there was any.
+
+        The folder of an interrupted trial that has measured nothing is removed.
+        """
+        problem: OSError | None = None
+        for trial in self.trials:
+            if not trial.gone:
+                trial.fail(f"its containers could not be removed; {typed('down')} removes {trial.project}")
+            if trial.outcome == "interrupted" and not any(trial.part.glob("points*.json*")):
+                shutil.rmtree(trial.part, ignore_errors=True)
+                continue
+            try:
+                self.records.append(trial.save(self.quiet, self.usage))
+            except OSError as error:
+                with suppress(OSError):  # renaming needs no disk space; keep the raw points, but never count them
+                    trial.part.rename(trial.part.with_name(f"unsaved-{trial.planned.number}"))
+                problem = problem or error
+        if problem:
+            raise problem

@@ -1,21 +1,22 @@
 """Log users in to somebody's own application, ask it for each class before any load, and say what is wrong with it."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from python_on_whales.exceptions import DockerException
-
 from stampede.docker.causes import cause, failure, ways_out
-from stampede.docker.commands import Say, last_line
-from stampede.docker.containers import containers_of, suppress_docker_errors
+from stampede.docker.client import DockerError
+from stampede.docker.commands import Say
+from stampede.docker.containers import containers_of
 from stampede.errors import LabError
 from stampede.records.classes import Login, OwnRequestClass
 from stampede.records.run import USER_SERVICE
 from stampede.run.trial import reasons
 from stampede.run.trial.alone import Answer, ask
-from stampede.run.trial.containers import UNHEALTHY, TrialContainers
 from stampede.run.trial.login import Refusal, Session, wait_for_sessions
+from stampede.run.trial.trial import UNHEALTHY, Trial
 from stampede.servers.workload import BESIDE
 
 LINES = 12
@@ -47,73 +48,67 @@ WAY_TO_HTTPS = "If a proxy in front of it takes HTTPS, write what the proxy says
 Masked = Callable[[bytes], bytes]
 
 
-def log_in(trial: TrialContainers) -> LabError | None:
+async def log_in(trial: Trial) -> LabError | None:
     """Let the load generators of a trial log their users in. If that fails, fail, and return the error."""
-    login, logged = trial.login, _logged(trial)
+    login, before = trial.login, await _logged(trial)
     assert login
     try:
         for generator in trial.generators:  # each of them then waits until the lab says when the load begins
-            generator.machine.client.container.start(generator.id)
-        told = [session for generator in trial.generators for session in wait_for_sessions(generator)]
-    except DockerException as error:
-        said = "".join(map(trial.said_by, trial.generators)).strip().splitlines()
-        trial.fail(f"users could not log in: {said[-1] if said else last_line(error)}")
+            await generator.machine.call("container", "start", generator.id)
+        told = [session for generator in trial.generators for session in await wait_for_sessions(generator)]
+    except DockerError as error:
+        said = "".join([await trial.said_by(generator) for generator in trial.generators]).strip().splitlines()
+        trial.fail(f"users could not log in: {said[-1] if said else error}")
         return LabError(f"Users could not log in: {trial.reason}")
     trial.sessions = [session for session in told if isinstance(session, Session)]
     if refused := next((refusal for refusal in told if isinstance(refusal, Refusal)), None):
-        return _failed(
-            trial, not_logged_in(login, refused, _logged_since(trial, logged), trial.masked, _folder_of(trial))
-        )
+        said_since = await _logged_since(trial, before)
+        return _failed(trial, not_logged_in(login, refused, said_since, trial.masked, _folder_of(trial)))
     return None
 
 
-def ask_for_each_class(trial: TrialContainers, say: Say) -> None:
+async def ask_for_each_class(trial: Trial, say: Say) -> None:
     """Send a request of each class to somebody's own application, and say how each was answered.
 
     Raise LabError if it is not healthy, if users cannot log in, or if a class is not answered as it should be, with
     what it wrote.
     """
     if trial.outcome == "failed":
-        raise why_not_healthy(trial)
-    if trial.login and (error := log_in(trial)):
+        raise await _why_not_healthy(trial)
+    if trial.login and (error := await log_in(trial)):
         raise error
     if trial.planned.load.script != USER_SERVICE:
         return
-    try:
-        workload, asked = trial.planned.variant.workload, trial.asked_classes
-        answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
-        for name, described in asked.items():
-            logged = _logged(trial)
-            secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
-            answer = answers[name] = ask(trial.front, described, secrets, of_user=trial.user.headers)
-            if trial.reason:  # e.g. it needed more memory than its limit
-                raise why_not_healthy(trial)
-            if not answer.is_meant(described):
-                said = _logged_since(trial, logged)
-                errors.append(not_meant(name, described, answer, said, trial.masked, trial.login, _folder_of(trial)))
-            elif 300 <= answer.status < 400 and not described.expected_status:
-                remarks.append(redirected(name, described, answer, trial.masked, trial.login))
-            if not answer.status:
-                break
-        say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
-    except DockerException as error:
-        trial.fail("the container engine stopped answering", error)
-        raise
+    workload, asked = trial.planned.variant.workload, trial.asked_classes
+    answers, errors, remarks = dict[str, Answer](), list[LabError](), list[str]()
+    for name, described in asked.items():
+        before = await _logged(trial)
+        secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
+        answer = answers[name] = await ask(trial.front, described, secrets, of_user=trial.user.headers)
+        if trial.reason:  # e.g. it needed more memory than its limit
+            raise await _why_not_healthy(trial)
+        if not answer.is_meant(described):
+            said = await _logged_since(trial, before)
+            errors.append(not_meant(name, described, answer, said, trial.masked, trial.login, _folder_of(trial)))
+        elif 300 <= answer.status < 400 and not described.expected_status:
+            remarks.append(redirected(name, described, answer, trial.masked, trial.login))
+        if not answer.status:
+            break
+    say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
     if errors:
-        raise _failed(trial, joined(errors, len(trial.asked_classes)))
+        raise _failed(trial, joined(errors, len(asked)))
 
 
-def _logged(trial: TrialContainers) -> dict[str, str]:
+async def _logged(trial: Trial) -> dict[str, str]:
     """Return all that each container of the application has written, by the id of the container."""
-    mine = [container for container in trial.containers if container.service == trial.planned.variant.service]
-    return {container.id: trial.said_by(container) for container in mine}
+    return {container.id: await trial.said_by(container) for container in trial.servers}
 
 
-def _logged_since(trial: TrialContainers, before: Mapping[str, str]) -> str:
+async def _logged_since(trial: Trial, before: Mapping[str, str]) -> str:
     """Return what the application has written since an earlier moment, and wait a little for it."""
     deadline = time.monotonic() + LOGGED_WITHIN_S
-    while not (said := written_since(before, _logged(trial))) and time.monotonic() < deadline:
-        time.sleep(LOGGED_WITHIN_S / 10)
+    while not (said := written_since(before, await _logged(trial))) and time.monotonic() < deadline:
+        await asyncio.sleep(LOGGED_WITHIN_S / 10)
     return said
 
 
@@ -122,28 +117,28 @@ def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
 
 
-def _failed(trial: TrialContainers, error: LabError) -> LabError:
+def _failed(trial: Trial, error: LabError) -> LabError:
     """Fail because of an error, and return it."""
     trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
     return error
 
 
-def why_not_healthy(trial: TrialContainers) -> LabError:
+async def _why_not_healthy(trial: Trial) -> LabError:
     """Return the error that says why the application is not healthy as it is served today."""
     reason = trial.reason or "it failed"
     if reason.startswith(UNHEALTHY):
-        with suppress_docker_errors():
-            there = containers_of(trial.project, trial.engines.machines)
+        with suppress(DockerError):
+            there = await containers_of(trial.project, trial.engines.machines)
             for container in reasons.unhealthy_containers(there, trial.planned.variant.front):
-                said = trial.said_by(container).strip()
-                probed = trial.masked(reasons.last_probe(container).encode()).decode()
+                said = (await trial.said_by(container)).strip()
+                probed = trial.masked(container.probed.encode()).decode()
                 if said or probed:
                     beside = container.service if container.service != trial.planned.variant.service else ""
                     return not_healthy(said, probed, beside, _folder_of(trial))
     return LabError(f"Your application does not start as it is served today: {reason}")
 
 
-def _folder_of(trial: TrialContainers) -> Path | None:
+def _folder_of(trial: Trial) -> Path | None:
     """Return the folder with somebody's own application; None: an image has it."""
     workload = trial.planned.variant.workload
     return workload.application if workload else None

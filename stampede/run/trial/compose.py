@@ -1,17 +1,17 @@
 """Write the files of one trial for Compose: its factors, the settings of its load, and the resolved Compose file."""
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from python_on_whales import DockerClient
 
+from stampede.docker.client import HERE, Machine
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.machines import Machine
 from stampede.docker.containers import overlay_name, owner
 from stampede.docker.engine import ca_bundle
 from stampede.docker.images import K6_RELEASE
@@ -30,13 +30,13 @@ Services = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Composed:
-    """A machine's part of a trial whose files were written: the client that starts its containers, and its services.
+    """A machine's part of a trial whose files were written: the services, and how a command of Compose for it begins.
 
     ``limits_mib`` has the memory limits of the services.
     """
 
     machine: Machine
-    client: DockerClient
+    words: tuple[str, ...]
     services: tuple[str, ...]
     limits_mib: dict[str, int]
 
@@ -52,7 +52,7 @@ def compose(
     """Write a trial's factors and its resolved Compose files to its folder ``part``; return what starts its containers.
 
     Each machine that has containers of the trial has a Compose file. ``visits_per_s`` is the rate if the rate of the
-    load is relative. Raise DockerException if Compose fails.
+    load is relative. Raise DockerError if Compose fails.
     """
     local = {
         "LAB_OWNER": owner(),
@@ -82,18 +82,11 @@ def compose(
 
 def _write(composed: dict[str, Any], machine: Machine, file: Path, trial: PlannedTrial, project: str) -> Composed:
     write_whole(file, yaml.safe_dump(composed, sort_keys=False))
-    client = DockerClient(
-        context=machine.client.client_config.context,
-        compose_files=[file],
-        compose_env_files=[file.with_name(LOCAL_ENV)],
-        compose_project_directory=ROOT,
-        compose_project_name=project,
-        compose_profiles=profiles_of(trial),
-    )
+    words = _compose_words(trial, project, file, [file.with_name(LOCAL_ENV)])
     services = composed["services"]
     limited = {name: service["mem_limit"] for name, service in services.items() if "mem_limit" in service}
     limits_mib = {name: int(limit) // 2**20 for name, limit in limited.items()}
-    return Composed(machine, client, tuple(services), limits_mib)
+    return Composed(machine, words, tuple(services), limits_mib)
 
 
 def split_over_machines(
@@ -154,11 +147,6 @@ def factors_of(trial: PlannedTrial) -> dict[str, str]:
     return factors
 
 
-def profiles_of(trial: PlannedTrial) -> list[str]:
-    """Return the profiles of docker-compose.yml that have the services of a trial."""
-    return list(dict.fromkeys([trial.variant.service, trial.variant.front, "load", *trial.services_beside]))
-
-
 def write_settings(
     trial: PlannedTrial, part: Path, *, start_after_s: float = 0, visits_per_s: float | None = None
 ) -> dict[str, str]:
@@ -176,19 +164,23 @@ def write_settings(
 def resolve(trial: PlannedTrial, part: Path, local: Mapping[str, str], project: str) -> dict[str, Any]:
     """Write a trial's factors to the folder ``part``, and return what Compose makes of docker-compose.yml with them.
 
-    This needs no engine. Raise DockerException if Compose fails.
+    This needs no engine. Raise DockerError if Compose fails.
     """
     write_whole(part / "factors.env", env_text(factors_of(trial)))
     write_whole(part / LOCAL_ENV, env_text(local))
-    client = DockerClient(
-        compose_files=[COMPOSE_FILE],
-        compose_env_files=[part / "factors.env", part / LOCAL_ENV],
-        compose_project_name=project,
-        compose_profiles=profiles_of(trial),
-    )
-    resolved = client.compose.config(return_json=True)
-    assert isinstance(resolved, dict)
+    words = _compose_words(trial, project, COMPOSE_FILE, [part / "factors.env", part / LOCAL_ENV])
+    resolved: dict[str, Any] = json.loads(HERE.run(*words, "config", "--format", "json"))
     return resolved
+
+
+def _compose_words(trial: PlannedTrial, project: str, file: Path, variables: Sequence[Path]) -> tuple[str, ...]:
+    """Return how a command of Compose for a trial begins, given its file and the files of variables."""
+    profiles = dict.fromkeys([trial.variant.service, trial.variant.front, "load", *trial.services_beside])
+    return (
+        "compose", "--file", str(file), *(word for path in variables for word in ("--env-file", str(path))),
+        "--project-directory", str(ROOT), "--project-name", project,
+        *(word for profile in profiles for word in ("--profile", profile)),
+    )  # fmt: skip
 
 
 def _complete(services: Services, generators: int) -> Services:

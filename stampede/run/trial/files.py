@@ -12,48 +12,50 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from python_on_whales.utils import run
-
 from stampede.docker.containers import ContainerInfo
 from stampede.paths import CLIENTS, K6
 
 VOLUME, OWN = "/results", "own"
 RESULTS_THERE = f"{VOLUME}/{OWN}"
 """The folder of results in the container, which LAB_FOLDER names: the volume itself would belong to root."""
+COPIED_WITHIN_S = 600
+"""How long it may take to fetch the points of a load."""
 _SCRIPTS = {"client": (CLIENTS, "/clients")}
 
 
-def bring(container: ContainerInfo, folder: str, files: Mapping[str, str]) -> None:
-    """Write files into a folder of a container that has not started yet. Raise DockerException if that fails."""
-    _unpack(container, folder, {name: text.encode() for name, text in files.items()})
+async def bring(container: ContainerInfo, folder: str, files: Mapping[str, str]) -> None:
+    """Write files into a folder of a container that has not started yet. Raise DockerError if that fails."""
+    await _unpack(container, folder, {name: text.encode() for name, text in files.items()})
 
 
-def bring_scripts(container: ContainerInfo, replay: Path | None) -> None:
-    """Bring the scripts of a load generator, and make its folder of results its own. Raise DockerException.
+async def bring_scripts(container: ContainerInfo, replay: Path | None) -> None:
+    """Bring the scripts of a load generator, and make its folder of results its own. Raise DockerError.
 
     ``replay`` is the folder with the requests of a log, if k6 sends the requests of a log.
     """
-    _bring_folder(container, *_SCRIPTS.get(container.service, (K6, "/k6")))
+    await _bring_folder(container, *_SCRIPTS.get(container.service, (K6, "/k6")))
     if replay and container.service != "client":
-        _bring_folder(container, replay, "/replay")
-    _unpack(container, VOLUME, {}, [OWN])
+        await _bring_folder(container, replay, "/replay")
+    await _unpack(container, VOLUME, {}, [OWN])
 
 
-def _bring_folder(container: ContainerInfo, source: Path, target: str) -> None:
+async def _bring_folder(container: ContainerInfo, source: Path, target: str) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    _unpack(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
+    await _unpack(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
 
 
-def fetch_results(container: ContainerInfo, folder: Path) -> None:
-    """Copy to a folder what a load generator wrote. Raise DockerException if that fails."""
+async def fetch_results(container: ContainerInfo, folder: Path) -> None:
+    """Copy to a folder what a load generator wrote. Raise DockerError if that fails."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetched.") as fetched:
-        run([*container.machine.docker, "cp", f"{container.id}:{RESULTS_THERE}/.", fetched])
+        await container.machine.call("cp", f"{container.id}:{RESULTS_THERE}/.", fetched, within_s=COPIED_WITHIN_S)
         for path in sorted(Path(fetched).iterdir()):
             if path.suffix != ".env":  # the lab brought these files
                 path.rename(folder / path.name)
 
 
-def _unpack(container: ContainerInfo, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
+async def _unpack(
+    container: ContainerInfo, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()
+) -> None:
     """Write files and empty folders into a folder of a container. They belong to the lab's user, who runs it, too."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -67,7 +69,7 @@ def _unpack(container: ContainerInfo, folder: str, files: Mapping[str, bytes], f
             member.size = len(content)
             member.mode = 0o755 if content.startswith(b"#!") else 0o644
             archive.addfile(member, io.BytesIO(content))
-    run([*container.machine.docker, "cp", "-", f"{container.id}:{folder}"], input=packed.getvalue())
+    await container.machine.call("cp", "-", f"{container.id}:{folder}", stdin=packed.getvalue())
 
 
 def _owned(name: str) -> tarfile.TarInfo:

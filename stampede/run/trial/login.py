@@ -9,6 +9,8 @@ from stampede.docker.containers import ContainerInfo
 from stampede.docker.redaction import mask
 from stampede.records.model import Model
 
+LOGGED_IN_WITHIN_S = 600
+"""How long all users together may take to log in."""
 _READ = "until [ -e /tmp/logged-in ]; do sleep 0.1; done; cat /tmp/sessions.json"
 
 
@@ -47,12 +49,12 @@ def without_sessions(said: bytes, sessions: Sequence[Session]) -> bytes:
     return said
 
 
-def wait_for_sessions(generator: ContainerInfo) -> Sequence[Refusal | Session]:
+async def wait_for_sessions(generator: ContainerInfo) -> Sequence[Refusal | Session]:
     """Return the sessions of the users of a load generator that has started, as soon as they have logged in.
 
-    If a user is not logged in, return why. Raise DockerException if the load generator ends before.
+    If a user is not logged in, return why. Raise DockerError if the load generator ends before.
     """
-    return _TOLD.validate_json(generator.execute(["sh", "-c", _READ]))
+    return _TOLD.validate_json(await generator.execute("sh", "-c", _READ, within_s=LOGGED_IN_WITHIN_S))
 
 
 _TOLD: TypeAdapter[list[Refusal | Session]] = TypeAdapter(list[Refusal | Session])

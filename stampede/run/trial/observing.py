@@ -1,16 +1,18 @@
-"""Ask the containers of a trial for their settings and counters, and keep the answers in the trial's folder."""
+"""Ask the containers of a trial for their settings, their counters and their logs, and keep the answers."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from python_on_whales.exceptions import DockerException
-
+from stampede.docker.client import DockerError
 from stampede.docker.containers import ContainerInfo
-from stampede.evaluate.read.observation import SENT, WRITTEN
+from stampede.evaluate.metrics.servers import cut_logs
+from stampede.evaluate.read.observation import SENT, WRITTEN, read_containers
 from stampede.records.folder import write_whole
+from stampede.records.run import ContainerLog
 from stampede.servers.workload import BESIDE
 
 OBSERVED_WITHIN_S = 60
@@ -21,8 +23,8 @@ _OBSERVE = (
 )
 
 
-def observe(
-    containers: Sequence[ContainerInfo],
+async def observe(
+    containers: Iterable[ContainerInfo],
     part: Path,
     moment: Literal["before", "after"],
     masked: Callable[[bytes], bytes],
@@ -34,25 +36,58 @@ def observe(
     """
     found: dict[str, str] = {}
 
-    def ask(container: ContainerInfo) -> None:
-        if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
-            return
-        with suppress(DockerException):
-            said = container.execute(["sh", "-c", _OBSERVE])
+    async def ask(container: ContainerInfo) -> None:
+        with suppress(DockerError):
+            said = await container.execute("sh", "-c", _OBSERVE)
             counts, last_section, settings = said.partition("==> settings <==\n")
             if last_section:  # else an interrupt has cut the output short
                 settings = masked(settings.encode()).decode()
                 write_whole(part / f"{container.name}.{moment}.txt", f"{counts}{last_section}{settings}\n")
                 found[container.name] = settings
 
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(ask, containers))
+    asked = (each for each in containers if not each.is_generator and not each.service.startswith(BESIDE))
+    await asyncio.gather(*(ask(container) for container in asked if container.status == "running"))
     return found
 
 
-def keep_who_served(containers: Sequence[ContainerInfo], service: str, part: Path) -> None:
-    """Keep what stampede-probe has noted in somebody's own application; see servers/user-service/own.py."""
-    for container in containers:
-        if container.service == service and container.state.status == "running":
-            said = container.execute(["sh", "-c", "cat /tmp/served/* || true"])
-            write_whole(part / f"served-{container.name}.csv", f"{said}\n" if said else "")
+@dataclass(frozen=True)
+class LogStart:
+    """The first line of a log before the load, with its time, and how many bytes the log had then, without times."""
+
+    line: bytes
+    size: int
+
+
+async def log_starts(containers: Sequence[ContainerInfo]) -> dict[str, LogStart]:
+    """Return how the log of each container except the load generators begins, by the id of the container."""
+    found: dict[str, LogStart] = {}
+
+    async def look(container: ContainerInfo) -> None:
+        with suppress(DockerError):
+            lines = (await container.output(with_times=True)).splitlines(keepends=True)
+            size = sum(len(line.partition(b" ")[2]) for line in lines)
+            found[container.id] = LogStart(b"".join(lines[:1]), size)
+
+    await asyncio.gather(*(look(container) for container in containers if not container.is_generator))
+    return found
+
+
+def log_record(said: bytes, with_times: bytes, before: LogStart) -> ContainerLog:
+    """Return how much of a log the engine still has, given its text without and with the times of its lines.
+
+    The engine drops the beginning of a log that becomes too long. If a container had written nothing before the load,
+    nobody knows whether the engine dropped something.
+    """
+    cut = bool(before.line) and not with_times.startswith(before.line)
+    return ContainerLog(kept=len(said), before=before.size, cut=cut)
+
+
+def note_cuts(part: Path, logs: Mapping[str, ContainerLog]) -> None:
+    """Put a line before each log in a trial's folder that lacks its beginning: how much of how much is there."""
+    if not any(log.cut for log in logs.values()):
+        return
+    written = {container.name: container.after.written for container in read_containers(part) if container.after}
+    for name, there in cut_logs(logs, written).items():
+        path = part / f"{name}.log"
+        notice = f"==> The beginning of this log is missing: {there} follow. <==\n"
+        path.write_bytes(notice.encode() + path.read_bytes())

@@ -2,10 +2,8 @@
 
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from python_on_whales.components.container.models import ContainerState
 
 from stampede.docker.commands import meaning_of
 from stampede.docker.containers import ContainerInfo
@@ -13,24 +11,13 @@ from stampede.plan import PlannedTrial
 from stampede.servers.workload import BESIDE
 
 
-def unhealthy_output(
-    containers: Sequence[ContainerInfo], front: str, output_of: Callable[[ContainerInfo], bytes]
-) -> str | None:
-    """Return the last lines of the first container that is not healthy; None if no such container wrote anything."""
-    for container in unhealthy_containers(containers, front):
-        lines = output_of(container).decode(errors="replace").splitlines()
-        if probed := last_probe(container):
-            lines.append(f"the health check last said: {probed}")
-        if lines:
-            where = f" on {container.machine.name}" if container.machine.name else ""
-            return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
-    return None
-
-
-def last_probe(container: ContainerInfo) -> str:
-    """Return what the health check of a container said at last; empty: nothing."""
-    probes = container.state.health.log if container.state.health else None
-    return (probes[-1].output or "").strip() if probes else ""
+async def last_lines(container: ContainerInfo) -> str:
+    """Return the last lines of a container that is not healthy; empty if it has said nothing."""
+    lines = (await container.output()).decode(errors="replace").splitlines()
+    if container.probed:
+        lines.append(f"the health check last said: {container.probed}")
+    where = f" on {container.machine.name}" if container.machine.name else ""
+    return f"{container.service}{where} said:\n" + "\n".join(lines[-8:]) if lines else ""
 
 
 def end_reason(service: str, exit_code: int) -> str:
@@ -62,11 +49,7 @@ def unhealthy_containers(containers: Sequence[ContainerInfo], front: str) -> lis
 
     The front comes last, because a balancer only waits for the servers.
     """
-
-    def is_unhealthy(state: ContainerState) -> bool:
-        return state.status != "created" and not (state.health and state.health.status == "healthy")
-
-    found = [container for container in containers if is_unhealthy(container.state)]
+    found = [each for each in containers if each.status != "created" and each.health != "healthy"]
     return sorted(found, key=lambda container: container.service == front)
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from markupsafe import Markup
-from python_on_whales.exceptions import DockerException
 
-from stampede.docker.commands import last_line
+from stampede.docker.client import DockerError
 from stampede.errors import LabError, WrongUse
 from stampede.loopback import Response, Stage, read_whole, serving
 from stampede.report.page import render, script_json
@@ -86,10 +85,8 @@ class LessonServer:
         error: LabError | None = None
         try:
             work()
-        except DockerException as refused:
-            error = LabError(
-                f"The container engine refused or stopped answering: {last_line(refused)}", "stampede doctor"
-            )
+        except DockerError as refused:
+            error = LabError(f"The container engine refused or stopped answering: {refused}", "stampede doctor")
         except LabError as known:
             error = known
         if error:

@@ -1,0 +1,459 @@
+"""One trial: its state, and the steps from its start to its record, in their order; batch.py does them side by side.
+
+A step that fails ends its trial alone. Whatever ends a trial, ends it in one way: ``fail`` or ``interrupt`` notes why,
+and cancels the step that the trial is in.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from stampede.docker.client import DockerError, Machine, together
+from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
+from stampede.docker.cluster.images import image_difference
+from stampede.docker.cluster.network import create_network, retry_joining
+from stampede.docker.commands import in_words
+from stampede.docker.containers import SERVICE, ContainerInfo, containers_of, is_generator
+from stampede.docker.machine_usage import Quiet
+from stampede.docker.redaction import LOCAL_ENV, local_words, redact
+from stampede.plan import PlannedTrial
+from stampede.plan.placement import k6_service
+from stampede.records.classes import Login, OwnRequestClass, read_login, read_own_classes
+from stampede.records.files import ALONE
+from stampede.records.folder import trial_folder, write_record, write_whole
+from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
+from stampede.run.record import now
+from stampede.run.trial import calibration, reasons
+from stampede.run.trial.alone import Front, alone_ms
+from stampede.run.trial.compose import Composed, compose, env_text
+from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
+from stampede.run.trial.login import Session, without_sessions
+from stampede.run.trial.observing import LogStart, log_record, log_starts, note_cuts, observe
+from stampede.run.trial.rates import NoRate, rate_after
+from stampede.run.trial.replacing import replace_workers
+from stampede.servers.workload import BEFORE
+
+UP_WITHIN_S = 60
+START_WITHIN_S = 600
+"""How long all services of a trial may take to start, with a command before the application and the services beside."""
+AT_ONCE = 2
+"""How many trials on several machines start their servers at the same time: a swarm lets containers join its networks
+slowly, and gives up after 20 s."""
+K6_STOPS_WITHIN_S = 10
+UNHEALTHY = "the servers did not become healthy"
+
+
+class TrialFailed(Exception):
+    """A step of a trial failed; the message says why."""
+
+
+@contextmanager
+def failing(reason: str) -> Iterator[None]:
+    """Turn a DockerError into TrialFailed with a reason before it."""
+    try:
+        yield
+    except DockerError as error:
+        raise TrialFailed(f"{reason}: {error}") from None
+
+
+@dataclass(eq=False)
+class Trial:
+    """A planned trial, and what is known of it so far. ``side_by_side`` trials are measured at the same time.
+
+    ``lost`` has the machines whose engine does not answer any more. ``turns`` limits how many trials start at once.
+    """
+
+    planned: PlannedTrial
+    run_folder: Path
+    side_by_side: int
+    engines: Engines
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    began: str = field(default_factory=now)
+    outcome: Literal["measured", "interrupted", "failed"] = "measured"
+    reason: str | None = None
+    composed: list[Composed] = field(default_factory=list)
+    containers: list[ContainerInfo] = field(default_factory=list)
+    visits_per_s: float | None = None
+    calibration: Calibration | None = None
+    sessions: list[Session] = field(default_factory=list)
+    settings_in_force: dict[str, str] = field(default_factory=dict)
+    log_starts: dict[str, LogStart] = field(default_factory=dict)
+    logs: dict[str, ContainerLog] = field(default_factory=dict)
+    load_at: float | None = None
+    loading: set[str] = field(default_factory=set)
+    all_loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    k6_exit_code: int | None = None
+    out_of_memory: set[str] = field(default_factory=set)
+    lost: set[Machine] = field(default_factory=set)
+    took_s: dict[str, float] = field(default_factory=dict)
+    gone: bool = False
+    _step: "asyncio.Task[Any] | None" = None
+
+    def __post_init__(self) -> None:
+        trial = self.planned
+        self.folder = trial_folder(self.run_folder, trial.variant_name, trial.load_name, trial.number)
+        self.part = self.folder.with_name(f".{trial.number}.part")
+        run_id = f"{self.run_folder.parent.name}-{self.run_folder.name}".lower()
+        self.project = f"stampede-{run_id}-{trial.variant_name}-{trial.load_name}-{trial.number}"
+
+    @property
+    def generators(self) -> list[ContainerInfo]:
+        """The load generators, once they were created."""
+        return [container for container in self.containers if container.is_generator]
+
+    @property
+    def servers(self) -> list[ContainerInfo]:
+        """The containers of the server, once they were created."""
+        return [container for container in self.containers if container.service == self.planned.variant.service]
+
+    @property
+    def front(self) -> Front:
+        """The container that k6 connects to."""
+        variant = self.planned.variant
+        [front] = [container for container in self.containers if container.service == variant.front]
+        return Front(front, "app" if variant.balancer == "none" else "balancer", variant.front_port)
+
+    @property
+    def login(self) -> Login | None:
+        """How users log in before the load; None: nobody logs in."""
+        said = self.planned.load.settings.get("login")
+        return read_login(str(said)) if said else None
+
+    @property
+    def user(self) -> Session:
+        """The first user who has logged in; empty: nobody has."""
+        return self.sessions[0] if self.sessions else Session()
+
+    @property
+    def asked_classes(self) -> dict[str, OwnRequestClass]:
+        """The classes of requests that somebody's own application is asked for."""
+        return read_own_classes(str(self.planned.load.settings["classes"]))
+
+    @property
+    def measures_unloaded_latency(self) -> bool:
+        """Whether requests to somebody's own application are first sent one at a time: once in a run."""
+        trial = self.planned
+        return trial.load.script == USER_SERVICE and trial.variant_name == TODAY and trial.number == 1
+
+    async def attempt(self, step: Callable[["Trial"], Awaitable[object]], name: str = "") -> None:
+        """Do a step, and note how long it took if it has a name. If it fails, the trial ends, and raises nothing."""
+        self._step, began, before = asyncio.current_task(), time.monotonic(), self.outcome
+        try:
+            await step(self)
+        except DockerError as error:
+            self.fail(f"the container engine stopped answering: {error}")
+        except TrialFailed as error:
+            self.fail(str(error))
+        except asyncio.CancelledError:
+            if self.outcome == "measured" or not self._step or not self._step.cancelling():
+                raise
+            self._step.uncancel()
+        finally:
+            self._step = None
+            if name:
+                self.took_s[name] = time.monotonic() - began
+            if before == "measured" and self.outcome == "failed" and self.load_at is None:
+                await self._kill()  # so that servers that start again and again do not disturb other trials
+
+    def fail(self, reason: str) -> None:
+        """End this trial because it failed. Only the first reason counts."""
+        self._end("failed", reason)
+
+    def interrupt(self) -> None:
+        """End this trial because somebody asked to stop, unless it has failed before."""
+        self._end("interrupted", f"interrupted at {now()}")
+
+    def lose(self, machine: Machine, why: str) -> None:
+        """End this trial because a machine does not answer any more: requests to it wait for a minute each."""
+        self.lost.add(machine)
+        self.fail(f"{machine.engine_name} stopped answering: {why}")
+
+    def _end(self, outcome: Literal["interrupted", "failed"], reason: str) -> None:
+        if self.outcome == "measured":
+            self.outcome, self.reason = outcome, reason
+            if self._step and self._step is not asyncio.current_task():
+                self._step.cancel()
+
+    async def start(self) -> None:
+        """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
+        self.part.mkdir(parents=True)
+        load, variant, overlay = self.planned.load, self.planned.variant, self.engines.overlay
+        try:
+            if follows := self.planned.follows:
+                self.visits_per_s = await asyncio.to_thread(rate_after, self.planned, follows, self.folder.parents[2])
+            self.composed = await asyncio.to_thread(
+                compose, self.planned, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
+            )
+            async with self.turns if overlay else nullcontext(), asyncio.timeout(START_WITHIN_S):
+                order = [[variant.front, *(["api"] if load.api else [])]]  # Compose finds the rest itself
+                if overlay:  # but not on several machines
+                    await create_network(self.engines, self.project)
+                    beside = [name for name in self.planned.services_beside if name not in (variant.front, "client")]
+                    order = [beside, [variant.service], [variant.front]]
+                for services in order:
+                    await self._compose("up", services, "--detach", "--wait", "--wait-timeout", str(UP_WITHIN_S))
+            generators = [k6_service(number) for number in range(1, load.generators + 1)]
+            await self._compose("create", [*generators, *(["client"] if load.client else [])])
+            self.containers = await containers_of(self.project, self.engines.machines)
+            if overlay and (reason := await asyncio.to_thread(image_difference, self.containers)):
+                raise TrialFailed(reason)
+            for generator in [each for each in self.generators if not each.machine.shares_files]:
+                await bring_scripts(generator, variant.workload.load_files if variant.workload else None)
+        except NoRate as error:
+            raise TrialFailed(str(error)) from None
+        except TimeoutError:
+            there = reasons.unhealthy_containers(await self._there(), variant.front)
+            what = next((container.service for container in there if container.status == "running"), "the start")
+            named = "the command of application.before" if what == BEFORE else what
+            raise TrialFailed(f"{named} was not ready within {in_words(START_WITHIN_S)}") from None
+        except DockerError as error:
+            said = str(error)
+            for container in reasons.unhealthy_containers(await self._there(), variant.front):
+                if last := await reasons.last_lines(container):
+                    said = self.masked(last.encode()).decode()
+                    break
+            raise TrialFailed(f"{UNHEALTHY}: {said}") from None
+        finally:
+            (self.part / LOCAL_ENV).unlink(missing_ok=True)
+
+    async def _compose(self, verb: str, services: list[str], *options: str) -> None:
+        """Let Compose do something with services, on all machines at the same time. Raise DockerError if it fails."""
+
+        async def on(part: Composed) -> None:
+            if mine := [name for name in services if name in part.services]:
+                words = [*part.words, verb, *options, "--no-build", "--pull", "never", *mine]
+                await retry_joining(lambda: part.machine.call(*words, within_s=START_WITHIN_S))
+
+        await together(on(part) for part in self.composed)
+
+    async def calibrate(self) -> None:
+        """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
+
+        async def at_work_ms(path: str) -> float:
+            curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"{front.origin}{path}"]
+            answer = json.loads(await front.container.execute(*curl))
+            return 1000 * (float(answer["ended"]) - float(answer["began"]))
+
+        front = self.front
+        try:
+            with failing("a single request before the load was not answered"):
+                self.calibration = await calibration.calibrate(self.planned.load, at_work_ms)
+        except (ValueError, KeyError) as error:
+            raise TrialFailed(
+                f"a single request before the load got an answer that the lab cannot read: {error}"
+            ) from None
+        text = env_text(calibration.calibrated_request(self.planned.load, self.calibration))
+        write_whole(self.part / "calibration.env", text)
+        for generator in self.generators:
+            if not generator.machine.shares_files:
+                await bring(generator, RESULTS_THERE, {"calibration.env": text})
+
+    async def measure_unloaded_latency(self) -> None:
+        """Find out how long requests to somebody's own application take alone, and keep it."""
+        found = await alone_ms(self.front, self.asked_classes, self.user.headers)
+        write_whole(self.part / ALONE, json.dumps(found) + "\n")
+
+    async def observe_before(self) -> None:
+        """Keep the settings, the counters and the beginnings of the logs of the containers before the load."""
+        self.log_starts = await log_starts(self.containers)
+        self.settings_in_force |= await observe(self.containers, self.part, "before", self.masked)
+
+    async def send_load(self, at: float, within_s: float, samplers: UsageSamplers) -> None:
+        """Start the load generators, and wait until they have ended; meanwhile replace workers, if the variant says so.
+
+        k6 begins to send at the time ``at``, in epoch seconds of the lab's clock, and ends within so many seconds.
+        Whatever ends the load before, the load generators are stopped, and write their measurements before they end.
+        """
+        self.load_at, self.loading = at, {generator.id for generator in self.generators}
+        write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
+        try:
+            for generator in self.generators:
+                with failing(f"{generator.service} did not start"):
+                    if not generator.machine.shares_files:
+                        begins = f"START_AT_MS={1000 * samplers.begins_at(generator.machine, at):.0f}\n"
+                        await bring(generator, RESULTS_THERE, {"start.env": begins})
+                    await generator.machine.call("container", "start", generator.id)
+            async with asyncio.timeout(at - time.time() + within_s):
+                replacing = asyncio.create_task(replace_workers(self, at))
+                try:
+                    await self.all_loaded.wait()
+                finally:
+                    self.took_s["load"] = max(0.0, time.time() - at)
+                    replacing.cancel()
+                    await asyncio.wait([replacing])
+                if not replacing.cancelled():
+                    replacing.result()
+        except TimeoutError:
+            raise TrialFailed(f"the load did not end within {within_s:g} s") from None
+        finally:
+            await asyncio.gather(*(self._stop(each) for each in self.generators if each.id in self.loading))
+            self.loading = set()
+
+    async def _stop(self, generator: ContainerInfo) -> None:
+        if generator.machine not in self.lost:
+            with suppress(DockerError):
+                await generator.machine.call("container", "stop", "--time", str(K6_STOPS_WITHIN_S), generator.id)
+
+    async def react_to(self, event: dict[str, Any]) -> None:
+        """React to an event of an engine: a container ended, or a process in it was killed because memory ran out."""
+        labels = event["Actor"]["Attributes"]
+        ident, service = event["Actor"]["ID"], labels[SERVICE]
+        if event["Action"] == "oom":
+            self.out_of_memory.add(ident)
+            if not self._is_own_server(service):  # else the kernel ends a worker, and the server starts another one
+                shortage = await asyncio.to_thread(self.engines.watch_memory())
+                self.fail(shortage or self._limit_reached(service))
+        elif is_generator(service):
+            self.loading.discard(ident)
+            if self.load_at and not self.loading:
+                self.all_loaded.set()
+        elif self.loading:
+            self.fail(await self._why_ended(ident, service, int(labels["exitCode"])))
+
+    async def _why_ended(self, ident: str, service: str, exit_code: int) -> str:
+        """Return why a container ended under the load; of somebody's own server, when, and its last lines."""
+        after_s = max(0.0, time.time() - (self.load_at or 0))
+        mine = [container for container in self.servers if container.id == ident]
+        if not mine or not self._is_own_server(service):
+            return reasons.end_reason(service, exit_code)
+        if ident in self.out_of_memory:
+            return self._limit_reached(service)
+        said = ""
+        with suppress(DockerError):
+            said = await self.said_by(mine[0])
+        program = self.planned.variant.server.partition("-")[0]
+        return reasons.own_end_reason(service, program, exit_code, after_s, said)
+
+    def _is_own_server(self, service: str) -> bool:
+        """Whether a service has somebody's own application under its load, whose workers may die by themselves."""
+        variant = self.planned.variant
+        return service == variant.service and variant.workload is not None and self.load_at is not None
+
+    def _limit_reached(self, service: str) -> str:
+        limits_mib = {name: mib for part in self.composed for name, mib in part.limits_mib.items()}
+        return reasons.memory_limit_reason(self.planned, service, limits_mib.get(service, 0))
+
+    async def collect(self) -> None:
+        """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
+        try:
+            self.containers = await self._there()
+            for generator in self.generators:
+                if not generator.machine.shares_files:
+                    await fetch_results(generator, self.part)
+            await together(self._keep_log(container) for container in self.containers)
+            for container in self.containers:
+                service, ended, code = container.service, container.status == "exited", container.exit_code
+                if container.out_of_memory and (ended or not self._is_own_server(service)):
+                    self.fail(self._limit_reached(service))
+                if not ended or (service, code) == (BEFORE, 0):
+                    continue
+                if not is_generator(service):
+                    self.fail(reasons.end_reason(service, code))
+                elif service == "client" and code:
+                    said = reasons.last_error(self.part, "client")
+                    self.fail(f"the client ended with exit code {code}: {said}")
+            codes = [each.exit_code for each in self.generators if each.service != "client" and each.status == "exited"]
+            self.k6_exit_code = worst_exit_code(codes)
+            if self.k6_exit_code is not None:
+                self.settings_in_force |= await observe(self.containers, self.part, "after", self.masked)
+                if self.planned.variant.workload:  # what stampede-probe has noted: servers/user-service/own.py
+                    for server in self.servers:
+                        if server.status == "running":
+                            said = await server.execute("sh", "-c", "cat /tmp/served/* || true")
+                            write_whole(self.part / f"served-{server.name}.csv", f"{said}\n" if said else "")
+            note_cuts(self.part, self.logs)
+        except OSError as error:
+            raise TrialFailed(f"its logs could not be kept: {error.strerror or error}") from None
+
+    async def _keep_log(self, container: ContainerInfo) -> None:
+        """Keep the log of a container. That of somebody's own server has times: its lines say when workers ended."""
+        said, with_times = await together([container.output(), container.output(with_times=True)])
+        shown = with_times if self._is_own_server(container.service) else said
+        (self.part / f"{container.name}.log").write_bytes(self.masked(shown))
+        if before := self.log_starts.get(container.id):
+            self.logs[container.name] = log_record(said, with_times, before)
+
+    async def _there(self) -> list[ContainerInfo]:
+        """Return the containers of the machines that still answer, by the names that they had before.
+
+        Fail because of a machine that does not answer any more. Raise DockerError if there is only one machine.
+        """
+        found = []
+        for machine in self.engines.machines:
+            if machine not in self.lost:
+                try:
+                    found += await containers_of(self.project, [machine])
+                except DockerError as error:
+                    if not self.engines.overlay:
+                        raise
+                    self.lose(machine, str(error))
+        names = {container.id: container.name for container in self.containers}
+        return [replace(container, name=names.get(container.id, container.name)) for container in found]
+
+    async def _kill(self) -> None:
+        """End the containers that run. What cannot be ended now is removed at the end."""
+        with suppress(DockerError):
+            for container in await self._there():
+                if container.status == "running":
+                    await container.machine.call("container", "kill", container.id)
+
+    def save(self, quiet: Quiet | None, load: UsageUnderLoad | None) -> TrialRecord:
+        """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
+        compress_points(self.part)
+        if self.k6_exit_code not in (None, 0, 99):
+            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {reasons.last_error(self.part, 'k6')}")
+        if thrown := reasons.script_exception(self.part):  # k6 goes on after an exception, and ends with 0
+            self.fail(f"the load script threw: {thrown}")
+        record = TrialRecord(
+            variant=self.planned.variant_name,
+            load=self.planned.load_name,
+            trial=self.planned.number,
+            outcome=self.outcome,
+            reason=self.reason,
+            k6_exit_code=self.k6_exit_code,
+            began=self.began,
+            ended=now(),
+            side_by_side=self.side_by_side,
+            busy_before=quiet and quiet.busy,
+            busy_during=load and load.most(lambda usage: usage.busy),
+            steal_during=load and load.most(lambda usage: usage.steal),
+            pressure_during=load and load.most(lambda usage: usage.pressure),
+            clock_step_s=load and load.clock_step_s,
+            calibration=self.calibration,
+            visits_per_s=self.visits_per_s,
+            settings=dict(sorted(self.settings_in_force.items())),
+            machines=[self._machine(machine, load) for machine in self.engines.machines]
+            if self.engines.overlay and load
+            else [],
+            logs=self.logs,
+            seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
+        )
+        told = record.reason and redact(record.reason, local_words(results=self.folder.parents[4]))
+        write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))
+        self.part.rename(self.folder)
+        return record
+
+    def _machine(self, machine: Machine, load: UsageUnderLoad) -> MachineRecord:
+        mine = [container for container in self.containers if container.machine == machine]
+        hosts = [container.hostname for container in mine if not container.is_generator]
+        generators = [points_of(container.service) for container in mine if container.is_generator]
+        return load.record(machine.name, hosts, generators)
+
+    async def said_by(self, container: ContainerInfo) -> str:
+        """Return what a container wrote, without the secrets of somebody's own application."""
+        return self.masked(await container.output()).decode(errors="replace")
+
+    def masked(self, said: bytes) -> bytes:
+        """Return a text without the secrets of somebody's own application, and of its users."""
+        workload, said = self.planned.variant.workload, without_sessions(said, self.sessions)
+        return workload.masked(said) if workload else said
+
+
+def worst_exit_code(codes: list[int]) -> int | None:
+    """Return what several k6 containers ended with: a failure, or else a crossed threshold (99); None: none ended."""
+    return max(codes, key=lambda code: (code not in (0, 99), code == 99), default=None)
