@@ -171,43 +171,15 @@ def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
 
 @pytest.fixture
 def own_engine(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be root on a machine without systemd, whose engine is ``dockerd``; return the engine's data root."""
+    """Be root on a machine without systemd, whose engine is ``dockerd``; return the engine's folder."""
     root = path.parent / "engine"
-    settings = path.parent / "daemon.json"
-    settings.write_text(json.dumps({"data-root": str(root)}))
-    (root / "network/files").mkdir(parents=True)
-    (root / "network/files/local-kv.db").write_text("half a network")
+    root.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(engine, "SYSTEMD", path / "no-systemd")
-    monkeypatch.setattr(engine, "ENGINE_SETTINGS", settings)
     monkeypatch.setattr(engine, "ENGINE_LOG", path.parent / "engine.log")
     answers = HEALTHY.format(inspect="echo []", pull="exit 1", folder=path.parent)
     put(path, "docker", f'case "$1" in version) [ -e {root}/started ] || exit 1 ;; esac{answers}')
     return root
-
-
-def test_an_engine_that_was_killed_while_it_created_a_network_starts_again(
-    path: Path, own_engine: Path, said: list[str]
-) -> None:
-    """Such an engine panics at every start: github.com/moby/moby/issues/45057."""
-    networks = own_engine / "network/files/local-kv.db"
-    panic = "panic: runtime error: index out of range [0] with length 0\nlibnetwork.(*controller).reservePools(0x0?)"
-    starts = put(
-        path,
-        "dockerd",
-        f'if [ -e {networks} ]; then echo "{panic}" >&2; exit 2; fi; touch {own_engine}/started; /bin/sleep 1',
-    )
-
-    engine.make_engine_ready(said.append)
-
-    [aside] = networks.parent.iterdir()
-    assert aside.read_text() == "half a network"
-    assert said == [
-        "Starting the container engine …",
-        "The engine was once killed while it created a network, and its list of networks is damaged.\n"
-        f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …",
-    ]
-    assert len(starts.read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -220,8 +192,9 @@ def test_an_engine_that_was_killed_while_it_created_a_network_starts_again(
         ("\n", "exit code 1"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("own_engine")
 def test_an_engine_that_ends_instead_of_starting_says_why(
-    path: Path, own_engine: Path, said: list[str], logged: str, reason: str
+    path: Path, said: list[str], logged: str, reason: str
 ) -> None:
     put(path, "dockerd", f"printf '{logged}' >&2; exit 1")
 
@@ -229,7 +202,6 @@ def test_an_engine_that_ends_instead_of_starting_says_why(
         engine.make_engine_ready(said.append)
 
     assert caught.value.hint == f"{reason}\nLog: {path.parent}/engine.log"
-    assert (own_engine / "network/files/local-kv.db").exists()
 
 
 @pytest.mark.usefixtures("own_engine")
@@ -354,8 +326,9 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
     origin: str,
     recorded: list[str],
 ) -> None:
-    described = json.dumps([{"Id": "sha256:1", "Config": {"Labels": labels}, "RepoDigests": digests}])
-    put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
+    described = json.dumps({"Id": "sha256:1", "Config": {"Labels": labels}, "RepoDigests": digests})
+    several = f'shift 2; echo "["; for image; do echo "$between"; echo \'{described}\'; between=,; done; echo "]"'
+    put(path, "docker", HEALTHY.format(inspect=several, pull="", folder=tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     details = {finding.what: finding.detail for finding in doctor.checks()}
