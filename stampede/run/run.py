@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,7 @@ from stampede.plan import Plan
 from stampede.plan.timing import PREDICT_S, report_s
 from stampede.records.checksums import seal
 from stampede.records.folder import write_record
-from stampede.records.run import (
-    Run,
-)
+from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.run.machine_lock import Say, machine_lock
 from stampede.run.options import RunRequest
@@ -58,53 +56,45 @@ def run_plan(
     """
     with machine_lock(say, request.command) as note, writing(request.results):
         say, progress = _noting(note, say, progress)
-        with prepare(request, plan, say) as engines:
-            run = open_run(request, plan, engines)
-            with closing(run, engines, say):
-                keep_predictions(run, progress)
-                check_application(request, run, plan, engines, say, progress)
+        images, machines = images_of(plan), find_machines(request.cluster)
+        build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
+        names = [K6, *(image.name for image in images)]
+        encrypted = bool(request.cluster and request.cluster.encrypted)
+        with engines_on(machines, names, say, encrypted=encrypted) as engines:
+            clean_up(request.results, say, engines.machines)
+            packages = {image.name: image.packages for image in sorted(images, key=lambda image: image.name)}
+            record = record_of(
+                request.name, request.experiment, plan, full=request.options.full, command=request.command,
+                host=server_host(engines), git=provenance.git_state(),
+                images=provenance.image_records(BASE_IMAGES | packages),
+            ).model_copy(
+                update={
+                    "until_decided": request.options.budget_s is not None,
+                    "machines": machine_records(engines),
+                    "encrypted": engines.encrypted,
+                }
+            )  # fmt: skip
+            run = OpenRun(new_folder(request.results / request.name), record)
+            write_record(run.folder / "run.json", record)
+            with _closing(run, engines, say):
+                from stampede.predict.stored import write_predictions  # noqa: PLC0415  # loads Numba in half a second
+
+                cells = sum(len(record.variants_under(load.name)) for load in record.loads)
+                progress("predicting", 0, PREDICT_S * cells)
+                write_predictions(run.folder, record)
+                if request.check:
+                    batch.check(plan, run.folder, progress, engines, say)
                 if request.only_check:
                     shutil.rmtree(run.folder)
                     return run.folder, Summary.of_nothing(request.name)
-                measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
+                _measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
             progress("writing the report", 0, report_s(plan))
             with uninterrupted():
                 return run.folder, run.close(outcome="completed")
 
 
 @contextmanager
-def prepare(request: RunRequest, plan: Plan, say: Say) -> Iterator[Engines]:
-    """Build the images, bring them to every machine, and remove what a killed run left behind."""
-    images = images_of(plan)
-    machines = find_machines(request.cluster)
-    build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
-    names = [K6, *(image.name for image in images)]
-    encrypted = bool(request.cluster and request.cluster.encrypted)
-    with engines_on(machines, names, say, encrypted=encrypted) as engines:
-        clean_up(request.results, say, engines.machines)
-        yield engines
-
-
-def open_run(request: RunRequest, plan: Plan, engines: Engines) -> OpenRun:
-    """Make the run's folder, and write the record of what is to be measured."""
-    packages = {image.name: image.packages for image in sorted(images_of(plan), key=lambda image: image.name)}
-    record = record_of(
-        request.name, request.experiment, plan, full=request.options.full, command=request.command,
-        host=server_host(engines), git=provenance.git_state(), images=provenance.image_records(BASE_IMAGES | packages),
-    ).model_copy(
-        update={
-            "until_decided": request.options.budget_s is not None,
-            "machines": machine_records(engines),
-            "encrypted": engines.encrypted,
-        }
-    )  # fmt: skip
-    folder = new_folder(request.results / request.name)
-    write_record(folder / "run.json", record)
-    return OpenRun(folder, record)
-
-
-@contextmanager
-def closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
+def _closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
     """Close the record of a run that fails or is interrupted, and remove what its trials left."""
     try:
         yield
@@ -121,35 +111,20 @@ def closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
             leftovers.remove_leftovers(engines.machines)  # containers that a trial could not remove at its own end
 
 
-def keep_predictions(run: OpenRun, progress: Progress) -> None:
-    """Predict the run before anything starts, so that no later command has to."""
-    from stampede.predict.stored import write_predictions  # noqa: PLC0415  # loading Numba takes half a second
-
-    cells = sum(len(run.record.variants_under(load.name)) for load in run.record.loads)
-    progress("predicting", 0, PREDICT_S * cells)
-    write_predictions(run.folder, run.record)
-
-
-def check_application(
-    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress
-) -> None:
-    """Before all trials, start somebody's own application and send it a request of each class."""
-    if request.check:
-        batch.check(plan, run.folder, progress, engines, say)
-
-
-def measure_rounds(
+def _measure_rounds(
     request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress, end_batch: BatchEnd
 ) -> None:
     """Measure round after round, until the plan ends or the rounds suffice."""
-    began = time.monotonic()
-    for run.rounds, part in enumerate(plan.rounds, start=1):
-        for trials in batch.measure_plan(part, run.folder, progress, engines):
+    began, budget_s = time.monotonic(), request.options.budget_s
+    with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
+        for done, trials in enumerate(measured, start=1):
             seal(run.folder)
             end_batch(run.folder, run.record, trials)
-        budget_s = request.options.budget_s
-        if budget_s is not None and _is_enough(run, time.monotonic() - began, budget_s, say):
-            return
+            next_round = plan.batches[done][0].number if done < len(plan.batches) else None
+            is_over = next_round != run.rounds and budget_s is not None
+            if is_over and _is_enough(run, time.monotonic() - began, budget_s or 0, say):
+                return
+            run.rounds = next_round or run.rounds
 
 
 def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:

@@ -93,7 +93,7 @@ def test_an_application_that_fails_stops_the_run_and_its_record_is_kept(checks: 
     with pytest.raises(LabError, match="status 500"):
         checks.check()
 
-    assert checks.steps == ["start", "check", "_kill", "collect", "remove", f"save {TODAY}"]
+    assert checks.steps == ["start", "check", "_kill", "collect", f"save {TODAY}", "remove"]
 
 
 def test_an_experiment_of_the_lab_is_not_checked(checks: Checks) -> None:

@@ -144,7 +144,7 @@ def test_an_event_of_the_engine_ends_the_trial_of_the_container_that_ran_out_of_
     (tmp_path / "docker").write_text(f"#!/bin/sh\ncat {RECORDED}/events.txt\nexec sleep 100\n")
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    batch = Batch([cast("Trial", trial)], Engines((HERE,)), lambda *_: None, [])
+    batch = Batch([cast("Trial", trial)], Engines((HERE,)), lambda *_: None)
 
     async def watch() -> None:
         async with batch._watched():

@@ -221,7 +221,6 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
     monkeypatch.setattr(of_trial, "rate_after", lambda *_: 75.6)
 
     started(stack)
-    stack.gone = True
     record = stack.save(None, None)
 
     assert read == [{

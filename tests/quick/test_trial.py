@@ -1,6 +1,7 @@
 """stampede.run.trial: what becomes of the trials of a batch when they fail, and what happens under the load."""
 
 import asyncio
+import shutil
 import signal
 import threading
 import time
@@ -16,9 +17,10 @@ from stampede.docker.client import DockerError, Machine
 from stampede.docker.cluster.engines import Engines
 from stampede.docker.containers import PROJECT, SERVICE, ContainerInfo
 from stampede.docker.machine_usage import Progress, Quiet
+from stampede.errors import LabError
 from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
-from stampede.plan import PlannedTrial, timing
+from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TrialRecord
 from stampede.run.trial import batch, replacing
 from stampede.run.trial.batch import Batch
@@ -67,6 +69,8 @@ class Batches:
         self.steps: list[str] = []
         self.does: dict[str, Callable[[Trial], Awaitable[object]]] = {}
         self.settle: Callable[[Progress], Quiet] = lambda _: Quiet(waited_s=0, busy=0)
+        self.removing: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
+        self.removed, self.left = 0, set[str]()
         for name in ("start", "observe_before", "send_load", "collect"):
             monkeypatch.setattr(Trial, name, self._step(name))
         monkeypatch.setattr(Trial, "_kill", self._step("kill"))
@@ -89,18 +93,24 @@ class Batches:
         return step
 
     async def _remove(self, *_: object) -> set[str]:
-        self.steps.append("remove")
-        return set()
+        await self.removing()
+        self.removed += 1
+        return self.left
 
     def _save(self, trial: Trial) -> TrialRecord:
         said = (trial.reason or "").partition(" at 2")[0]
         self.steps.append(f"{trial.planned.variant_name} {trial.outcome}: {said}")
         return cast("TrialRecord", None)
 
-    def measure(self, *names: str) -> list[str]:
-        """Measure a batch, and return what was done."""
-        trials = [planned(name) for name in names or ("one",)]
-        batch._run(lambda each: each.measure(), trials, self.folder, lambda *_: None, Engines())
+    def measure(self, *names: str, times: int = 1) -> list[str]:
+        """Measure batches that are all the same, and return what was done before their containers were removed."""
+        trials = tuple(planned(name) for name in names or ("one",))
+        plan = Plan((trials,) * times, 1, 0)
+        try:
+            for _ in batch.measure_plan(plan, self.folder, lambda *_: None, Engines()):
+                shutil.rmtree(self.folder / "one", ignore_errors=True)
+        finally:
+            assert self.removed == times
         return self.steps
 
 
@@ -110,7 +120,7 @@ def batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Batches:
     return Batches(monkeypatch, tmp_path)
 
 
-STEPS = ["start", "observe_before", "send_load", "collect", "remove"]
+STEPS = ["start", "observe_before", "send_load", "collect"]
 
 
 def test_a_batch_is_measured_and_cleaned_up(batches: Batches) -> None:
@@ -182,7 +192,34 @@ def test_what_cannot_be_collected_is_saved_all_the_same(batches: Batches) -> Non
     with pytest.raises(ValueError, match="unexpected"):
         batches.measure()
 
-    assert batches.steps[-2:] == ["remove", "one measured: "]
+    assert batches.steps[-2:] == ["collect", "one measured: "]
+
+
+def test_a_batch_is_removed_while_the_next_one_starts_and_before_its_load(batches: Batches) -> None:
+    started = asyncio.Event()
+
+    async def start(_: Trial) -> None:
+        if "one measured: " in batches.steps:
+            started.set()
+
+    async def removing() -> None:
+        if not batches.removed:
+            await started.wait()
+            batches.steps.append("removed")
+
+    batches.does["start"], batches.removing = start, removing
+
+    assert batches.measure(times=2) == [*STEPS, "one measured: ", "start", "removed", *STEPS[1:], "one measured: "]
+
+
+def test_an_engine_that_refuses_to_remove_containers_stops_the_run(batches: Batches) -> None:
+    """They would disturb the next trials. What was measured is kept."""
+    batches.left = {"stampede-some-project"}
+
+    with pytest.raises(LabError, match="did not remove the containers of stampede-some-project"):
+        batches.measure()
+
+    assert batches.steps == [*STEPS, "one measured: "]
 
 
 def interrupted(batches: Batches, *names: str) -> list[str]:
@@ -236,7 +273,7 @@ def test_an_interrupt_while_a_busy_machine_settles_lets_no_load_begin(batches: B
     steps = interrupted(batches)
     signal.signal(signal.SIGTERM, previous)
 
-    assert steps == ["start", "observe_before", "collect", "remove", "one interrupted: interrupted"]
+    assert steps == ["start", "observe_before", "collect", "one interrupted: interrupted"]
 
 
 MAIN = threading.main_thread().ident or 0

@@ -41,9 +41,9 @@ def measure(
 
     def round_of(plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
         assert (folder / "predicted.json").exists(), "a run that is killed later has its predictions, too"
-        number = plan.trials[0].number
-        overhead_ms = overheads_ms[min(number, len(overheads_ms)) - 1]
-        yield [read_trial(make_trial(folder, "one", number, [Request(overhead_ms=overhead_ms)] * 20))]
+        for [trial, *_] in plan.batches:
+            overhead_ms = overheads_ms[min(trial.number, len(overheads_ms)) - 1]
+            yield [read_trial(make_trial(folder, "one", trial.number, [Request(overhead_ms=overhead_ms)] * 20))]
 
     monkeypatch.setattr(batch, "measure_plan", round_of)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
@@ -114,10 +114,10 @@ def test_an_interrupted_run_lacks_only_the_trials_of_its_last_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
 ) -> None:
     def interrupted(plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
-        number = plan.trials[0].number
-        if number == 3:
-            raise KeyboardInterrupt
-        yield [read_trial(make_trial(folder, "one", number, [Request()]))]
+        for [trial, *_] in plan.batches:
+            if trial.number == 3:
+                raise KeyboardInterrupt
+            yield [read_trial(make_trial(folder, "one", trial.number, [Request()]))]
 
     monkeypatch.setattr(batch, "measure_plan", interrupted)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])

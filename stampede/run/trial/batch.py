@@ -7,7 +7,7 @@ loads have ended. Whatever happens, the containers are removed and the measured 
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from stampede.docker.commands import Say
 from stampede.docker.containers import OWNER_LABEL, PROJECT, owner
 from stampede.docker.leftovers import remove_projects
 from stampede.docker.machine_usage import Progress, Quiet
+from stampede.errors import LabError
 from stampede.interruption import uninterrupted
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.duration import in_seconds
@@ -38,14 +39,25 @@ class Stopped(Exception):
     """Somebody has asked the lab to stop."""
 
 
-def measure_plan(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) -> Iterator[list[TrialRecord]]:
+def measure_plan(
+    plan: Plan, run_folder: Path, progress: Progress, engines: Engines
+) -> Generator[list[TrialRecord], None, None]:
     """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
 
     On an interrupt, stop the current batch, keep its measured files as interrupted trials, and raise KeyboardInterrupt.
-    A trial that fails raises no error: its record has the outcome ``failed``.
+    A trial that fails raises no error: its record has the outcome ``failed``. The containers of a batch are removed
+    while the servers of the next one start. Raise LabError if an engine refuses to remove them.
     """
-    for planned in plan.batches:
-        yield _run(lambda batch: batch.measure(), planned, run_folder, progress, engines)
+    batch: Batch | None = None
+    with asyncio.Runner() as runner:
+        try:
+            for planned in plan.batches:
+                batch = Batch.of(planned, run_folder, progress, engines, before=batch)
+                _run(runner, batch, batch.measure())
+                yield batch.records
+        finally:
+            if batch:
+                _run(runner, batch, batch.removed())
 
 
 def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, say: Say) -> None:
@@ -56,48 +68,52 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, sa
     """
     own = [trial for trial in plan.trials if trial.variant.workload and trial.variant_name == TODAY]
     if own:
-        _run(lambda batch: batch.check(say), own[:1], run_folder, progress, engines)
+        batch = Batch.of(own[:1], run_folder, progress, engines)
+        with asyncio.Runner() as runner:
+            _run(runner, batch, batch.check(say))
 
 
-def _run(
-    work: "Callable[[Batch], Awaitable[None]]",
-    planned: Sequence[PlannedTrial],
-    run_folder: Path,
-    progress: Progress,
-    engines: Engines,
-) -> list[TrialRecord]:
-    """Do the work of a batch to its end, also after a signal, and return its records."""
-
-    async def worked() -> list[TrialRecord]:
-        turns = asyncio.Semaphore(AT_ONCE)
-        trials = [Trial(trial, run_folder, len(planned), engines, turns) for trial in planned]
-        batch = Batch(trials, engines, progress, stop_signals)
-        await work(batch)
-        return batch.records
-
-    with uninterrupted() as stop_signals:
+def _run(runner: asyncio.Runner, batch: "Batch", work: Coroutine[None, None, None]) -> None:
+    """Do the work of a batch to its end, also after a signal, which then raises KeyboardInterrupt."""
+    with uninterrupted() as batch.stop_signals:
         try:
-            return asyncio.run(worked())
+            runner.run(work)
         except BaseException as error:
             first = error
             while isinstance(first, BaseExceptionGroup):
                 first = first.exceptions[0]
-            if stop_signals:
+            if batch.stop_signals:
                 raise KeyboardInterrupt from (first if not isinstance(first, Stopped) else first.__cause__)
             raise first from None
 
 
 @dataclass
 class Batch:
-    """Trials that are measured side by side, and what is known of the machines before their loads and during them."""
+    """Trials that are measured side by side, and what is known of the machines before their loads and during them.
+
+    The containers of the batch ``before`` are still being removed when this one begins.
+    """
 
     trials: Sequence[Trial]
     engines: Engines
     progress: Progress
-    stop_signals: Sequence[int]
+    before: "Batch | None" = None
+    stop_signals: Sequence[int] = ()
     quiet: Quiet | None = None
     usage: UsageUnderLoad | None = None
     records: list[TrialRecord] = field(default_factory=list)
+    removal: "asyncio.Task[None] | None" = None
+
+    @classmethod
+    def of(
+        cls, planned: Sequence[PlannedTrial], run_folder: Path, progress: Progress, engines: Engines,
+        before: "Batch | None" = None,
+    ) -> "Batch":  # fmt: skip
+        """Return the batch of planned trials that comes after another."""
+        turns = asyncio.Semaphore(AT_ONCE)
+        return cls(
+            [Trial(each, run_folder, len(planned), engines, turns) for each in planned], engines, progress, before
+        )
 
     @property
     def ready(self) -> list[Trial]:
@@ -108,11 +124,15 @@ class Batch:
         """Measure the trials, from the start of their servers to their records."""
         planned = [trial.planned for trial in self.trials]
         async with AsyncExitStack() as at_end:  # the last callback is called first, whatever happens
+            if self.before:
+                at_end.push_async_callback(self.before.removed)
+            at_end.push_async_exit(self._leave)
             at_end.callback(self._save)
-            at_end.push_async_callback(self._remove)
             at_end.push_async_callback(self._collect)
             async with self._watched():
                 await self._each("starting the servers", timing.up_s(planned), Trial.start, "up")
+                if self.before:
+                    await self.before.removed()
                 if computing := [trial for trial in self.ready if trial.planned.load.computes]:
                     await self._settle()
                     for trial in computing:  # one after the other, because calibration needs requests that run alone
@@ -155,19 +175,15 @@ class Batch:
         [trial] = self.trials
         async with AsyncExitStack() as at_end:
 
-            def keep() -> None:
-                if trial.outcome == "failed" or not trial.gone:
+            async def keep() -> None:
+                if trial.outcome == "failed":
+                    await self._collect()
                     self._save()
                 else:
                     shutil.rmtree(trial.part, ignore_errors=True)
 
-            async def collect() -> None:
-                if trial.outcome == "failed":
-                    await self._collect()
-
-            at_end.callback(keep)
             at_end.push_async_callback(self._remove)
-            at_end.push_async_callback(collect)
+            at_end.push_async_callback(keep)
             async with self._watched():
                 await self._each("starting your application", timing.up_s([trial.planned]), Trial.start)
                 await self._each("asking for each class alone", 2, lambda of: ask_for_each_class(of, say), only=[trial])
@@ -271,14 +287,25 @@ class Batch:
         composed = [trial for trial in self.trials if trial.composed]
         await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, last=True)
 
+    async def _leave(self, *raised: object) -> None:
+        """Begin to remove the containers. After an error, or an interrupt, also wait until they have gone."""
+        self.removal = asyncio.create_task(self._remove())
+        if raised[0] or self.stop_signals:
+            await self.removed()
+
+    async def removed(self) -> None:
+        """Wait until the containers of this batch are removed."""
+        if self.removal:
+            removal, self.removal = self.removal, None
+            await removal
+
     async def _remove(self) -> None:
-        """Remove only the containers and networks of these trials. The next command removes what could not be."""
-        self.progress("stopping the servers", 0, timing.down_s([trial.planned for trial in self.trials]))
+        """Remove only the containers and networks of these trials. Raise LabError if an engine that answers refuses."""
         lost = {machine for trial in self.trials for machine in trial.lost}
         machines = [machine for machine in self.engines.machines if machine not in lost]
-        left = await remove_projects(machines, {trial.project for trial in self.trials})
-        for trial in self.trials:
-            trial.gone = not lost and trial.project not in left
+        if left := await remove_projects(machines, {trial.project for trial in self.trials}):
+            problem = f"The container engine did not remove the containers of {', '.join(sorted(left))}."
+            raise LabError(problem, hint=typed("down"))
 
     def _save(self) -> None:
         """Save every trial, even if another cannot be saved. Afterwards raise the first OSError, if there was any.
@@ -287,8 +314,6 @@ class Batch:
         """
         problem: OSError | None = None
         for trial in self.trials:
-            if not trial.gone:
-                trial.fail(f"its containers could not be removed; {typed('down')} removes {trial.project}")
             if trial.outcome == "interrupted" and not any(trial.part.glob("points*.json*")):
                 shutil.rmtree(trial.part, ignore_errors=True)
                 continue

@@ -91,7 +91,6 @@ class Trial:
     out_of_memory: set[str] = field(default_factory=set)
     lost: set[Machine] = field(default_factory=set)
     took_s: dict[str, float] = field(default_factory=dict)
-    gone: bool = False
     _step: "asyncio.Task[Any] | None" = None
 
     def __post_init__(self) -> None:
