@@ -93,10 +93,46 @@ def make_engine_ready(say: Say) -> None:
     if client and engine_version():
         return
     check_that_it_may_be_used()
-    if not client or (is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
-        _install_engine(say)
-    if not engine_version():
-        _start_engine(say)
+    # Debian keeps the engine's program in a folder that only root's PATH contains
+    program = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    elsewhere = _is_elsewhere()
+    if not client or (is_debian_root() and not program and not elsewhere):
+        if not is_debian_root():
+            raise LabError("This machine has no container engine with Compose v2 and buildx.", hint=INSTALL_BY_HAND)
+        question = "Install Docker's engine, Compose and buildx from the distribution? [Y/n] "
+        if sys.stdin.isatty() and input(question).strip().lower() not in ("", "y", "yes"):
+            raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
+        say("Installing Docker's engine, Compose and buildx from the distribution …")
+        began = time.monotonic()
+        run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
+                    "The container engine could not be installed.", say)  # fmt: skip
+        say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
+        program = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if engine_version():
+        return
+    if os.geteuid() != 0 or not program or elsewhere:
+        raise LabError("The container engine does not answer.", hint=how_to_start())
+    say("Starting the container engine …")
+    engine, logged_before = None, 0
+    if SYSTEMD.is_dir():
+        run_command(["systemctl", "start", "docker"], "starting the container engine",
+                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
+    else:
+        with ENGINE_LOG.open("ab") as log:
+            logged_before = log.tell()
+            engine = subprocess.Popen(
+                [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+            )  # the engine goes on after the lab has ended, like an engine that the system starts
+    deadline = time.monotonic() + ENGINE_START_S
+    while not engine_version():
+        if engine and engine.poll() is not None:
+            lines = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip().splitlines()
+            lines = lines or [f"exit code {engine.returncode}"]
+            why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
+            raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
+        if time.monotonic() > deadline:
+            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
+        time.sleep(0.1)
 
 
 def check_that_it_may_be_used() -> None:
@@ -153,60 +189,8 @@ systemctl daemon-reload
 Then log in again. The engine needs cgroup v2 for this."""
 
 
-def _dockerd() -> str | None:
-    """Return the path of the engine's program. Debian keeps it in a folder that only root's PATH contains."""
-    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-
-
-def _engine_is_elsewhere() -> bool:
+def _is_elsewhere() -> bool:
     return bool(os.environ.get("DOCKER_HOST")) or HERE.told("context", "show") not in ("", "default")
-
-
-def _install_engine(say: Say) -> None:
-    if not is_debian_root():
-        raise LabError("This machine has no container engine with Compose v2 and buildx.", hint=INSTALL_BY_HAND)
-    question = "Install Docker's engine, Compose and buildx from the distribution? [Y/n] "
-    if sys.stdin.isatty() and input(question).strip().lower() not in ("", "y", "yes"):
-        raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
-    say("Installing Docker's engine, Compose and buildx from the distribution …")
-    began = time.monotonic()
-    run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
-                "The container engine could not be installed.", say)  # fmt: skip
-    say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
-
-
-def _start_engine(say: Say) -> None:
-    program = _dockerd()
-    if os.geteuid() != 0 or not program or _engine_is_elsewhere():
-        raise LabError("The container engine does not answer.", hint=how_to_start())
-    say("Starting the container engine …")
-    if SYSTEMD.is_dir():
-        run_command(["systemctl", "start", "docker"], "starting the container engine",
-                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
-        _wait_for_engine(None)
-        return
-    with ENGINE_LOG.open("ab") as log:
-        logged_before = log.tell()
-        engine = subprocess.Popen(
-            [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
-        )  # the engine goes on after the lab has ended, like an engine that the system starts
-    if not _wait_for_engine(engine):
-        lines = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip().splitlines()
-        lines = lines or [f"exit code {engine.returncode}"]
-        why = next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
-        raise LabError("The container engine ended instead of starting.", hint=f"{why}\nLog: {ENGINE_LOG}")
-
-
-def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
-    """Return whether the engine answers: False as soon as its program has ended. Raise LabError if neither happens."""
-    deadline = time.monotonic() + ENGINE_START_S
-    while not engine_version():
-        if program and program.poll() is not None:
-            return False
-        if time.monotonic() > deadline:
-            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
-        time.sleep(0.1)
-    return True
 
 
 def plugin_version(plugin: str) -> str:
@@ -226,7 +210,7 @@ def is_debian_root() -> bool:
 
 def how_to_start() -> str:
     """Return a hint that says how the user starts the engine."""
-    if _engine_is_elsewhere():
+    if _is_elsewhere():
         return "DOCKER_HOST or docker context names an engine elsewhere: start that engine, or choose another engine."
     if platform.system() == "Darwin":
         return "Start Docker Desktop (or: colima start), then run the same command again."

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import IO
 
-from stampede.docker.causes import NO_ADDRESS, cause, way_to_compile, ways_out
+from stampede.causes import NO_ADDRESS, cause, way_to_compile, ways_out
 from stampede.docker.commands import LAST_LINES, Say, output, run_command
 from stampede.docker.containers import label_options
 from stampede.docker.engine import ca_bundle

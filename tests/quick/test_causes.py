@@ -1,11 +1,11 @@
-"""stampede.docker.causes: a log tells why a program failed, and which host it could not reach."""
+"""stampede.causes: a log tells why a program failed, and which host it could not reach."""
 
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
 
-from stampede.docker.causes import cause, unreached, way_to_compile, way_to_host, way_to_library, way_to_write, ways_out
+from stampede.causes import cause, unreached, way_to_compile, ways_out
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process
@@ -83,16 +83,16 @@ def test_the_host_that_was_not_reached_is_found_in_the_messages_of_libraries(sai
     ],
 )
 def test_the_way_to_a_host_names_the_key_of_the_file(said: str, named: tuple[str, ...]) -> None:
-    assert [word for word in named if word not in way_to_host(said)] == []
+    assert [word for word in named if word not in ways_out(said)[0]] == []
 
 
 def test_who_reached_every_host_needs_no_way() -> None:
-    assert way_to_host("ready\n") == ""
+    assert ways_out("ready\n") == []
 
 
 def test_who_wrote_to_a_folder_that_is_read_only_is_told_where_to_write() -> None:
-    assert "/tmp" in way_to_write("OSError: [Errno 30] Read-only file system: '/opt/application/instance'")
-    assert way_to_write("ready\n") == ""
+    assert "/tmp" in ways_out("OSError: [Errno 30] Read-only file system: '/opt/application/instance'")[0]
+    assert ways_out("ready\n") == []
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_who_wrote_to_a_folder_that_is_read_only_is_told_where_to_write() -> Non
     ],
 )
 def test_who_lacks_a_library_of_the_system_is_told_its_package(said: str, package: str) -> None:
-    assert f"application.system_packages: [{package}]" in way_to_library(said)
-    assert "application.image" in way_to_library(said)
-    assert way_to_library("ready\n") == ""
+    assert f"application.system_packages: [{package}]" in ways_out(said)[0]
+    assert "application.image" in ways_out(said)[0]
+    assert ways_out("ready\n") == []
 
 
 @pytest.mark.parametrize(

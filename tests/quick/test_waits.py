@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from stampede import interruption
+from stampede.causes import NO_ADDRESS, cause, unreached
 from stampede.docker import commands
-from stampede.docker.causes import NO_ADDRESS, cause, unreached
 from stampede.docker.client import HERE, DockerError, together
 from stampede.docker.commands import meaning_of, run_command
 from stampede.errors import LabError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stampede.docker.causes import cause, failure, ways_out
+from stampede.causes import cause, failure, ways_out
 from stampede.docker.client import DockerError
 from stampede.docker.commands import Say
 from stampede.docker.containers import containers_of

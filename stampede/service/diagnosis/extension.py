@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from stampede.docker.causes import failure
+from stampede.causes import failure
 from stampede.evaluate.read.observation import read_containers
 from stampede.evaluate.read.rows import opened
 from stampede.records.folder import read_run, read_trial, trial_folder
