@@ -28,9 +28,8 @@ SETTLE_S, SETTLE_BUSY_S = 0.4, 10
 BUSY = 1.5
 """How many times longer a busy machine takes for everything but waiting and loads."""
 OBSERVE_S = 0.3
-GENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5, 0.25
-"""How long the load generators need to start up: the first of each trial, and each further generator. These times add
-up over the trials of a batch."""
+GENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5, 0.3
+"""How long the load generators of a batch need to start up: the first, and each further one."""
 COLLECT_S, DOWN_S, DOWN_EACH_S = 0.3, 0.5, 0.18
 """How long it takes to keep what was measured, and to remove containers: in any case, and for each container."""
 SINGLE_S, CALIBRATE_SHORT, CALIBRATE_LONG, LONG_S = 0.1, 11, 4, 0.5
@@ -55,7 +54,7 @@ def expected_s(plan: Plan, *, busy: bool = False, check: bool = False) -> int:
 
 def report_s(plan: Plan, *, busy: bool = False) -> float:
     """Return about how long it takes until the results are there, after the last batch has ended."""
-    return _times(busy) * (REPORT_S + REPORT_EACH_S * len(plan.trials))
+    return (BUSY if busy else 1) * (REPORT_S + REPORT_EACH_S * len(plan.trials))
 
 
 def batches_s(plan: Plan, *, busy: bool = False) -> list[float]:
@@ -79,7 +78,7 @@ def before_s(plan: Plan, *, busy: bool = False, check: bool = False) -> float:
     cells = {(trial.variant_name, trial.load_name) for trial in plan.trials}
     first = [plan.batches[0][0]] if check and plan.trials[0].variant.workload else []
     checks_s = up_s(first) + ALONE_S + down_s(first) if first else 0
-    return _times(busy) * (READY_S + PREDICT_S * len(cells) + checks_s)
+    return (BUSY if busy else 1) * (READY_S + PREDICT_S * len(cells) + checks_s)
 
 
 def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:
@@ -87,11 +86,12 @@ def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:
     calibrated = [calibrate_s(trial.load) for trial in batch if trial.load.computes]
     settle_s = (SETTLE_BUSY_S if busy else SETTLE_S) * (2 if calibrated else 1)
     works_s = up_s(batch) + sum(calibrated) + OBSERVE_S + COLLECT_S + down_s(batch)
-    return _times(busy) * works_s + settle_s + generators_up_s(batch) + max(map(load_s, batch))
-
-
-def _times(busy: bool) -> float:
-    return BUSY if busy else 1.0
+    return (
+        (BUSY if busy else 1) * works_s
+        + settle_s
+        + generators_up_s(batch[0].load, len(batch))
+        + max(map(load_s, batch))
+    )
 
 
 def up_s(batch: Sequence[PlannedTrial]) -> float:
@@ -115,10 +115,9 @@ def calibrate_s(load: Load) -> float:
     return (CALIBRATE_LONG if takes_s >= LONG_S else CALIBRATE_SHORT) * (takes_s + SINGLE_S)
 
 
-def generators_up_s(batch: Sequence[PlannedTrial]) -> float:
-    """Return how long before the load its generators are started, so that all of them begin at the same time."""
-    further = sum(trial.load.generators - 1 for trial in batch)
-    return GENERATOR_UP_S * len(batch) + FURTHER_GENERATOR_UP_S * further
+def generators_up_s(load: Load, trials: int) -> float:
+    """Return how long before a load of trials its generators are started, so that all begin at the same time."""
+    return GENERATOR_UP_S + FURTHER_GENERATOR_UP_S * (load.generators * trials - 1)
 
 
 def load_s(trial: PlannedTrial) -> float:

@@ -107,7 +107,7 @@ def spoil(lab: Lab) -> None:
     lab.start_loads_apart()
     lab.predict_roughly()
     lab.draw_nothing()
-    lab.edit("stampede/run/trial/starting.py", "UP_WITHIN_S = 60", "UP_WITHIN_S = 120")  # so many start side by side
+    lab.edit("stampede/run/trial/trial.py", "UP_WITHIN_S = 60", "UP_WITHIN_S = 120")  # so many start side by side
     tell_which(
         lab,
         LAB_K6_CPUS="'0.2' if name == 'starved' else '0'",
@@ -126,7 +126,7 @@ def spoil(lab: Lab) -> None:
     together = "Plan((sum(batches[:-1], ()), batches[-1]), jobs, seed)"  # squeezed must squeeze nobody else
     lab.edit("stampede/plan/__init__.py", "Plan(tuple(batches), jobs, seed)", together)
     jumps = 'clock_step_s=load and load.clock_step_s + 3.5 * (self.planned.variant_name == "squeezed")'
-    lab.edit("stampede/run/trial/containers.py", "clock_step_s=load and load.clock_step_s", jumps)
+    lab.edit("stampede/run/trial/trial.py", "clock_step_s=load and load.clock_step_s", jumps)
 
 
 def spoil_scripts(lab: Lab) -> None:

@@ -17,7 +17,7 @@ def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(fast_lab: Lab) 
     write_experiment(fast_lab)
     saving = 'write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))'
     full = 'raise OSError(28, "No space left on device")'
-    fast_lab.edit("stampede/run/trial/containers.py", saving, full)
+    fast_lab.edit("stampede/run/trial/trial.py", saving, full)
 
     done = fast_lab.run("run", "spoilt", "--duration", "2s")
 

@@ -243,7 +243,7 @@ def test_a_batch_takes_as_long_as_its_steps() -> None:
         )
     )
     works_s = timing.UP_S + timing.OBSERVE_S + timing.COLLECT_S + timing.DOWN_S
-    waits_s = timing.SETTLE_S + 2 * timing.GENERATOR_UP_S
+    waits_s = timing.SETTLE_S + timing.GENERATOR_UP_S + timing.FURTHER_GENERATOR_UP_S
     each_s = timing.UP_EACH_S + timing.DOWN_EACH_S
     loads_s = (20 + 0.15 * 10 + timing.GENERATOR_DOWN_S, 12 + timing.GENERATOR_DOWN_S)
 
@@ -261,7 +261,7 @@ def test_trials_that_compute_are_calibrated_one_after_the_other() -> None:
     assert timing.calibrate_s(short.load) == pytest.approx(11 * 0.2)
     shorter_s, longer_s = map(timing.batch_s, (computing[:1], computing))
     assert longer_s - shorter_s == pytest.approx(
-        4 * 1.6 + timing.GENERATOR_UP_S + 2 * (timing.UP_EACH_S + timing.DOWN_EACH_S)
+        4 * 1.6 + timing.FURTHER_GENERATOR_UP_S + 2 * (timing.UP_EACH_S + timing.DOWN_EACH_S)
     )
 
 
@@ -269,7 +269,7 @@ def test_a_database_and_further_load_generators_take_time_to_start() -> None:
     trial = planned("django-fastcgi", "gunicorn-5", "capacity")  # nginx, gunicorn, MariaDB, and four of k6
 
     assert timing.up_s([trial]) == pytest.approx(timing.UP_S + 7 * timing.UP_EACH_S + timing.DATABASE_UP_S)
-    assert timing.generators_up_s([trial, trial]) == 2 * (0.5 + 3 * 0.25)
+    assert timing.generators_up_s(trial.load, 2) == 0.5 + 7 * 0.3
 
 
 def test_a_run_takes_as_long_as_its_batches_and_what_is_around_them() -> None:

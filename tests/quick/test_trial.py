@@ -78,7 +78,7 @@ class Batches:
         monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
         monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
         monkeypatch.setattr(batch, "remove_projects", self._remove)
-        monkeypatch.setattr(timing, "generators_up_s", lambda _: 0.0)
+        monkeypatch.setattr(timing, "generators_up_s", lambda *_: 0.0)
 
     def _step(self, name: str) -> Callable[..., Awaitable[None]]:
         async def step(trial: Trial, *_: object) -> None:

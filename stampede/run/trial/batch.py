@@ -150,7 +150,7 @@ class Batch:
         """Start all loads at the same time, wait until the last has ended, and note what the machines did meanwhile."""
         planned = [trial.planned for trial in self.ready]
         samplers = await asyncio.to_thread(UsageSamplers, self.engines)
-        at = time.time() + timing.generators_up_s(planned)
+        at = time.time() + timing.generators_up_s(planned[0].load, len(planned))
         within_s = K6_SLACK_S + max(
             in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned
         )

@@ -20,7 +20,7 @@ from stampede.experiment.model import Script
 from stampede.paths import COMPOSE_FILE, ROOT
 from stampede.plan import PlannedTrial
 from stampede.plan.placement import assign, k6_service
-from stampede.plan.timing import GENERATOR_UP_S
+from stampede.plan.timing import generators_up_s
 from stampede.records.folder import write_whole
 from stampede.run.trial.files import RESULTS_THERE
 
@@ -63,7 +63,9 @@ def compose(
     workload = trial.variant.workload
     if workload:
         local |= workload.variables
-    local |= write_settings(trial, part, start_after_s=GENERATOR_UP_S * side_by_side, visits_per_s=visits_per_s)
+    local |= write_settings(
+        trial, part, start_after_s=generators_up_s(trial.load, side_by_side), visits_per_s=visits_per_s
+    )
     resolved = resolve(trial, part, local, project)
     resolved["services"] = _complete(resolved["services"], trial.load.generators)
     if workload:
