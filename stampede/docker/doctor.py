@@ -20,7 +20,7 @@ from stampede.docker.engine import (
     make_engine_ready,
     plugin_version,
 )
-from stampede.docker.facts import EngineFacts, ask_engine, tried
+from stampede.docker.facts import ask_engine, tried
 from stampede.docker.images import BASE_IMAGES, LabImage, inspected, make_base_images_ready, origin
 from stampede.errors import LabError
 from stampede.paths import ROOT
@@ -60,7 +60,9 @@ def checks() -> list[Check]:
         return found
     engine = ask_engine()
     if engine:
-        found.append(Check("container engine", True, _described(engine)))
+        machine = f"{engine.cores} cores, {engine.memory_mib / 1024:.1f} GiB"
+        told = f"{engine.name} {engine.version} on {engine.system}, {machine}, cgroups {engine.cgroups}"
+        found.append(Check("container engine", True, told))
     else:
         found.append(Check("container engine", False, "does not answer",
                            _refusal(check_that_it_may_be_used) or how_to_start()))  # fmt: skip
@@ -70,7 +72,8 @@ def checks() -> list[Check]:
                          INSTALL_BY_HAND))  # fmt: skip
     if engine:
         refused = _refusal(lambda: check_limits(lambda _: None))
-        found.append(Check("limits", not refused, _enforced(engine), refused))
+        lacking = f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"
+        found.append(Check("limits", not refused, lacking, refused))
         found.append(Check("this combination", True, tried(engine.kind)))
         for name in BASE_IMAGES:
             there = bool(inspected(name))
@@ -78,15 +81,6 @@ def checks() -> list[Check]:
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Check("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found
-
-
-def _described(engine: EngineFacts) -> str:
-    machine = f"{engine.cores} cores, {engine.memory_mib / 1024:.1f} GiB"
-    return f"{engine.name} {engine.version} on {engine.system}, {machine}, cgroups {engine.cgroups}"
-
-
-def _enforced(engine: EngineFacts) -> str:
-    return f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"
 
 
 def _refusal(check: Callable[[], None]) -> str:

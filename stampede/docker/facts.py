@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,19 +68,17 @@ _told: dict[tuple[str | None, ...], EngineFacts] = {}
 def ask_engine() -> EngineFacts | None:
     """Return what the engine says of itself, which it is asked only once; None if no engine answers."""
     chosen = (shutil.which("docker"), *map(os.environ.get, ("DOCKER_HOST", "DOCKER_CONTEXT", PLATFORM)))
-    if chosen not in _told and (facts := _ask()):
-        _told[chosen] = facts
-    return _told.get(chosen)
-
-
-def _ask() -> EngineFacts | None:
-    told = _json(HERE.told("info", "--format", "{{json .}}"))
+    if chosen in _told:
+        return _told[chosen]
+    told: dict[str, Any] = {}
+    with suppress(ValueError):
+        told = json.loads(HERE.told("info", "--format", "{{json .}}"))
     if not told.get("ServerVersion"):
         return None
     components = HERE.told("version", "--format", "{{range .Server.Components}}{{.Name}},{{end}}")
     of_machine = str(told.get("Architecture", ""))
     asked = os.environ.get(PLATFORM, "").removeprefix("linux/")
-    return EngineFacts(
+    _told[chosen] = EngineFacts(
         name="Podman" if "Podman" in components else "Docker",
         version=str(told["ServerVersion"]),
         machine=str(told.get("Name", "")),
@@ -92,6 +91,7 @@ def _ask() -> EngineFacts | None:
         containerd="io.containerd.snapshotter" in json.dumps(told.get("DriverStatus")),
         unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
     )
+    return _told[chosen]
 
 
 def user_kind(*, rootless: bool) -> str:
@@ -109,14 +109,6 @@ def way_into_the_group() -> str:
     if name in group.gr_mem:
         return f"{name} is in the group docker, but not yet in this session: log in again, or run newgrp docker."
     return f"sudo usermod --append --groups docker {name}, then log in again."
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        told = json.loads(text)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def combinations() -> list[dict[str, Any]]:

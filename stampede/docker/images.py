@@ -142,55 +142,32 @@ def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
         if inspected(image):
             continue
         began = time.monotonic()
-        if not _pull(image, say):
-            if image == K6:
-                say(_STAND_IN)
-                run_command(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say,
-                            meanwhile=lambda: build_images(images, say))  # fmt: skip
+        say(f"Pulling {image} …")
+        try:
+            run_command(["docker", "image", "pull", "--quiet", PINNED[image]], f"pulling {image}", "", say)
+            HERE.run("image", "tag", PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
+        except (DockerError, LabError) as error:
+            reason = error.hint.splitlines()[-1] if isinstance(error, LabError) else str(error)
+            say(f"{image} could not be pulled ({reason}).")
+            neither = f"The image {image} can be neither pulled nor built on this machine."
+            if image == DEBIAN and not is_debian_root():
+                hint = (
+                    "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
+                    f"On a machine that reaches a registry: docker pull {PINNED[DEBIAN]} && "
+                    f"docker tag {PINNED[DEBIAN]} {DEBIAN} && docker save {DEBIAN} --output image.tar\n"
+                    "On this machine: docker load --input image.tar"
+                )
+                raise LabError(neither, hint) from None
+            say("Building a stand-in from package registries …")
+            if image == DEBIAN:
+                run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", neither, say)
             else:
-                _build_debian_stand_in(say)
+                command = [
+                    "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
+                    "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
+                ]  # fmt: skip
+                run_command(command, f"building {K6}", neither, say, meanwhile=lambda: build_images(images, say))
         say(f"{image} is ready after {time.monotonic() - began:.0f} s.")
-
-
-def _pull(image: str, say: Say) -> bool:
-    """Pull a base image, and return whether this was possible."""
-    say(f"Pulling {image} …")
-    pulling = ["docker", "image", "pull", "--quiet", PINNED[image]]
-    try:
-        run_command(pulling, f"pulling {image}", "", say)
-        HERE.run("image", "tag", PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
-    except (DockerError, LabError) as error:
-        reason = error.hint.splitlines()[-1] if isinstance(error, LabError) else str(error)
-        say(f"{image} could not be pulled ({reason}).")
-        return False
-    return True
-
-
-_STAND_IN = "Building a stand-in from package registries …"
-_NEITHER = "The image {} can be neither pulled nor built on this machine."
-
-
-_AS_ROOT = "On Debian or Ubuntu, root can build it from the package archive: sudo make setup\n"
-
-
-def _build_debian_stand_in(say: Say) -> None:
-    problem = _NEITHER.format(DEBIAN)
-    if not is_debian_root():
-        raise LabError(
-            problem,
-            hint=f"{_AS_ROOT}On a machine that reaches a registry: "
-            f"docker pull {PINNED[DEBIAN]} && docker tag {PINNED[DEBIAN]} {DEBIAN} "
-            f"&& docker save {DEBIAN} --output image.tar\nOn this machine: docker load --input image.tar",
-        )
-    say(_STAND_IN)
-    run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", problem, say)
-
-
-def _k6_stand_in() -> list[str]:
-    return [
-        "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
-        "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
-    ]  # fmt: skip
 
 
 def origin(image: str) -> str:

@@ -155,19 +155,26 @@ class Batch:
             in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned
         )
 
-        async def begin_to_sample() -> None:
+        async def watch_machines() -> None:
+            """See how busy the machines are, and end all loads as soon as one has hardly any memory left."""
             await asyncio.sleep(at - time.time())
             await asyncio.to_thread(samplers.begin)
+            shortage_of = await asyncio.to_thread(self.engines.watch_memory)
+            while True:
+                await asyncio.sleep(CHECK_MEMORY_EVERY_S)
+                if shortage := await asyncio.to_thread(shortage_of):
+                    for trial in [trial for trial in self.trials if trial.loading]:
+                        trial.fail(shortage)
 
         async def send_load(trial: Trial) -> None:
             await trial.send_load(at, within_s, samplers)
 
-        beginning = asyncio.create_task(begin_to_sample())
+        watching = asyncio.create_task(watch_machines())
         try:
             await self._each("load", max(map(timing.load_s, planned)), send_load)
         finally:
-            beginning.cancel()
-            await asyncio.wait([beginning])
+            watching.cancel()
+            await asyncio.wait([watching])
             self.usage = await asyncio.to_thread(samplers.read)
 
     async def check(self, say: Say) -> None:
@@ -239,7 +246,7 @@ class Batch:
         workers are killed as they start.
         """
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._watch_memory())]
+            tasks = []
             for machine in self.engines.machines:
                 tasks += [group.create_task(self._follow(machine, group)), group.create_task(self._ask_on(machine))]
             try:
@@ -273,15 +280,6 @@ class Batch:
                     for trial in self.trials:
                         trial.lose(machine, str(error))
                     return
-
-    async def _watch_memory(self) -> None:
-        """End all loads as soon as a machine has hardly any memory left."""
-        shortage_of = await asyncio.to_thread(self.engines.watch_memory)
-        while True:
-            await asyncio.sleep(CHECK_MEMORY_EVERY_S)
-            if shortage := await asyncio.to_thread(shortage_of):
-                for trial in [trial for trial in self.trials if trial.loading]:
-                    trial.fail(shortage)
 
     async def _collect(self) -> None:
         composed = [trial for trial in self.trials if trial.composed]
