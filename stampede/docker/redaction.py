@@ -9,6 +9,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,12 @@ def local_words(results: Path) -> Words:
         os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises if there is no home folder
         ca_bundle(): "$CA_BUNDLE",
     }
+    words = {
+        rf"(?<![\w.-]){re.escape(path)}(?![\w-])": word
+        for path, word in paths.items()
+        if path.startswith("/") and path not in _NOBODYS and not path.startswith("/etc/")
+    }
     name = platform.node()
-    words = {}
     for host in {name, name.partition(".")[0]} - {"", "localhost"}:
         plain = re.escape(host)
         words[rf"(?<![\w.-]){plain}-\d+(?!\w)"] = "$OWNER"
@@ -65,7 +70,11 @@ def local_words(results: Path) -> Words:
             rf"(?:(?<=//)|(?<=@)){plain}(?!\w)|(?<![\w.-]){plain}(?=:\d)"
             if host.isalpha() else rf"(?<![\w.-]){plain}(?!\w)"
         ] = "$HOST"  # fmt: skip
-    return _of_paths(paths) | words | _of_user()
+    with suppress(KeyError, OSError):  # the user's number has no name
+        user, folders = getuser(), "|".join(f"(?<=/{folder}/)" for folder in ("media", "mnt", "scratch", "var/lib"))
+        if user != "root":
+            words[rf"(?:{folders}){re.escape(user)}(?![\w-])"] = "$USER"
+    return words
 
 
 def redact(text: str, words: Words) -> str:
@@ -112,20 +121,3 @@ def _redact_value(value: object, key: str, variables: Mapping[str, str], checkou
         inside = Path(value).relative_to(checkout)
         return f"./{inside}" if inside.parts else "."
     return value
-
-
-def _of_paths(paths: Mapping[str, str]) -> Words:
-    return {
-        rf"(?<![\w.-]){re.escape(path)}(?![\w-])": word
-        for path, word in paths.items()
-        if path.startswith("/") and path not in _NOBODYS and not path.startswith("/etc/")
-    }
-
-
-def _of_user() -> Words:
-    try:
-        name = getuser()
-    except (KeyError, OSError):  # the user's number has no name
-        return {}
-    folders = "|".join(f"(?<=/{folder}/)" for folder in ("media", "mnt", "scratch", "var/lib"))
-    return {rf"(?:{folders}){re.escape(name)}(?![\w-])": "$USER"} if name != "root" else {}

@@ -33,37 +33,22 @@ class Node:
 
 def nodes_of(machines: Sequence[Machine]) -> list[Node]:
     """Ask every engine for its swarm. Raise LabError if an engine does not answer, or if two machines have the same."""
-    nodes = [_node(machine) for machine in machines]
-    seen: dict[str, str] = {}
-    for node in nodes:
-        if node.engine in seen:
-            raise LabError(
-                f"{seen[node.engine]} and {node.machine.name} are the same engine.",
-                hint="Remove one of them from the file of machines.",
-            )
-        seen[node.engine] = node.machine.name
+    nodes: list[Node] = []
+    for machine in machines:
+        try:
+            machine.run("version", "--format", "{{.Server.Version}}", within_s=ANSWERS_WITHIN_S)
+        except DockerError as error:  # an engine that is stopped never answers
+            reason = str(error) if error.exit_code is not None else f"no answer within {ANSWERS_WITHIN_S} s"
+            hint = "docker context ls lists the contexts; docker --context NAME version asks an engine."
+            raise LabError(f"The engine of {machine.name} does not answer: {reason}", hint) from None
+        info = json.loads(machine.run("info", "--format", "{{json .}}"))
+        if same := [node.machine.name for node in nodes if node.engine == info["ID"]]:
+            hint = "Remove one of them from the file of machines."
+            raise LabError(f"{same[0]} and {machine.name} are the same engine.", hint)
+        swarm = info["Swarm"] if info["Swarm"]["LocalNodeState"] == "active" else {}
+        manages, address = swarm.get("ControlAvailable", False), swarm.get("NodeAddr", "")
+        nodes.append(Node(machine, info["ID"], swarm.get("NodeID", ""), manages, address))
     return nodes
-
-
-def _node(machine: Machine) -> Node:
-    check_that_it_answers(machine)
-    info = json.loads(machine.run("info", "--format", "{{json .}}"))
-    swarm = info["Swarm"] if info["Swarm"]["LocalNodeState"] == "active" else {}
-    return Node(
-        machine, info["ID"], swarm.get("NodeID", ""), swarm.get("ControlAvailable", False), swarm.get("NodeAddr", "")
-    )
-
-
-def check_that_it_answers(machine: Machine) -> None:
-    """Raise LabError if the engine of a machine does not answer in time. An engine that is stopped never answers."""
-    try:
-        machine.run("version", "--format", "{{.Server.Version}}", within_s=ANSWERS_WITHIN_S)
-    except DockerError as error:
-        reason = str(error) if error.exit_code is not None else f"no answer within {ANSWERS_WITHIN_S} s"
-        raise LabError(f"The engine of {machine.name} does not answer: {reason}", hint=_CONTEXTS) from None
-
-
-_CONTEXTS = "docker context ls lists the contexts; docker --context NAME version asks an engine."
 
 
 def check_joined(nodes: Sequence[Node]) -> None:
