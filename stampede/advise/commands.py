@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.errors import WrongUse
+from stampede.finished import latest_of_each, results_of, run_and_variant, summary_of
 from stampede.paths import RESULTS
 from stampede.records.model import name_from
-from stampede.run.finished import latest_of_each, results_of, run_and_variant, summary_of
 from stampede.run.options import (
     Duration,
     JsonKeys,

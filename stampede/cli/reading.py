@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.errors import LabError, WrongUse
+from stampede.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
 from stampede.paths import RESULTS
-from stampede.run.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
 from stampede.run.options import Results, RunFolder
 from stampede.terminal import out, print_json, report_path, say, talk, write, write_json
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from stampede.docker.machine_usage import QUIET_WITHIN_S, Progress, is_busy
+from stampede.finished import tables_command
 from stampede.plan import timing
-from stampede.run.finished import tables_command
 from stampede.run.options import RunRequest
 from stampede.run.progress import Expected, showing_progress
 from stampede.terminal import interruptible, out, print_plan, report_path, say, talk

@@ -27,7 +27,7 @@ class Checks:
         self.folder = folder
         self.steps: list[str] = []
         self.does: Does = lambda _, __: None
-        for name in ("start", "collect", "_kill"):
+        for name in ("start", "collect", "_there"):
             monkeypatch.setattr(Trial, name, self._step(name))
         monkeypatch.setattr(Trial, "save", lambda trial, *_: self.steps.append(f"save {trial.planned.variant_name}"))
         monkeypatch.setattr(batch, "ask_for_each_class", self._ask)
@@ -36,12 +36,13 @@ class Checks:
         monkeypatch.setattr(timing, "down_s", lambda _: 1.0)
         monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
 
-    def _step(self, name: str) -> Callable[[Trial], Awaitable[None]]:
-        async def step(trial: Trial) -> None:
+    def _step(self, name: str) -> Callable[[Trial], Awaitable[list[object]]]:
+        async def step(trial: Trial) -> list[object]:
             self.steps.append(name)
             if name == "start":
                 trial.part.mkdir(parents=True)
                 trial.composed = [cast("Composed", "one")]
+            return []
 
         return step
 
@@ -93,7 +94,7 @@ def test_an_application_that_fails_stops_the_run_and_its_record_is_kept(checks: 
     with pytest.raises(LabError, match="status 500"):
         checks.check()
 
-    assert checks.steps == ["start", "check", "_kill", "collect", f"save {TODAY}", "remove"]
+    assert checks.steps == ["start", "check", "_there", "collect", f"save {TODAY}", "remove"]
 
 
 def test_an_experiment_of_the_lab_is_not_checked(checks: Checks) -> None:

@@ -13,6 +13,7 @@ from inline_snapshot import snapshot
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.verdict.validity import judge_run
 from stampede.experiment.file import load_experiment, names
+from stampede.finished import tables_command
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Host, Run
 from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
@@ -22,7 +23,6 @@ from stampede.report.screen.table import scale_of, strip
 from stampede.report.tables.verdicts import claims_table
 from stampede.report.wording import trials_phrase
 from stampede.reproduce.shown import shown_of
-from stampede.run.finished import tables_command
 from stampede.run.options import MeasureOptions
 from stampede.run.record import record_of
 
@@ -193,7 +193,7 @@ def test_the_command_for_the_tables_is_whole_however_long_the_path_is() -> None:
 def test_the_command_for_the_tables_names_every_run_but_the_latest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede.run.finished.RESULTS", tmp_path / "results")
+    monkeypatch.setattr("stampede.finished.RESULTS", tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     runs = [tmp_path / "results" / name / time for name, time in (("a", "20260101"), ("b", "20260102"))]
     for run in runs:

@@ -73,7 +73,8 @@ class Batches:
         self.removed, self.left = 0, set[str]()
         for name in ("start", "observe_before", "send_load", "collect"):
             monkeypatch.setattr(Trial, name, self._step(name))
-        monkeypatch.setattr(Trial, "_kill", self._step("kill"))
+        self.engine = Told()
+        monkeypatch.setattr(Trial, "_there", lambda _: self._there())
         monkeypatch.setattr(Trial, "save", lambda trial, *_: self._save(trial))
         monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
         monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
@@ -91,6 +92,9 @@ class Batches:
                 await does(trial)
 
         return step
+
+    async def _there(self) -> list[ContainerInfo]:
+        return [ContainerInfo("1", "gunicorn", "gunicorn-1", self.engine)]
 
     async def _remove(self, *_: object) -> set[str]:
         await self.removing()
@@ -137,7 +141,7 @@ def test_a_trial_that_fails_ends_alone_and_no_later_reason_counts(batches: Batch
 
     assert batches.measure("one", "two")[-2:] == ["one failed: the first reason", "two measured: "]
     assert batches.steps.count("send_load") == 1
-    assert batches.steps.count("kill") == 1, "so that it does not disturb the other"
+    assert batches.engine.calls == [("container", "kill", "1")], "so that it does not disturb the other"
 
 
 def test_whoever_ends_a_trial_cancels_the_step_that_it_is_in(batches: Batches) -> None:

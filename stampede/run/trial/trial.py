@@ -26,7 +26,7 @@ from stampede.plan.placement import k6_service
 from stampede.records.classes import Login, OwnRequestClass, read_login, read_own_classes
 from stampede.records.files import ALONE
 from stampede.records.folder import trial_folder, write_record, write_whole
-from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
+from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, Seconds, TrialRecord
 from stampede.run.record import now
 from stampede.run.trial import calibration, reasons
 from stampede.run.trial.alone import Front, alone_ms
@@ -157,7 +157,10 @@ class Trial:
             if name:
                 self.took_s[name] = time.monotonic() - began
             if before == "measured" and self.outcome == "failed" and self.load_at is None:
-                await self._kill()  # so that servers that start again and again do not disturb other trials
+                with suppress(DockerError):  # so that servers that start again and again do not disturb other trials
+                    for container in await self._there():
+                        if container.status == "running":
+                            await container.machine.call("container", "kill", container.id)
 
     def fail(self, reason: str) -> None:
         """End this trial because it failed. Only the first reason counts."""
@@ -290,13 +293,15 @@ class Trial:
         except TimeoutError:
             raise TrialFailed(f"the load did not end within {within_s:g} s") from None
         finally:
-            await asyncio.gather(*(self._stop(each) for each in self.generators if each.id in self.loading))
+            await asyncio.gather(
+                *(
+                    each.machine.call("container", "stop", "--time", str(K6_STOPS_WITHIN_S), each.id)
+                    for each in self.generators
+                    if each.id in self.loading and each.machine not in self.lost
+                ),
+                return_exceptions=True,
+            )
             self.loading = set()
-
-    async def _stop(self, generator: ContainerInfo) -> None:
-        if generator.machine not in self.lost:
-            with suppress(DockerError):
-                await generator.machine.call("container", "stop", "--time", str(K6_STOPS_WITHIN_S), generator.id)
 
     async def react_to(self, event: dict[str, Any]) -> None:
         """React to an event of an engine: a container ended, or a process in it was killed because memory ran out."""
@@ -312,21 +317,18 @@ class Trial:
             if self.load_at and not self.loading:
                 self.all_loaded.set()
         elif self.loading:
-            self.fail(await self._why_ended(ident, service, int(labels["exitCode"])))
-
-    async def _why_ended(self, ident: str, service: str, exit_code: int) -> str:
-        """Return why a container ended under the load; of somebody's own server, when, and its last lines."""
-        after_s = max(0.0, time.time() - (self.load_at or 0))
-        mine = [container for container in self.servers if container.id == ident]
-        if not mine or not self._is_own_server(service):
-            return reasons.end_reason(service, exit_code)
-        if ident in self.out_of_memory:
-            return self._limit_reached(service)
-        said = ""
-        with suppress(DockerError):
-            said = await self.said_by(mine[0])
-        program = self.planned.variant.server.partition("-")[0]
-        return reasons.own_end_reason(service, program, exit_code, after_s, said)
+            exit_code, after_s = int(labels["exitCode"]), max(0.0, time.time() - (self.load_at or 0))
+            mine = [container for container in self.servers if container.id == ident]
+            if not mine or not self._is_own_server(service):
+                self.fail(reasons.end_reason(service, exit_code))
+            elif ident in self.out_of_memory:
+                self.fail(self._limit_reached(service))
+            else:
+                said = ""
+                with suppress(DockerError):
+                    said = await self.said_by(mine[0])
+                program = self.planned.variant.server.partition("-")[0]
+                self.fail(reasons.own_end_reason(service, program, exit_code, after_s, said))
 
     def _is_own_server(self, service: str) -> bool:
         """Whether a service has somebody's own application under its load, whose workers may die by themselves."""
@@ -339,12 +341,21 @@ class Trial:
 
     async def collect(self) -> None:
         """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
+
+        async def keep_log(container: ContainerInfo) -> None:
+            said, with_times = await together([container.output(), container.output(with_times=True)])
+            # that of somebody's own server has times: its lines say when workers ended
+            shown = with_times if self._is_own_server(container.service) else said
+            (self.part / f"{container.name}.log").write_bytes(self.masked(shown))
+            if before := self.log_starts.get(container.id):
+                self.logs[container.name] = log_record(said, with_times, before)
+
         try:
             self.containers = await self._there()
             for generator in self.generators:
                 if not generator.machine.shares_files:
                     await fetch_results(generator, self.part)
-            await together(self._keep_log(container) for container in self.containers)
+            await together(keep_log(container) for container in self.containers)
             for container in self.containers:
                 service, ended, code = container.service, container.status == "exited", container.exit_code
                 if container.out_of_memory and (ended or not self._is_own_server(service)):
@@ -369,14 +380,6 @@ class Trial:
         except OSError as error:
             raise TrialFailed(f"its logs could not be kept: {error.strerror or error}") from None
 
-    async def _keep_log(self, container: ContainerInfo) -> None:
-        """Keep the log of a container. That of somebody's own server has times: its lines say when workers ended."""
-        said, with_times = await together([container.output(), container.output(with_times=True)])
-        shown = with_times if self._is_own_server(container.service) else said
-        (self.part / f"{container.name}.log").write_bytes(self.masked(shown))
-        if before := self.log_starts.get(container.id):
-            self.logs[container.name] = log_record(said, with_times, before)
-
     async def _there(self) -> list[ContainerInfo]:
         """Return the containers of the machines that still answer, by the names that they had before.
 
@@ -393,13 +396,6 @@ class Trial:
                     self.lose(machine, str(error))
         names = {container.id: container.name for container in self.containers}
         return [replace(container, name=names.get(container.id, container.name)) for container in found]
-
-    async def _kill(self) -> None:
-        """End the containers that run. What cannot be ended now is removed at the end."""
-        with suppress(DockerError):
-            for container in await self._there():
-                if container.status == "running":
-                    await container.machine.call("container", "kill", container.id)
 
     def save(self, quiet: Quiet | None, load: UsageUnderLoad | None) -> TrialRecord:
         """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
@@ -426,9 +422,17 @@ class Trial:
             calibration=self.calibration,
             visits_per_s=self.visits_per_s,
             settings=dict(sorted(self.settings_in_force.items())),
-            machines=[self._machine(machine, load) for machine in self.engines.machines]
-            if self.engines.overlay and load
-            else [],
+            machines=[
+                load.record(
+                    machine.name,
+                    hosts=[
+                        each.hostname for each in self.containers if each.machine == machine and not each.is_generator
+                    ],
+                    generators=[points_of(each.service) for each in self.generators if each.machine == machine],
+                )
+                for machine in self.engines.machines
+                if self.engines.overlay and load
+            ],
             logs=self.logs,
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )
@@ -436,12 +440,6 @@ class Trial:
         write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))
         self.part.rename(self.folder)
         return record
-
-    def _machine(self, machine: Machine, load: UsageUnderLoad) -> MachineRecord:
-        mine = [container for container in self.containers if container.machine == machine]
-        hosts = [container.hostname for container in mine if not container.is_generator]
-        generators = [points_of(container.service) for container in mine if container.is_generator]
-        return load.record(machine.name, hosts, generators)
 
     async def said_by(self, container: ContainerInfo) -> str:
         """Return what a container wrote, without the secrets of somebody's own application."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from stampede.errors import WrongUse
 from stampede.export import checked, pack
+from stampede.finished import verified
 from stampede.records.checksums import MANIFEST, sha256
-from stampede.run.finished import verified
 from stampede.teach.lesson.notes import Notes, notes_file, read_notes
 from stampede.terminal import count, say, talk
 from stampede.typed import typed
