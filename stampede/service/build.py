@@ -9,7 +9,8 @@ from itertools import chain
 from typing import IO
 
 from stampede.causes import NO_ADDRESS, cause, way_to_compile, ways_out
-from stampede.docker.commands import LAST_LINES, Say, output, run_command
+from stampede.docker.client import HERE
+from stampede.docker.commands import LAST_LINES, Say, run_command
 from stampede.docker.containers import label_options
 from stampede.docker.engine import ca_bundle
 from stampede.docker.images import INPUTS, LAB_USER, LabImage, build_images, inspected, label
@@ -158,7 +159,7 @@ def _run_once(
         run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60, told=told)
     except BaseException:
         with uninterrupted():
-            output(["docker", "rm", "--force", name])
+            HERE.told("rm", "--force", name)
         raise
 
 
