@@ -1,5 +1,6 @@
 """The commands about the machines of a cluster: what each of them has, and whether they are in one swarm."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,9 +67,10 @@ def leave_machines(file: MachinesFile = DEFAULT) -> None:
 
 def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     """Print a row for each machine, and yield what machines lack."""
+    from stampede.docker.cluster.engines import offset_s  # noqa: PLC0415
     from stampede.docker.cluster.images import content_of  # noqa: PLC0415
     from stampede.docker.cluster.probe import IMAGE, start_probes  # noqa: PLC0415
-    from stampede.docker.cluster.ready import clock_phrase, describe_host, machine_problems  # noqa: PLC0415
+    from stampede.docker.cluster.ready import describe_host  # noqa: PLC0415
 
     headings = ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms")
     table = _table(headings, ("cores", "GiB", "clock, ms"))
@@ -80,11 +82,19 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     )
     with start_probes(there, say) as probes:
         for machine in machines:
-            probe = probes.get(machine.name)
-            host, clock = describe_host(machine, probe), clock_phrase(probe) if probe else "unknown"
+            probe, clock = probes.get(machine.name), "unknown"
+            host = describe_host(machine, probe)
+            if probe:  # how far its clock is ahead of the lab's, in ms
+                asked = probe.exchanges()
+                uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
+                clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
             size = str(host.cores), f"{host.memory_gib:g}"
             table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
-            yield from machine_problems(machine)
+            if json.loads(machine.run("info", "--format", "{{json .}}"))["MemoryLimit"] is False:
+                yield f"the engine of {machine.name} cannot limit the memory of containers"
+            if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= host.cores:
+                which = f"containers may use {machine.cpuset}"
+                yield f"{machine.name} has {host.cores} cores, but its file says that {which}"
     out.print(table)
 
 

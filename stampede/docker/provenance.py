@@ -81,11 +81,11 @@ def packages_of(identity: str) -> dict[str, str]:
     Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
     """
     question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
-    return recall_packages(question, lambda: _look_into(identity))
 
+    def look() -> dict[str, str]:
+        said = HERE.told("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
+                         "--security-opt", "no-new-privileges", "--entrypoint", "sh", identity, "-c", _PACKAGES
+                         )  # fmt: skip
+        return dict(line.split(maxsplit=1) for line in said.splitlines() if len(line.split()) == 2)
 
-def _look_into(image: str) -> dict[str, str]:
-    lines = HERE.told("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
-                      "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES
-                      ).splitlines()  # fmt: skip
-    return dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)
+    return recall_packages(question, look)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stampede.docker import provenance
 from stampede.docker.client import HERE, Machine
-from stampede.docker.cluster.engines import Engines, offset_s
+from stampede.docker.cluster.engines import Engines
 from stampede.docker.cluster.images import bring_images
 from stampede.docker.cluster.machines import Cluster, machines_of, read_machines
 from stampede.docker.cluster.probe import IMAGE as PROBE_IMAGE
@@ -142,19 +142,3 @@ def machine_records(engines: Engines) -> list[RunMachine]:
                    host=describe_host(machine, engines.probes[machine.name]))
         for machine in engines.machines
     ]  # fmt: skip
-
-
-def machine_problems(machine: Machine) -> Iterator[str]:
-    """Yield what one machine of a cluster lacks, in sentences."""
-    info = json.loads(machine.run("info", "--format", "{{json .}}"))
-    if info["MemoryLimit"] is False:
-        yield f"the engine of {machine.name} cannot limit the memory of containers"
-    if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= info["NCPU"]:
-        yield f"{machine.name} has {info['NCPU']} cores, but its file says that containers may use {machine.cpuset}"
-
-
-def clock_phrase(probe: Probe) -> str:
-    """Return in words how far the clock of a machine is ahead of the lab's, in ms."""
-    asked = probe.exchanges()
-    uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
-    return f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
