@@ -171,7 +171,7 @@ class Batch:
 
         watching = asyncio.create_task(watch_machines())
         try:
-            await self._each("load", max(map(timing.load_s, planned)), send_load)
+            await self._each("load", max(map(timing.load_s, planned)), send_load, at=at)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
@@ -203,11 +203,13 @@ class Batch:
         name: str = "",
         only: Sequence[Trial] | None = None,
         *,
+        at: float = 0,
         last: bool = False,
     ) -> None:
         """Do a step for all trials that are ready at the same time, and return when it has ended for all of them.
 
-        After a signal, interrupt the trials and raise Stopped, unless this is one of the ``last`` steps.
+        The step begins at a moment (epoch seconds; default: at once); until then it is being started. After a signal,
+        interrupt the trials and raise Stopped, unless this is one of the ``last`` steps.
         """
         trials, began = self.ready if only is None else only, time.monotonic()
         self._heed_signals(last=last)
@@ -215,7 +217,11 @@ class Batch:
             tasks = {group.create_task(trial.attempt(step, name)) for trial in trials}
             while tasks:
                 _, tasks = await asyncio.wait(tasks, timeout=LOOK_EVERY_S)
-                self.progress(what, time.monotonic() - began, expected_s)
+                passed_s, since_s = time.monotonic() - began, time.time() - at
+                if since_s < 0:
+                    self.progress(f"starting the {what}", passed_s, passed_s - since_s)
+                else:
+                    self.progress(what, min(since_s, passed_s), expected_s)
                 if self.stop_signals and not last:
                     for trial in self.trials:
                         trial.interrupt()
