@@ -57,8 +57,8 @@ hypothesis.settings.load_profile("patient")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores Ctrl-C
 PATIENCE_S = 120
 FAST = (
-    "light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10",
-    "light_delay_max_s: 0.1, heavy_vus: 2, heavy_delay_s: 0.2",
+    "most: 1}}\n      heavy: {users: 2, takes_s: 10}",
+    "most: 0.1}}\n      heavy: {users: 2, takes_s: 0.2}",
 )
 BEGAN = "STAMPEDE_TESTS_BEGAN"
 """The variable of the time when the tests began; pytest's worker processes inherit the variable."""
@@ -209,8 +209,8 @@ class Lab:
         self.start_loads_at_once()
         self.edit(
             "stampede/plan/timing.py",
-            "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5",
-            "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.1",
+            "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5, 0.3",
+            "\nGENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.1, 0.1",
         )
 
     def predict_roughly(self) -> None:

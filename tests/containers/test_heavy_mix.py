@@ -45,8 +45,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     }  # fmt: skip
     root = copy_lab(folder).root
     lab = Lab(root, folder / "results", environment, on_host(HOST))
-    lab.edit("experiments/heavy-mix.yaml", "light_delay_max_s: 1,", "light_delay_max_s: 0.6,")
-    lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
+    lab.edit("experiments/heavy-mix.yaml", "most: 1}", "most: 0.6}")
+    lab.edit("experiments/heavy-mix.yaml", "takes_s: 10}", "takes_s: 3}")
     lab.start_loads_at_once()
     lab.predict_roughly()
     return lab, lab.run_for(2 * PATIENCE_S, "run", "heavy-mix", "--duration", "8s")
