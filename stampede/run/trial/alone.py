@@ -24,6 +24,8 @@ _BROKEN_OFF = re.compile(r"^curl: \((?!23\))", re.MULTILINE)
 """What curl says if an answer is not complete; with 23, only nobody reads the rest of the body any more."""
 _SHELL = f"curl --config - | head --bytes {BODY_BYTES}"
 _TOLD = "lab-told"
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+"""What curl reads between double quotes in a file of options."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,22 @@ async def ask(
     machine, and a request may have secrets. ``of_user`` are the headers of a user who has logged in. ``whole``: receive
     the whole body, and keep nothing of it.
     """
-    config = _config(front, described, secrets or {}, of_user or {}, within_s, whole=whole)
-    container = front.container
+    secrets, container = secrets or {}, front.container
+    headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if described.body else {})
+    given = {name.title(): fill(unquote(value), secrets) for name, value in described.headers.items()}
+    lines = [
+        ("url", f"{front.origin}{fill(described.path, secrets)}"),
+        ("max-time", str(within_s)),
+        ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
+        *(("header", f"{name}: {value}".strip()) for name, value in {**headers, **(of_user or {}), **given}.items()),
+        *([("data-raw", fill(unquote(described.body), secrets))] if described.body else []),
+        *([("request", described.method)] if described.method not in _HARMLESS or described.body else []),
+        *([("output", "/dev/null")] if whole else []),
+    ]
+    flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if described.method == "HEAD" else [])]
+    config = "".join(f"{flag}\n" for flag in flags)
+    for name, value in lines:
+        config += f'{name} = "{value.translate(_ESCAPED)}"\n'
     body, said = await container.machine.both("exec", "--interactive", container.id, "sh", "-c", _SHELL,
                                               stdin=config.encode(), within_s=2 * within_s)  # fmt: skip
     problem, found, told = said.decode(errors="replace").rpartition(f"\n{_TOLD} ")
@@ -108,33 +124,3 @@ async def ask(
     complete = not _BROKEN_OFF.search(problem)
     return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body.decode(errors="replace"),
                   problem.strip(), front.origin)  # fmt: skip
-
-
-def _config(
-    front: Front,
-    described: OwnRequestClass,
-    secrets: Mapping[str, str],
-    of_user: Mapping[str, str],
-    within_s: int,
-    *,
-    whole: bool,
-) -> str:
-    headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if described.body else {})
-    given = {name.title(): fill(unquote(value), secrets) for name, value in described.headers.items()}
-    lines = [
-        ("url", f"{front.origin}{fill(described.path, secrets)}"),
-        ("max-time", str(within_s)),
-        ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
-        *(("header", f"{name}: {value}".strip()) for name, value in {**headers, **of_user, **given}.items()),
-        *([("data-raw", fill(unquote(described.body), secrets))] if described.body else []),
-        *([("request", described.method)] if described.method not in _HARMLESS or described.body else []),
-        *([("output", "/dev/null")] if whole else []),
-    ]
-    flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if described.method == "HEAD" else [])]
-    return "".join([*(f"{flag}\n" for flag in flags), *(f"{name} = {_quoted(value)}\n" for name, value in lines)])
-
-
-def _quoted(value: str) -> str:
-    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        value = value.replace(character, escaped)
-    return f'"{value}"'

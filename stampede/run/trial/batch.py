@@ -31,6 +31,8 @@ from stampede.typed import typed
 K6_SLACK_S = 60
 LOOK_EVERY_S = 0.25
 CHECK_MEMORY_EVERY_S = 1
+ASKED_WITHIN_S = 0.3
+"""How long it takes to ask an engine to remove containers."""
 ASK_EVERY_S = 20
 """How often an engine is asked whether it is still there: one that is frozen says nothing by itself."""
 
@@ -292,8 +294,12 @@ class Batch:
         await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, last=True)
 
     async def _leave(self, *raised: object) -> None:
-        """Begin to remove the containers. After an error, or an interrupt, also wait until they have gone."""
+        """Begin to remove the containers. After an error, or an interrupt, also wait until they have gone.
+
+        The engine is at work on it as soon as it was asked, also while the lab seals and shows what was measured.
+        """
         self.removal = asyncio.create_task(self._remove())
+        await asyncio.wait([self.removal], timeout=ASKED_WITHIN_S)
         if raised[0] or self.stop_signals:
             await self.removed()
 

@@ -200,9 +200,11 @@ _PAGE = "the page with the form"
 
 
 def _hints(body: str, said: str, masked: Masked, folder: Path | None) -> list[str]:
-    """Return what an application answered and wrote, and what follows from it."""
+    """Return what an application answered, if that is short text, what it wrote, and what follows from it."""
+    text = " ".join(masked(body.encode()).decode(errors="replace").split())
+    shown = text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]} …"
     return [
-        _body(body, masked),
+        "" if not text or "\0" in text or "�" in text else f"The answer says: {shown}",
         f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
         *ways_out(f"{said}\n{body}", folder),
     ]
@@ -260,15 +262,6 @@ def redirected(
     asked = f"{described.method} {described.path}, the class {name}"
     return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
             f"The load measures the redirect itself.{way_in}")  # fmt: skip
-
-
-def _body(body: str, masked: Masked) -> str:
-    """Return the beginning of a body that is short text; empty: it is not."""
-    text = " ".join(masked(body.encode()).decode(errors="replace").split())
-    if not text or "\0" in text or "�" in text:
-        return ""
-    shown = text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]} …"
-    return f"The answer says: {shown}"
 
 
 def _last(said: str) -> str:
