@@ -123,20 +123,16 @@ def generators_up_s(load: Load, trials: int) -> float:
 def load_s(trial: PlannedTrial) -> float:
     """Return about how long a load takes: until its last requests are sent, and until they are answered."""
     load, duration_s = trial.load, in_seconds(trial.duration)
-    sent_s = load.declared.last_sent_s(numbers_of(load.settings), duration_s)
-    stuck = load.client is not None and trial.variant.can_deadlock  # then k6 waits for as long as it ever does
-    answers_s = load.grace_s(trial.duration) if stuck else _answers_s(trial.variant, load, duration_s)
-    return sent_s + answers_s + GENERATOR_DOWN_S
-
-
-def _answers_s(variant: Variant, load: Load, duration_s: float) -> float:
-    """Return about how long it takes until the last requests are answered: a burst, a backlog, or single requests."""
-    if load.relative:  # what comes at twice the capacity takes as long again
-        return max(load.relative.times - 1, 0) * duration_s
-    if load.declared.kind in ("burst", "crash"):
-        return _burst_s(variant, load)
-    traffic = load.declared.recorded_traffic(load.settings).classes
-    return max((_under_way_s(asked, duration_s) for asked in traffic.values()), default=0.0)
+    if load.client and trial.variant.can_deadlock:  # then k6 waits for as long as it ever does
+        answers_s = load.grace_s(trial.duration)
+    elif load.relative:  # what comes at twice the capacity takes as long again
+        answers_s = max(load.relative.times - 1, 0) * duration_s
+    elif load.declared.kind in ("burst", "crash"):
+        answers_s = _burst_s(trial.variant, load)
+    else:
+        traffic = load.declared.recorded_traffic(load.settings).classes
+        answers_s = max((_under_way_s(asked, duration_s) for asked in traffic.values()), default=0.0)
+    return load.declared.last_sent_s(numbers_of(load.settings), duration_s) + answers_s + GENERATOR_DOWN_S
 
 
 def _under_way_s(asked: TrafficClass, duration_s: float) -> float:
