@@ -21,7 +21,7 @@ LOCAL = {
     "LAB_OWNER": "${LAB_OWNER:-by-hand}",
     "LAB_USER": "${LAB_USER:-1000:1000}",
     "LAB_RESULTS": "${LAB_RESULTS:-./results/by-hand}",
-    "LAB_LOAD_SETTINGS": "${LAB_LOAD_SETTINGS:-k6/heavy-mix.env}",
+    "LAB_LOAD_SETTINGS": "${LAB_LOAD_SETTINGS:-k6/classes.env}",
     "LAB_CLIENT_SETTINGS": "${LAB_CLIENT_SETTINGS:-clients/silent.env}",
     "LAB_CA_BUNDLE": "${LAB_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}",
     "LAB_SECRETS": "${LAB_SECRETS:-}",

@@ -343,11 +343,12 @@ class Trial:
         """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
 
         async def keep_log(container: ContainerInfo) -> None:
-            said, with_times = await together([container.output(), container.output(with_times=True)])
-            # that of somebody's own server has times: its lines say when workers ended
-            shown = with_times if self._is_own_server(container.service) else said
-            (self.part / f"{container.name}.log").write_bytes(self.masked(shown))
-            if before := self.log_starts.get(container.id):
+            said, with_times, before = await container.output(), b"", self.log_starts.get(container.id)
+            own = self._is_own_server(container.service)  # its log has times: its lines say when workers ended
+            if own or (before and before.line):
+                with_times = await container.output(with_times=True)
+            (self.part / f"{container.name}.log").write_bytes(self.masked(with_times if own else said))
+            if before:
                 self.logs[container.name] = log_record(said, with_times, before)
 
         try:
