@@ -30,9 +30,10 @@ from stampede.plan.timing import expected_s
 from stampede.reproduce.all import REFERENCE, page_block
 from stampede.reproduce.reproduction import Reproduced, read_reproduction
 from stampede.reproduce.shown import with_block
+from stampede.servers.program import GUNICORN
 from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
 from stampede.service.kinds import KINDS
-from stampede.service.variants import WITH_NEWER, default_kinds, kinds_if_named, lifting_kinds
+from stampede.service.variants import default_kinds, kinds_if_named, lifting_kinds
 
 DOCS = ROOT / "docs"
 JOBS_ON_TWO_CORES = 8
@@ -141,7 +142,7 @@ def ways() -> Iterator[str]:
     for when, kinds_of in kinds_when.items():
         for kind in KINDS:
             if served := [word for word, each in _SERVED.items() if kind.name in kinds_of(each)]:
-                first = f"gunicorn from {WITH_NEWER[kind.name]} on: " if kind.name in WITH_NEWER else ""
+                first = f"gunicorn from {GUNICORN.first[kind.name][0]} on: " if kind.name in GUNICORN.first else ""
                 yield f"| `{kind.name}` | {kind.reason} | {first}{_listed(served)} | {when} |"
 
 

@@ -27,9 +27,10 @@ def run(command: str) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
-    folder = os.environ.get("LAB_FOLDER", "/opt/application")
-    others = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one not in ("", "/srv")]
-    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *others])
+    start = json.loads((Path(__file__).parent / "start.json").read_text(encoding="utf-8"))
+    folder = Path(os.environ.get("LAB_FOLDER", "/opt/application"), start["folder"])
     os.chdir(folder)
+    os.environ.update(start["environment"])
+    others = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *others])
     sys.exit(run(sys.argv[1]))

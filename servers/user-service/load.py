@@ -1,20 +1,23 @@
 """Load an application and leave at once, whatever threads, handlers of signals and exit functions it has.
 
-Usage: python -c <this text> WITHIN_S NO_ADDRESS [<text of ask.py>]. After so many seconds, the
-program says where the application is. For each host without an address, it prints a line that begins with the word
+Usage: python -c <this text> WITHIN_S NO_ADDRESS LOADED [<text of ask.py>]. LOADED is JSON: ``callable``, ``folder``
+(empty: that of start.json), ``imports`` and ``called`` (wsgi or asgi; empty: the server knows). After WITHIN_S seconds,
+the program says where the application is. For each host without an address, it prints a line that begins with the word
 NO_ADDRESS. If it has the text of ask.py, it asks the application what routes it has.
 """
 
 import faulthandler
+import json
 import os
 import signal
 import socket
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-within_s, no_address, *asks = sys.argv[1:]
+within_s, no_address, loaded, *asks = sys.argv[1:]
 asking: dict[str, Any] = {}
 unknown: dict[str, None] = {}
 
@@ -42,6 +45,7 @@ def leave(code: int, leave: Any = os._exit) -> None:
     leave(code)
 
 
+SRV = os.environ.get("LAB_SRV", "/srv")
 said = os.fdopen(os.dup(2), "w")  # an application may close the standard streams
 if asks:
     exec(compile(asks[0], "ask.py", "exec"), asking)  # noqa: S102  # before the application prints
@@ -52,10 +56,21 @@ signal.setitimer(signal.ITIMER_REAL, float(within_s))
 faulthandler.dump_traceback_later(float(within_s) + 1, exit=True, file=said)  # it blocks in C, or has its own handler
 code = 0
 try:
-    import own
+    how, start = json.loads(loaded), json.loads(Path(SRV, "start.json").read_text(encoding="utf-8"))
+    here = Path(os.environ.get("LAB_FOLDER", "/opt/application"))
+    folder = Path(how["folder"]) if how["folder"] and Path(how["folder"]).is_dir() else here / start["folder"]
+    os.chdir(folder)
+    os.environ.update(start["environment"])
+    imports = [str(folder / each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:] = [str(folder), *how["imports"], *imports, *(each for each in sys.path if each), SRV]
+    os.environ["PYTHONPATH"] = os.pathsep.join(imports)
+    from stampede_own import load, mistake_in
 
+    application = load(how["callable"])
+    if how["called"] and (mistake := mistake_in(how["callable"], application, how["called"])):
+        sys.exit(mistake)
     if asks:
-        asking["tell"](own.application)
+        asking["tell"](application)
 except SystemExit as left:
     print(left.code if isinstance(left.code, str) else f"It called sys.exit({left.code}).", file=said)
     code = 1

@@ -1,23 +1,24 @@
-"""Follow a start command to the server that it starts, with the real shell, Python and servers, and start nothing.
+"""Follow a start command to the server that it starts, or serve it under the probe, with the real programs.
 
-``python start.py lay-out START [ROOT]`` links what the image of a Dockerfile has at its places to the application's
-folder. ``python start.py follow START`` runs the command of START with a folder of stand-ins first on PATH. A stand-in
-of a server runs the real server, which reads its options, its variables and its settings file by itself, up to the
-moment at which it would listen: then it writes down what it would serve, and ends. Commands that prepare a database
-write themselves down and succeed. Standard output gets one JSON object: ``records``, ``said`` (the last line that was
-written), ``ended`` (the exit code; null: it did not end by itself) and ``cores`` (how many the start has counted; null:
-it has not).
+``python start.py lay-out START [ROOT]`` links what an image has at its places to the application's folder, and makes
+the stand-ins. ``python start.py follow START`` runs the command of START with the folder of stand-ins first on PATH. A
+stand-in of a server runs the real server with hooks.py, which reads its options, its variables and its settings file by
+itself, up to the moment at which it would listen: then it writes down what it would serve, and ends. Commands that
+prepare a database write themselves down and succeed. Standard output gets one JSON object: ``records``, ``said`` (the
+last line that was written), ``ended`` (the exit code; null: it did not end by itself) and ``cores`` (how many the start
+has counted; null: it has not). ``python start.py serve START`` becomes the command, and the server listens on port
+8000. The variable LAB_WAY may change it: ``options`` are settings that are added, by the names of the server, and
+``words`` another command, which gets the variables, the folder and the imports that the own command gives its server.
 
 START is a file with JSON: ``words``, ``command`` (without an entrypoint; it is tried if ``words`` reach no server),
-``folder``, ``environment``, ``copies`` (pairs of a path in the application's folder and a path of the image),
-``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or ``[module, function]``),
-``unknown`` (variables that nothing gives a value; if the command reaches no server without them, each is 1).
+``folder``, ``environment``, ``paths`` (what the application's folder has, by its path in the image), ``written`` (texts
+by their paths), ``scripts`` (of the project: a text for a shell, or ``[module, function]``), ``unknown`` (variables
+that nothing gives a value; if the command reaches no server without them, each is 1), ``prepared`` (whether somebody
+has prepared the database) and ``ready`` (the path that tells that the application is ready).
 """
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import inspect
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -27,12 +28,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from configparser import RawConfigParser
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 WITHIN_S = 30
 APPLICATION = Path(os.environ.get("LAB_FOLDER", "/opt/application"))
@@ -59,13 +61,15 @@ SUCCEED = (
     "redis-server", "rsyslogd", "crontab", "supervisorctl", "systemctl", "npm", "yarn", "node", "pybabel",
 )  # fmt: skip
 """Programs that do nothing here: they wait for others, change the image, or are other processes of it."""
-COUNTS_ANYWAY = ("concurrent", "granian", "asyncio", "anyio", "uvloop", "random")
-"""Packages that count cores for purposes of their own."""
 TOLERANT = ("mkdir", "touch", "cp", "mv", "ln", "rm")
 """Programs that are run, and whose failure is no failure: the image may be read only."""
 MOST_BYTES = 100_000
 """The size of a file that may be a script."""
-TOLD = "STAMPEDE_TOLD"
+OURS = Path(__file__).resolve().parent
+STAND_INS = OURS / "stand-ins"
+TOLD, PYTHON, BEFORE, IMPORTS = "STAMPEDE_TOLD", "STAMPEDE_PYTHON", "STAMPEDE_PATH", "STAMPEDE_IMPORTS"
+"""Variables: the folder for records, the interpreter, PATH and PYTHONPATH without and with what is added."""
+SERVED = Path("/tmp/start")
 
 
 # What is laid out when the image is built.
@@ -73,29 +77,41 @@ TOLD = "STAMPEDE_TOLD"
 
 def lay_out(start: dict[str, Any], root: Path) -> None:
     """Make the paths of an image, as links into the application's folder, or as the texts that a Dockerfile has."""
-    for source, target in start["copies"]:
-        ours = APPLICATION / source.strip("/")
-        matches = sorted(APPLICATION.glob(source.strip("/"))) if re.search(r"[*?[]", source) else [ours]
-        for each in (path for path in matches if path.exists()):
-            into = target.endswith("/") or len(matches) > 1
-            link(each, root / target.strip("/") / (each.name if into and each.is_file() else ""))
+    for target, source in start["paths"].items():
+        link(APPLICATION / source, root / target.strip("/"))
     for target, text in start["written"].items():
         there = root / target.strip("/")
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_text(text, encoding="utf-8")
         there.chmod(0o755)
+    make_stand_ins(start)
     usual = (f"/usr/local/bin/{name}" for name in (*SERVERS, "python"))  # for a script that sets PATH anew
     for path in sorted({root / each[1:] for each in (*programs_of(start), *usual)}):
         with suppress(OSError):
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f'#!/bin/sh\nexec "${TOLD}/bin/{path.name}" "$@"\n', encoding="utf-8")
+                path.write_text(f'#!/bin/sh\nexec "{STAND_INS}/bin/{path.name}" "$@"\n', encoding="utf-8")
                 path.chmod(0o755)
-    (root / start["folder"].strip("/")).mkdir(parents=True, exist_ok=True)
     for path in APPLICATION.rglob("*"):  # Git keeps the mode, archives and Windows may not
         with suppress(OSError):
             if path.is_file() and not path.is_symlink() and path.open("rb").read(2) == b"#!":
                 path.chmod(path.stat().st_mode | 0o111)
+
+
+def make_stand_ins(start: dict[str, Any]) -> None:
+    """Make the stand-ins, each of which is this program under another name, and sitecustomize.py with the hooks."""
+    for name in ("bin", "hooks"):
+        (STAND_INS / name).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(OURS / "hooks.py", STAND_INS / "hooks" / "sitecustomize.py")
+    program = STAND_INS / "stand-in"
+    program.write_text(f"#!{sys.executable} -S\nimport sys\nsys.path.insert(0, {str(OURS)!r})\nimport start\n"
+                       "start.stand_in()\n", encoding="utf-8")  # fmt: skip
+    program.chmod(0o755)
+    names = {*SERVERS, *PREPARES, *HANDS_ON, *SUCCEED, *TOLERANT, *start["scripts"], "su", "runuser", "nproc",
+             "supervisord", "honcho", "foreman", "python", "python3", f"python3.{sys.version_info[1]}"}  # fmt: skip
+    for name in names:
+        if "/" not in name and not (STAND_INS / "bin" / name).exists():
+            (STAND_INS / "bin" / name).symlink_to(program)
 
 
 def programs_of(start: dict[str, Any]) -> Iterator[str]:
@@ -148,36 +164,14 @@ def reached(told: dict[str, Any]) -> bool:
 def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """Run a command with stand-ins, for WITHIN_S seconds at most."""
     with tempfile.TemporaryDirectory() as temporary:
-        here = Path(temporary).resolve()
-        text = Path(__file__).read_text(encoding="utf-8") if "__file__" in globals() else sys.orig_argv[2]
-        (here / "bin").mkdir()
-        (here / "hooks").mkdir()
-        (here / "hooks" / "sitecustomize.py").write_text(text + "\nhook()\n", encoding="utf-8")
-        (here / "stand_in").write_text(f"#!{sys.executable} -S\n{text}\nstand_in()\n", encoding="utf-8")
-        (here / "stand_in").chmod(0o755)
-        names = {*SERVERS, *PREPARES, *HANDS_ON, *SUCCEED, *TOLERANT, *start["scripts"], "su", "runuser", "nproc",
-                 "supervisord", "honcho", "foreman", "python", "python3", f"python3.{sys.version_info[1]}"}  # fmt: skip
-        for name in names:
-            if "/" not in name:
-                (here / "bin" / name).symlink_to(here / "stand_in")
-        state = {"scripts": start["scripts"], "python": sys.executable, "before": os.environ["PATH"]}
-        (here / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        environment = {**os.environ, **start["environment"], "PATH": f"{here / 'bin'}:{os.environ['PATH']}"}
-        imports = [str(here / "hooks"), *filter(None, [start["environment"].get("PYTHONPATH", "")])]
-        environment |= {"PYTHONPATH": ":".join(imports), TOLD: str(here), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment.setdefault("PORT", "8000")
-        folder = Path(start["folder"]) if Path(start["folder"]).is_dir() else APPLICATION
-        words = [stood_in(word, here) if place == 0 else word for place, word in enumerate(words)]
-        if words and not words[0].startswith("/") and not shutil.which(words[0], path=environment["PATH"]):
-            if (folder / words[0]).is_file():
-                words[0] = str(folder / words[0])
-            else:
-                words = [str(here / "bin" / "tini"), *words]  # a program that is not here may hand on
+        told = Path(temporary).resolve()
+        environment = with_stand_ins(start, told)
+        folder = folder_of(start)
         ended: int | None = None
-        with (here / "said").open("wb") as said:
+        with (told / "said").open("wb") as said:
             try:
-                process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said,
-                                           stderr=said, start_new_session=True)  # fmt: skip
+                process = subprocess.Popen(runnable(words, folder), cwd=folder, env=environment, stdout=said,
+                                           stdin=subprocess.DEVNULL, stderr=said, start_new_session=True)  # fmt: skip
             except OSError as error:
                 return {"records": [], "said": str(error), "ended": 127}
             with suppress(subprocess.TimeoutExpired):
@@ -185,28 +179,84 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        lines = (here / "said").read_text(encoding="utf-8", errors="replace").splitlines()
-        log = here / "records"
+        lines = (told / "said").read_text(encoding="utf-8", errors="replace").splitlines()
+        log = told / "records"
         records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
         given = {name: value for name, value in environment.items()
                  if name in start["environment"] or name not in os.environ}  # fmt: skip
         for record in records:
             changed = {name: value for name, value in record.pop("environment").items()
-                       if os.environ.get(name, given.get(name)) != value}  # fmt: skip
-            record["given"] = {name: value for name, value in changed.items() if name not in OF_THE_START}
+                       if given.get(name, os.environ.get(name)) != value}  # fmt: skip
+            record["given"] = {name: value for name, value in changed.items() if not OF_THE_START.match(name)}
         return {"records": records, "said": next((line.strip() for line in reversed(lines) if line.strip()), ""),
-                "ended": ended, "cores": os.cpu_count() if (here / "cores").exists() else None}  # fmt: skip
+                "ended": ended, "cores": os.cpu_count() if (told / "cores").exists() else None}  # fmt: skip
 
 
-OF_THE_START = (TOLD, "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PORT", "PWD", "OLDPWD", "SHLVL", "_", "HOME",
-                "STAMPEDE_ARGV", "SERVER_SOFTWARE", "FLASK_RUN_FROM_CLI")  # fmt: skip
+def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str, str]:
+    """Return the environment of a command: that of START, with the stand-ins and the hooks ahead."""
+    imports = ":".join(map(str, (*before, STAND_INS / "hooks")))
+    environment = {**os.environ, **start["environment"], TOLD: str(told), PYTHON: sys.executable, IMPORTS: imports}
+    environment[BEFORE] = os.environ["PATH"]
+    environment["PATH"] = f"{STAND_INS / 'bin'}:{os.environ['PATH']}"
+    own = start["environment"].get("PYTHONPATH") or os.environ.get("PYTHONPATH")
+    environment["PYTHONPATH"] = ":".join(filter(None, [imports, own]))
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment.setdefault("PORT", "8000")
+    return environment
 
 
-def stood_in(word: str, here: Path) -> str:
+def folder_of(start: dict[str, Any]) -> Path:
+    """Return the working folder of the command."""
+    folder = APPLICATION / start["folder"]
+    return folder if folder.is_dir() else APPLICATION
+
+
+def runnable(words: Sequence[str], folder: Path) -> list[str]:
+    """Return a command whose program is a stand-in, a file of the folder, or one that hands on what is not here."""
+    words = [stood_in(word) if place == 0 else word for place, word in enumerate(words)]
+    path = f"{STAND_INS / 'bin'}:{os.environ['PATH']}"
+    if words and not words[0].startswith("/") and not shutil.which(words[0], path=path):
+        if (folder / words[0]).is_file():
+            return [str(folder / words[0]), *words[1:]]
+        return [str(STAND_INS / "bin" / "tini"), *words]  # a program that is not here may hand on
+    return [*words]
+
+
+def serve(start: dict[str, Any]) -> NoReturn:
+    """Become the command, or that of LAB_WAY, under the probe, and let its server listen on port 8000."""
+    way = json.loads(unquote(os.environ.pop("LAB_WAY", "")) or "{}")
+    SERVED.mkdir(exist_ok=True)
+    folder, words = folder_of(start), start["words"]
+    if way.get("words"):
+        at_home = next((each for each in follow(start)["records"] if each["what"] == "server"), None) if words else None
+        words = way["words"]
+        start["environment"].update(way.get("environment", {}))
+        if at_home:  # the variables, the folder and the imports that today's command gives to its server
+            start["environment"].update({**at_home["given"], **at_home.get("env", {})})
+            folder = Path(at_home.get("chdir") or at_home["folder"])
+            imports = [*(each for each in at_home.get("imports", []) if Path(each).is_relative_to(APPLICATION)),
+                       *start["environment"].get("PYTHONPATH", "").split(":")]  # fmt: skip
+            start["environment"]["PYTHONPATH"] = ":".join(dict.fromkeys([str(folder), *filter(None, imports)]))
+    environment = with_stand_ins(start, SERVED, OURS / "stampede_probe" / "site")
+    environment.update(STAMPEDE_SERVES="1", STAMPEDE_OPTIONS=json.dumps(way.get("options", {})),
+                       STAMPEDE_READY=start.get("ready", ""), STAMPEDE_PROBE_ID="Lab-Id")  # fmt: skip
+    words = runnable(words, folder)
+    os.environ.update(environment)
+    os.chdir(folder)
+    from stampede_probe.__main__ import main as probe  # noqa: PLC0415  # which has read the variables
+
+    sys.exit(probe(["run", "--rows", "/tmp/served", "--segments", "--", *words]))
+
+
+OF_THE_START = re.compile(r"(STAMPEDE_.*|PATH|PYTHONPATH|PYTHONDONTWRITEBYTECODE|PORT|PWD|OLDPWD|SHLVL|_|HOME|"
+                          r"SERVER_SOFTWARE|FLASK_RUN_FROM_CLI)$")  # fmt: skip
+
+
+def stood_in(word: str) -> str:
     """Return the stand-in of a program that is named by a path which is not here."""
     name = word.rpartition("/")[2]
-    is_known = "/" in word and (here / "bin" / name).exists()
-    return str(here / "bin" / name) if is_known and not Path(word).is_relative_to(APPLICATION) else word
+    is_known = "/" in word and (STAND_INS / "bin" / name).exists()
+    return str(STAND_INS / "bin" / name) if is_known and not Path(word).is_relative_to(APPLICATION) else word
 
 
 def tell(what: str, **told: Any) -> None:
@@ -223,29 +273,30 @@ def tell(what: str, **told: Any) -> None:
 def stand_in() -> NoReturn:  # noqa: PLR0912  # a case for each kind of program
     """Do what the program of this name does here."""
     name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
-    state = json.loads(Path(os.environ[TOLD], "state.json").read_text(encoding="utf-8"))
-    python, scripts = state["python"], state["scripts"]
-    hooks = f"{os.environ[TOLD]}/hooks"
-    if hooks not in os.environ.get("PYTHONPATH", "").split(":"):  # a script has set it anew
-        os.environ["PYTHONPATH"] = ":".join(filter(None, [hooks, os.environ.get("PYTHONPATH", "")]))
+    start = json.loads((OURS / "start.json").read_text(encoding="utf-8"))
+    python, scripts = os.environ[PYTHON], start["scripts"]
+    if os.environ[IMPORTS] not in os.environ.get("PYTHONPATH", ""):  # a script has set it anew
+        os.environ["PYTHONPATH"] = ":".join(filter(None, [os.environ[IMPORTS], os.environ.get("PYTHONPATH", "")]))
+    really = bool(os.environ.get("STAMPEDE_SERVES")) and not start.get("prepared")
     os.environ["STAMPEDE_ARGV"] = json.dumps([name, *arguments])
     if name in scripts and name not in SERVERS:
         run_script(scripts[name], arguments, python)
     if name.startswith("python"):
-        if arguments and os.path.basename(arguments[0]) == MANAGE and arguments[1:2] != ["runserver"]:
+        of_module = arguments[1:] if arguments[:1] == ["-m"] else []
+        if not really and arguments and Path(arguments[0]).name == MANAGE and arguments[1:2] != ["runserver"]:
             prepare(["python", *arguments])
-        if arguments[:1] == ["-m"] and arguments[1:] and arguments[1] in PREPARES:
-            prepare(arguments[1:])
-        if arguments[:1] == ["-m"] and arguments[1:2] == ["flask"] and "run" not in arguments:
-            prepare(arguments[1:])
+        if not really and of_module and (of_module[0] in PREPARES or prepares_in(of_module)):
+            prepare(of_module)
         if arguments[:1] == ["-m"] and arguments[1:] and arguments[1] in SERVERS and not has(arguments[1], python):
             tell("missing", program=arguments[1], words=arguments[1:])
             sys.exit(0)
         os.execv(python, [python, *arguments])
-    if name in PREPARES or (name in SERVES and not {*SERVES[name]} & {*arguments}):
+    if name in PREPARES or prepares_in([name, *arguments]):
+        if really and (program := shutil.which(name, path=os.environ[BEFORE])):
+            os.execv(program, [program, *arguments])
         prepare([name, *arguments])
     if name == "uwsgi":
-        ask_uwsgi(arguments, state["before"])
+        ask_uwsgi(arguments, os.environ[BEFORE])
     if name in SERVERS:
         if not has(SERVERS[name].partition(".")[0], python):
             tell("missing", program=name, words=[name, *arguments])
@@ -255,7 +306,7 @@ def stand_in() -> NoReturn:  # noqa: PLR0912  # a case for each kind of program
         Path(os.environ[TOLD], "cores").touch()
         print(os.cpu_count())
     if name in TOLERANT:
-        program = shutil.which(name, path=state["before"])
+        program = shutil.which(name, path=os.environ[BEFORE])
         if program:
             subprocess.run([program, *arguments], stderr=subprocess.DEVNULL, check=False)
         sys.exit(0)
@@ -270,6 +321,11 @@ def stand_in() -> NoReturn:  # noqa: PLR0912  # a case for each kind of program
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
     sys.exit(0)
+
+
+def prepares_in(words: Sequence[str]) -> bool:
+    """Return whether a command of a framework prepares the application, and does not serve it."""
+    return words[0] in SERVES and not {*SERVES[words[0]]} & {*words[1:]}
 
 
 def prepare(words: Sequence[str]) -> NoReturn:
@@ -314,7 +370,7 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
             os.execvp("python", ["python", *words])
         if " " in words[0] and len(words) == 1:
             os.execvp("sh", ["sh", "-c", words[0]])
-        known = Path(os.environ[TOLD], "bin", os.path.basename(words[0]))
+        known = STAND_INS / "bin" / os.path.basename(words[0])
         if known.exists():
             os.execv(known, [str(known), *words[1:]])
         if shutil.which(words[0]):
@@ -337,7 +393,7 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
             share = section.startswith("fcgi-")  # its processes share a socket, as workers do
             given["STAMPEDE_WORKERS" if share else "STAMPEDE_PROCESSES"] = said.get("numprocs", "1")
             words = shlex.split(command)
-            program = Path(os.environ[TOLD], "bin", os.path.basename(words[0]))
+            program = STAND_INS / "bin" / os.path.basename(words[0])
             if program.exists():
                 command = shlex.join([str(program), *words[1:]])
             subprocess.run(["sh", "-c", command], env={**os.environ, **given}, check=False,
@@ -360,8 +416,29 @@ FILES_OF_UWSGI = ("ini", "yaml", "yml", "json")
 """Options that name a settings file, of which the first counts: it may include the others."""
 
 
+_OF_UWSGI = re.compile(
+    r"(?P<address>(?:uwsgi-|http-|https-|fastcgi-|scgi-|http11-)?socket|https?2?|shared-socket|http-to|https?-socket.*)$|"
+    r"(?P<protocol>protocol|socket-protocol)$|(?P<tls>https2?|ssl-.*)$|(?P<rights>uid|gid|chroot|chown-socket|chmod-socket)$|"
+    r"(?P<disk>pidfile2?|safe-pidfile2?|logto2?|logger|req-logger|touch-.*|vacuum)$|(?P<ends>daemonize2?)$|"
+    r"(?P<application>module|wsgi|w|wsgi-file|file|callable|mount|manage-script-name)$|(?P<file>ini|yaml|yml|json|xml|show-config)$|"
+    r"(?P<develops>py-auto-?reload.*)$"
+)
+"""Options of uWSGI that are not kept, each with the kind of its reason."""
+_REASONS = {
+    "address": "the balancer stands in another container, and speaks plain HTTP to port 8000",
+    "rights": "the container runs as a user without rights",
+    "disk": "the container is read-only, and its log is its output",
+    "ends": "the container ends with the first process", "develops": "it is for development",
+}  # fmt: skip
+_REASONS["protocol"] = _REASONS["tls"] = _REASONS["address"]
+
+
 def ask_uwsgi(arguments: Sequence[str], path: str) -> NoReturn:
-    """Let uWSGI print its options, from its command, its variables and its files, and write them down."""
+    """Let uWSGI print its options, from its command, its variables and its files. Write them down, or serve with them.
+
+    As uWSGI itself says its options one by one, those of the address, of the application (which gets the wrapper) and
+    of the machine can be left aside.
+    """
     words = ["uwsgi", *arguments]
     program = shutil.which("uwsgi", path=path)
     if not program:
@@ -369,8 +446,7 @@ def ask_uwsgi(arguments: Sequence[str], path: str) -> NoReturn:
         sys.exit(0)
     process = subprocess.Popen([program, "--show-config", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, errors="replace")  # fmt: skip
-    said: dict[str, str] = {}
-    given: dict[str, str] = {}
+    told: list[tuple[str, str]] = []
     inside = False
     assert process.stdout
     for line in process.stdout:
@@ -378,18 +454,73 @@ def ask_uwsgi(arguments: Sequence[str], path: str) -> NoReturn:
         if inside and line.startswith(";end"):
             break
         if inside and (found := re.match(r"([\w-]+) = (.*)$", line)):
-            said[found[1]] = said.get(found[1], found[2]) if found[1] in FILES_OF_UWSGI else found[2]
-            if found[1] == "env":
-                given[found[2].partition("=")[0]] = found[2].partition("=")[2]
+            told.append((found[1], found[2]))
         elif not inside:
             sys.stderr.write(line)
     process.kill()
-    if inside:
+    said = dict(told) | {name: value for name, value in reversed(told) if name in FILES_OF_UWSGI}
+    given = dict(value.partition("=")[::2] for name, value in told if name == "env")
+    kinds = [(name, value, found.lastgroup or "" if (found := _OF_UWSGI.match(name)) else "") for name, value in told]
+    aside = {name: f"{value}: {_REASONS[kind]}" for name, value, kind in kinds
+             if kind in _REASONS and (kind != "address" or "/" in value)}  # fmt: skip
+    release = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    served = {"server": "uwsgi", "settings": said, "callable": callable_of_uwsgi(said), "aside": aside,
+              "release": "".join(re.findall(r"^[0-9]+(?:\.[0-9]+)*", release))}  # fmt: skip
+    if inside and not os.environ.get("STAMPEDE_SERVES"):
         files = [said[kind].partition(":")[0] for kind in FILES_OF_UWSGI if kind in said]
-        tell("server", server="uwsgi", words=words, settings=said, callable=callable_of_uwsgi(said), differ=[*said],
-             env=given, file=os.path.realpath(files[0]) if files else "",
+        tell("server", **served, words=words, differ=[*said], env=given,
+             file=os.path.realpath(files[0]) if files else "",
              chdir=os.path.realpath(said.get("chdir", ".")))  # fmt: skip
+    elif inside and not (SERVED / "taken").exists():
+        (SERVED / "taken").touch()
+        serve_uwsgi(program, [(name, value) for name, value, kind in kinds if not kind], served)
     sys.exit(0)
+
+
+def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str, Any]) -> NoReturn:
+    """Become uWSGI with what is kept of its options, those of the way, its address and the wrapped application."""
+    way = json.loads(os.environ["STAMPEDE_OPTIONS"] or "{}")
+    added = dict(way.get("settings", {})) if way.get("server") == "uwsgi" else {}
+    said = served["settings"]
+    names = {"processes": ("processes", "workers", "p"), "threads": ("threads",)}
+    dropped = {other for name in added for other in names.get(name, (name,))}
+    lines = [*((name, value) for name, value in kept if name not in dropped and is_there(name, value)), *added.items()]
+    if "--wsgi-file" not in said_by_uwsgi(program, *(f"--plugin={value}" for name, value in kept if "plugin" in name)):
+        of_python = (
+            name for name in ("python3", "python") if "--wsgi-file" in said_by_uwsgi(program, "--plugin", name)
+        )
+        lines = [("plugin", next(of_python, "python3")), *lines]
+    map_socket, count = lines.count(("map-socket", "true")), int(said_number(lines, "processes", "workers", "p"))
+    lines = [pair for pair in lines if pair != ("map-socket", "true")]
+    if map_socket:  # sockets count from 0, workers from 1
+        for place in range(count):
+            lines += [("socket", f"0.0.0.0:{8000 + place}"), ("map-socket", f"{place}:{place + 1}")]
+        lines += [("protocol", "http")]
+    else:
+        lines += [("http" if said.get("http") or said.get("https") else "http-socket", "0.0.0.0:8000")]
+    lines += [("enable-threads", "true"), ("die-on-term", "true"), ("need-app", "true"),
+              ("module", "stampede_uwsgi:application")]  # fmt: skip
+    file = Path("/tmp/uwsgi.ini")
+    file.write_text("[uwsgi]\n" + "".join(f"{name} = {value}\n" for name, value in lines), encoding="utf-8")
+    in_force = {**dict(lines), "server": "uwsgi", "release": served["release"], "aside": served["aside"]}
+    Path("/tmp/settings").write_text(json.dumps(in_force, indent=1) + "\n", encoding="utf-8")
+    os.environ["STAMPEDE_CALLABLE"] = served["callable"]
+    os.execv(program, [program, "--ini", str(file)])
+
+
+def is_there(name: str, value: str) -> bool:
+    """Return whether an environment of Python that uWSGI is told exists here, where it has its own; else true."""
+    return name not in ("virtualenv", "venv", "home", "H", "pyhome") or Path(value).is_dir()
+
+
+def said_number(lines: Sequence[tuple[str, Any]], *names: str) -> str:
+    """Return the last number that options of these names have; 1: none has."""
+    return next((str(value) for name, value in reversed(lines) if name in names and str(value).isdecimal()), "1")
+
+
+def said_by_uwsgi(program: str, *options: str) -> str:
+    """Return the help that uWSGI prints."""
+    return subprocess.run([program, *options, "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def callable_of_uwsgi(said: dict[str, str]) -> str:
@@ -405,269 +536,17 @@ def callable_of_uwsgi(said: dict[str, str]) -> str:
     return named if not named or ":" in named else f"{named}:{otherwise}"
 
 
-# The hooks in the real servers. Each module is changed when it has been imported.
-
-
-def hook() -> None:
-    """Be told when one of the modules of HOOKS is imported."""
-    globals()["__name__"] = "stampede_start"
-    sys.meta_path.insert(0, Hooks())
-    count = os.cpu_count
-
-    def counted() -> Any:
-        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in COUNTS_ANYWAY:
-            Path(os.environ[TOLD], "cores").touch()
-        return count()
-
-    os.cpu_count = counted
-
-
-class Hooks(importlib.abc.MetaPathFinder):
-    """Finds modules as Python does, and changes those of HOOKS."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
-        """Return the spec of a module, whose loader changes the module when it is loaded."""
-        if name not in HOOKS:
-            return None
-        finders = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
-        spec = next((found for each in finders if (found := each.find_spec(name, path))), None)
-        if spec and spec.loader and hasattr(spec.loader, "exec_module"):
-            run = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                run(module)
-                HOOKS[name](module)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
-
-def serve(server: str, app: Any, settings: dict[str, Any], differ: Sequence[str], **further: Any) -> NoReturn:
-    """Write down what a server would serve, and leave."""
-    words = json.loads(os.environ.get("STAMPEDE_ARGV", "null")) or sys.argv
-    named = app if isinstance(app, str) else name_of(app)
-    settings = {name: each for name, each in settings.items() if isinstance(each, int | float | str | None)}
-    processes = os.environ.get("STAMPEDE_PROCESSES", "1")
-    settings["workers"] = settings.get("workers") or 1
-    if workers := os.environ.get("STAMPEDE_WORKERS"):
-        settings["workers"], differ = int(workers) * int(settings["workers"]), [*differ, "workers"]
-    tell("server", server=server, words=words, callable=named, settings=settings, processes=processes,
-         differ=[name for name in differ if name in settings],
-         imports=[os.path.realpath(each) for each in sys.path if "site-packages" not in each], **further)  # fmt: skip
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(0)
-
-
-def name_of(app: Any) -> str:
-    """Return the module and the name of an object; empty: no module has it."""
-    found: list[str] = []
-    for module, there in [*sys.modules.items()]:
-        for name, value in [*getattr(there, "__dict__", {}).items()]:
-            if value is app and not module.startswith(("stampede_", "sitecustomize", "__mp_")):
-                found.append(f"{main_module() if module == '__main__' else module}:{name}")
-    made_in = f"{type(app).__module__}:"
-    found = [each for each in found if not each.startswith(":")]
-    main = f"{main_module()}:"  # to import it again may start the server again
-    return min(
-        found, key=lambda each: (each.startswith(made_in), each.startswith(main), "._" in each, len(each)), default=""
-    )
-
-
-def main_module() -> str:
-    """Return by which name the program that is run can be imported."""
-    main = sys.modules["__main__"]
-    if spec := getattr(main, "__spec__", None):
-        return str(spec.name).removesuffix(".__main__") if spec.name.endswith(".__init__") else str(spec.name)
-    if not (file := getattr(main, "__file__", "")):
-        return ""
-    path = Path(file).resolve()
-    parts = [path.stem]
-    while (path.parent / "__init__.py").is_file():
-        path = path.parent
-        parts.insert(0, path.name)
-    return ".".join(parts)
-
-
-def hook_gunicorn(module: Any) -> None:
-    """Gunicorn reads its options, GUNICORN_CMD_ARGS and its settings file, then makes an arbiter."""
-
-    def init(_self: Any, app: Any) -> NoReturn:
-        known = app.cfg.settings
-        values = {name: each.get() for name, each in known.items()}
-        if inspect.isclass(kind := values.get("worker_class")):
-            values["worker_class"] = f"{kind.__module__}.{kind.__qualname__}"
-        values["worker_class"] = (
-            app.cfg.worker_class_str if values["worker_class"] == "sync" else values["worker_class"]
-        )
-        differ = [name for name, each in known.items() if each.get() != each.default]
-        differ += ["workers"] if "WEB_CONCURRENCY" in os.environ else []  # it changes the default
-        file = str(values.get("config") or "").removeprefix("file:")
-        if file.startswith("python:"):
-            with suppress(Exception):
-                file = str(importlib.util.find_spec(file.removeprefix("python:")).origin)  # type: ignore[union-attr]
-        named = getattr(app, "app_uri", None) or values.get("wsgi_app")
-        if named:
-            named = named if ":" in named else f"{named}:application"
-        else:  # an application of gunicorn of somebody's own, which has been given an object
-            objects = [each for each in vars(app).values() if callable(each) and not inspect.isclass(each)]
-            named = next((found for each in objects if (found := name_of(each))), "")
-        given = dict(each.partition("=")[::2] for each in values.get("raw_env") or [])
-        serve("gunicorn", named, values, differ, chdir=os.path.realpath(str(values.get("chdir") or "")), env=given,
-              file=str(Path(file).resolve()) if file and Path(file).is_file() else "")  # fmt: skip
-
-    module.Arbiter.__init__ = init
-
-
-def hook_daemon(module: Any) -> None:
-    """Gunicorn may be told to go into the background."""
-    module.daemonize = lambda *_, **__: None
-
-
-def hook_uvicorn(module: Any) -> None:
-    """Uvicorn makes a Config, which reads variables, too, and then a Server."""
-
-    def init(_self: Any, config: Any, *_: Any, **__: Any) -> NoReturn:
-        defaults = {name: each.default for name, each in inspect.signature(type(config).__init__).parameters.items()}
-        values = {name: getattr(config, name, None) for name in defaults if name not in ("self", "app")}
-        app = config.app
-        if isinstance(app, str) and config.factory:
-            app += "()"
-        differ = [name for name, value in values.items() if value != defaults[name]]
-        if not isinstance(app, str) and not name_of(app) and inspect.isfunction(app):
-            app = f"{app.__module__}:{app.__qualname__}" + ("()" if config.factory else "")
-        serve("uvicorn", app, values | {"workers": config.workers or 1}, differ)
-
-    module.Server.__init__ = init
-
-
-def hook_granian(module: Any) -> None:
-    """Granian makes a server of its options, and then lets it serve."""
-
-    def act(self: Any, *_: Any, **__: Any) -> NoReturn:
-        values = {name: getattr(each, "value", each) for name, each in vars(self).items()}
-        signature = inspect.signature(module.AbstractServer.__init__).parameters
-        differ = [name for name, each in signature.items() if name in values and values[name] not in (
-            each.default, getattr(each.default, "value", each.default))]  # fmt: skip
-        named = self.target if ":" in self.target else f"{self.target}:app"
-        serve("granian", named + ("()" if self.factory else ""), values, differ)
-
-    module.AbstractServer.serve = act
-
-
-def hook_hypercorn(module: Any) -> None:
-    """Hypercorn makes a Config of its options and its settings file, and runs it."""
-
-    def act(config: Any, *_: Any, **__: Any) -> NoReturn:
-        of_class = type(config)
-        values = {
-            name: getattr(config, name)
-            for name in dir(of_class)
-            if isinstance(getattr(of_class, name, ...), int | float | str | None) and not name.startswith("_")
-        }
-        differ = [name for name, value in values.items() if getattr(of_class, name) != value]
-        app = config.application_path
-        kind, plain = (
-            (app.partition(":")[0], app.partition(":")[2]) if app.startswith(("wsgi:", "asgi:")) else ("", app)
-        )
-        serve("hypercorn", plain if ":" in plain else f"{plain}:app", values, differ, kind=kind)
-
-    module.run = act
-
-
-def hook_hypercorn_serve(module: Any) -> None:
-    """A program may hand an application to hypercorn."""
-
-    def serve_app(app: Any, *_: Any, **__: Any) -> NoReturn:
-        serve("hypercorn", app, {"workers": 1}, [])
-
-    module.serve = serve_app
-
-
-def hook_daphne(module: Any) -> None:
-    """Daphne imports the application, and makes a server of its options."""
-    named: list[str] = []
-
-    def imported(path: str) -> Callable[..., Any]:
-        named.append(path)
-
-        async def app(scope: Any, receive: Any, send: Any) -> None: ...
-
-        return app
-
-    def act(self: Any) -> NoReturn:
-        values = {"workers": 1, **vars(self)}
-        serve("daphne", named[0] if named else "", values, ["http_timeout"] * (values["http_timeout"] is not None))
-
-    module.import_by_path = imported
-    server = module.CommandLineInterface.server_class
-    server.run = act
-
-
-def hook_waitress(module: Any) -> None:
-    """Waitress makes a server of an application and its options."""
-
-    def act(application: Any, *_: Any, **options: Any) -> NoReturn:
-        from waitress.adjustments import Adjustments  # noqa: PLC0415
-
-        words = json.loads(os.environ.get("STAMPEDE_ARGV", "[]"))
-        if not name_of(application) and words and re.fullmatch(r"[\w.]+:[\w.]+", words[-1]):  # a factory has made it
-            application = words[-1] + "()" * ("--call" in words)
-        known = Adjustments(**{name: each for name, each in options.items() if not name.startswith("_")})
-        serve("waitress", application, {"workers": 1, "threads": known.threads}, ["threads"] * ("threads" in options))
-
-    module.create_server = act
-
-
-def hook_werkzeug(module: Any) -> None:
-    """The server for development of Flask and others."""
-
-    def act(_hostname: Any, _port: Any, application: Any, *_: Any, **__: Any) -> NoReturn:
-        app = name_of(application)
-        source = sys.modules.get(getattr(application, "import_name", ""))
-        names = [name for name in ("create_app", "make_app") if hasattr(source, name)]
-        if not app and source and names:  # where flask itself looks
-            app = f"{source.__name__}:{names[0]}()"
-        serve("werkzeug", app, {"workers": 1}, [])
-
-    module.run_simple = act
-
-
-def hook_django(module: Any) -> None:
-    """The server for development of Django. Its settings say where its application is."""
-    run = module.ManagementUtility.execute
-
-    def execute(self: Any) -> None:
-        if self.argv[1:2] != ["runserver"]:
-            return run(self)
-        from django.conf import settings  # noqa: PLC0415
-
-        app = ""
-        with suppress(Exception):
-            app = str(settings.WSGI_APPLICATION or settings.ASGI_APPLICATION)
-        serve("runserver", ":".join(app.rsplit(".", 1)) if app else "", {"workers": 1}, [])
-
-    module.ManagementUtility.execute = execute
-
-
-HOOKS: dict[str, Callable[[Any], None]] = {
-    "gunicorn.arbiter": hook_gunicorn, "gunicorn.util": hook_daemon, "uvicorn.server": hook_uvicorn,
-    "granian.server.common": hook_granian, "hypercorn.run": hook_hypercorn, "hypercorn.asyncio": hook_hypercorn_serve,
-    "hypercorn.trio": hook_hypercorn_serve, "daphne.cli": hook_daphne, "waitress": hook_waitress,
-    "werkzeug.serving": hook_werkzeug, "django.core.management": hook_django,
-}  # fmt: skip
-
-
 def main() -> None:
-    """Lay an image out, or follow a command."""
+    """Lay an image out, follow a command, or serve it."""
     what, path, *root = sys.argv[1:]
     start = json.loads(Path(path).read_text(encoding="utf-8"))
     if what == "lay-out":
         lay_out(start, Path(*root or ["/"]))
-    else:
+    elif what == "follow":
         json.dump(follow(start), sys.stdout)
+    else:
+        serve(start)
 
 
-if __name__ == "__main__" and sys.argv[1:2] in (["lay-out"], ["follow"]) and TOLD not in os.environ:
+if __name__ == "__main__":
     main()

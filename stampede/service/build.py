@@ -1,12 +1,13 @@
 """Build the image of somebody's application and the images beside it, load the application once, and ask it."""
 
+import json
 import os
 import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import IO
+from typing import IO, Any
 
 from python_on_whales import DockerClient
 
@@ -14,37 +15,34 @@ from stampede.docker.causes import NO_ADDRESS, cause, way_to_compile, ways_out
 from stampede.docker.commands import LAST_LINES, Say, output, run_command
 from stampede.docker.containers import label_options
 from stampede.docker.engine import ca_bundle
-from stampede.docker.images import INPUTS, LAB_USER, LabImage, build_images, label
+from stampede.docker.images import BESIDE_SERVERS, INPUTS, LAB_USER, LabImage, build_images, label
 from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
-from stampede.servers.base import Variant
 from stampede.servers.workload import BESIDE
 from stampede.service.discovery.answers import Answers, Followed
-from stampede.service.layer import BESIDE_PROJECT, FOLDER, Layer, ServicesBeside
+from stampede.service.layer import BESIDE_PROJECT, FOLDER, OWN, Layer, ServicesBeside
 
 
-def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:
-    """Build the image of an application, if it is missing, on the newest image of its server.
+def build_layer(layer: Layer, service: str, factors: Mapping[str, str], say: Say) -> None:
+    """Build the image of an application, if it is missing. Then load the application once, unless it needs others.
 
-    Then load the application once. Raise LabError with its last words if it cannot be loaded.
+    Raise LabError with its last words if it cannot be loaded.
     """
-    name = _build_image(layer, service, packages, factors, say)
+    name = build_own_image(layer, service, factors, say)
     if layer.needs_others:
         _make_beside_ready(layer.beside, _without_secrets(say, layer))
-    else:
-        load_once(name, layer, factors, _without_secrets(say, layer))
+    elif layer.loaded:
+        load_once(name, layer, layer.loaded, _without_secrets(say, layer))
 
 
-def follow_start(layer: Layer, variant: Variant, say: Say) -> Followed:
-    """Build the image of an application as a variant serves it, and follow the start command that its layer has."""
-    name = _build_image(layer, variant.service, ("python3", *variant.packages), variant.factors(), say)
-    options = ["--tmpfs", "/tmp:exec", "--volume", FOLDER]  # noqa: S108  # in the container, for the stand-ins
+def follow_start(layer: Layer, say: Say) -> Followed:
+    """Build the image of an application, and follow the start command that its layer has."""
+    name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
     with tempfile.TemporaryFile() as told:
         words = ["/srv/start.py", "follow", "/srv/start.json"]
-        _run_once(
-            options, name, words, "following the start command", "The start command cannot be followed.", say, told
-        )
+        problem = "The start command cannot be followed."
+        _run_once(_tmpfs(layer), name, words, "following the start command", problem, say, told)
         told.seek(0)
         return without_secrets(Followed.model_validate_json(told.read()), layer)
 
@@ -66,16 +64,20 @@ def without_secrets(followed: Followed, layer: Layer) -> Followed:
     return followed.model_copy(update={"records": records, **said})
 
 
-def ask_application(layer: Layer, variant: Variant, say: Say) -> Answers:
-    """Build the image of an application as a variant serves it, load the application, and ask it for its routes.
+def _tmpfs(layer: Layer) -> list[str]:
+    """Return the options of a container in which the application can write where it can in a trial."""
+    return ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
 
-    Raise LabError if the application cannot be loaded.
+
+def ask_application(layer: Layer, loaded: Mapping[str, Any], say: Say) -> Answers:
+    """Build the image of an application, load the application, and ask it for its routes.
+
+    ``loaded``: see load_once. Raise LabError if the application cannot be loaded.
     """
-    factors = variant.factors()
-    name = _build_image(layer, variant.service, ("python3", *variant.packages), factors, say)
+    name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
     with tempfile.TemporaryFile() as told:
         try:
-            load_once(name, layer, factors, _without_secrets(say, layer), [program_text("ask.py")], told)
+            load_once(name, layer, loaded, _without_secrets(say, layer), [program_text("ask.py")], told)
         except LabError as error:
             if layer.needs_others:
                 return Answers(problem=f"it cannot be loaded alone: {error.message}")
@@ -85,16 +87,16 @@ def ask_application(layer: Layer, variant: Variant, say: Say) -> Answers:
     return answers.model_copy(update={"problem": layer.masked(answers.problem.encode()).decode()})
 
 
-def _build_image(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> str:
-    """Build the image of an application, if it is missing, on the newest image of its server. Return its name."""
+def build_own_image(layer: Layer, service: str, factors: Mapping[str, str], say: Say) -> str:
+    """Build the image of an application, if it is missing, on an image that exists or has Python. Return its name."""
     name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
     if layer.image:
         _build_on_image(name, layer, say)
     else:
-        releases = {key: value for key, value in factors.items() if key == "LAB_RELEASE" and value}
-        server = LabImage(service, tuple(packages), releases)
-        build_images([server], say)
-        _build_on_server(name, layer, server.name, factors.get("LAB_FURTHER", ""), say)
+        compiled = layer.server[0] == "uwsgi" or "-uwsgi-" in factors["LAB_USER_SERVICE"]
+        under = LabImage("uwsgi", ("python/uwsgi",)) if compiled else BESIDE_SERVERS["client"]
+        build_images([under], say)
+        _build_on_server(name, layer, under.name, factors.get("LAB_FURTHER", ""), say)
     return name
 
 
@@ -106,21 +108,20 @@ def _without_secrets(say: Say, layer: Layer) -> Say:
 def load_once(
     name: str,
     layer: Layer,
-    factors: Mapping[str, str],
+    loaded: Mapping[str, Any],
     say: Say,
     asks: Sequence[str] = (),
     told: IO[bytes] | None = None,
 ) -> None:
     """Load the application in its image. Raise LabError with its last words if this fails.
 
+    ``loaded`` names it: ``callable``, ``folder``, ``imports`` and ``called`` (see servers/user-service/load.py).
     ``asks`` are further words for load.py, which ask the application; ``told`` gets what it tells.
     """
-    options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
-    options += ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
     problem = "Your application cannot be loaded."
-    words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, *asks]
+    words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, json.dumps(loaded), *asks]
     try:
-        _run_once(options, name, words, "loading your application", problem, say, told)
+        _run_once(_tmpfs(layer), name, words, "loading your application", problem, say, told)
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
         hint = "\n".join([*ways_out(said, layer.application), said])
@@ -203,12 +204,9 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
     _run_once(
         [], layer.image, ["-c", program_text("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
     )
-    imports = next(
-        (variable.partition("=")[2] for variable in config.env or [] if variable.startswith("PYTHONPATH=")), ""
-    )
     say(f"Building a layer on {layer.image} …")
     folder = str(config.working_dir or "/")
-    arguments = {"IMAGE": layer.image, "FOLDER": folder, "IMPORTS": imports, "RUNS_AS": runs_as}
+    arguments = {"IMAGE": layer.image, "FOLDER": folder, "RUNS_AS": runs_as}
     command = _build_command(name, layer, arguments, str(under.id))
     run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
 

@@ -54,12 +54,22 @@ class Application(Model):
     )
     image: str | None = Field(None, min_length=1, description="An image that has the application and its server.")
     command: str = Field(
-        "", description="The command that starts the service today, as it was found. `stampede init --check` follows "
-        "it, and writes what its server says: `callable`, and the numbers in `served`.",
+        "", description="The command that starts the service today, as it was found. It runs as it is; the server "
+        "itself says its workers, threads and application. Or give `callable`.",
     )  # fmt: skip
+    working_folder: str = Field(
+        "", description="Where the command runs, seen from the folder; left out: the folder itself."
+    )
+    paths: dict[str, str] = Field(
+        {}, description="What the image at home has at other places: paths there, and what is there, seen from the "
+        "folder, such as `{/app: ., /start.sh: docker/start.sh}`.",
+    )  # fmt: skip
+    written: dict[str, str] = Field(
+        {}, description="The texts of files that a Dockerfile itself writes, by their paths in the image."
+    )
     callable: str = Field(
-        "", description="The module and the callable, such as `shop.wsgi:application`, or a factory, perhaps with "
-        'literals: `app:create_app("prod")`.',
+        "", description="In the place of a command: the module and the callable, such as `shop.wsgi:application`, or a "
+        'factory, perhaps with literals: `app:create_app("prod")`. `served` then says the numbers.',
     )  # fmt: skip
     requirements: Path | None = Field(
         None, description="The file with the required packages, seen from the folder: of pip, or pyproject.toml, "
@@ -115,6 +125,12 @@ class Application(Model):
                 raise ValueError(f"the port of {host} must be from 1 to {MOST_PORT}")
         return value
 
+    @model_validator(mode="after")
+    def _is_started(self) -> Self:
+        if not (self.callable or self.command):
+            raise ValueError("give command, which starts the service, or callable")
+        return self
+
     @field_validator("callable")
     @classmethod
     def _names_a_callable(cls, value: str) -> str:
@@ -143,22 +159,19 @@ def _check_arguments(value: str) -> None:
 
 ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
 """gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
-
-
 ServerName = Literal["gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne"]
 _OF_ONE_SERVER = {"gunicorn": {"worker_class", "worker_connections"}, "granian": {"interface", "backpressure"}}
 """The keys that only one server knows."""
-GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", *ASGI_WORKERS)
-"""gunicorn's classes of workers that the lab serves."""
-
+GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", "tornado", *ASGI_WORKERS)
+"""gunicorn's classes of workers that the lab knows; what is derived from them is like them."""
 _RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
 """The first and the last major release of gunicorn that has a class, if others lack it."""
-
-
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
 """The servers that serve somebody's own application, by the names of their packages."""
 WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
 """The kinds of workers that have threads."""
+BESIDE_COMMAND = {*SERVERS, "replicas", "balance", "memory_mib", "upstream_keepalive"}
+"""The keys of ``served`` that a command does not say."""
 MOST_THREADS, MOST_CONNECTIONS = 512, 65535
 GRANIAN_BACKLOG = 1024
 """granian shares so many requests among its workers, unless a backpressure is given."""
@@ -182,8 +195,12 @@ class Served(Model):
     hypercorn: Release | None = Field(None, description="The release of hypercorn.")
     daphne: Release | None = Field(None, description="The release of daphne.")
     worker_class: Literal[
-        "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
-    ] = Field("gthread", description="gunicorn's class of workers. The last three serve ASGI applications.")
+        "gthread", "sync", "gevent", "eventlet", "tornado", "asgi", "uvicorn_worker.UvicornWorker",
+        "uvicorn.workers.UvicornWorker",
+    ] = Field(
+        "gthread", description="gunicorn's class of workers. The last three serve ASGI applications. Like the keys up "
+        "to `settings`, it is for a `callable`; a command says it itself.",
+    )  # fmt: skip
     interface: Literal["wsgi", "asgi"] | None = Field(None, description="granian's interface, which it must name.")
     workers: int = Field(ge=1, le=64, description="How many processes there are. daphne always has one.")
     threads: int = Field(
@@ -198,11 +215,11 @@ class Served(Model):
         1000, ge=1, le=MOST_CONNECTIONS, description="gunicorn's limit of connections for each worker."
     )
     max_requests: int = Field(
-        0, ge=0, le=1_000_000, description="A worker is replaced after so many requests, by gunicorn, uvicorn or "
+        0, ge=0, le=1_000_000_000, description="A worker is replaced after so many requests, by gunicorn, uvicorn or "
         "uWSGI; 0: never.",
     )  # fmt: skip
     max_requests_jitter: int = Field(
-        0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
+        0, ge=0, le=1_000_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
     )
     timeout_s: int = Field(
         0, ge=0, le=100_000, description="How many seconds a worker may give no sign of life before its server kills "
@@ -215,9 +232,9 @@ class Served(Model):
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many containers have these workers each.")
     balance: Balance = Field("round_robin", description="How nginx chooses a container.")
     memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
-    left_out: list[str] = Field(
-        [], max_length=32, description="Options of your command line that the lab does not apply, such as "
-        "`--backlog 64`. `stampede init` writes them, and the diagnosis repeats them.",
+    upstream_keepalive: int = Field(
+        0, ge=0, le=1024, description="How many idle connections nginx keeps open to the servers; 0: each carries one "
+        "request.",
     )  # fmt: skip
 
     @model_validator(mode="before")
@@ -366,20 +383,21 @@ class UserService(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_numbers(cls, said: object) -> object:
-        """Give a service that only has its command, whose server was not asked yet, a worker of the usual kind."""
+    def _says_each_thing_once(cls, said: object) -> object:
+        """Refuse what a command says itself, and files of an earlier version, which say everything twice."""
         parts = [said.get(name) for name in ("application", "served")] if isinstance(said, dict) else []
-        if not (isinstance(said, dict) and isinstance(parts[0], dict) and parts[0].get("command")):
+        if not (isinstance(said, dict) and isinstance(parts[0], dict)):
             return said
         served = parts[1] if isinstance(parts[1], dict) else {}
+        if "left_out" in served or all(isinstance(parts[0].get(name), str) for name in ("command", "callable")):
+            again = f"stampede init {parts[0].get('folder', 'path/of/the/application')} --to another.yaml"
+            raise ValueError(f"this file was written by an earlier version; write another: {again}")
+        if not (parts[0].get("command") and isinstance(parts[0]["command"], str)):
+            return said
+        if others := [str(name) for name in served if name not in BESIDE_COMMAND]:
+            raise ValueError(f"served.{others[0]}: the command says this; change it there")
         usual = {"workers": 1} | ({"interface": "asgi"} if "granian" in served else {})
-        return said if parts[0].get("callable") else said | {"served": usual | served}
-
-    @model_validator(mode="after")
-    def _has_an_application(self) -> Self:
-        if not (self.application.callable or self.application.command):
-            raise ValueError("application: give callable, or the command that starts the service")
-        return self
+        return said | {"served": usual | served}
 
     @model_validator(mode="after")
     def _something_is_asked(self) -> Self:
@@ -397,17 +415,6 @@ class UserService(Model):
                 f"image that has {self.served.uwsgi}"
             )
         return self
-
-
-def read_asked_service(path: Path) -> UserService:
-    """Read a description as read_user_service does. Raise WrongUse if its start command was not followed yet."""
-    service = read_user_service(path)
-    if not service.application.callable:
-        raise WrongUse(
-            f"{path.name}: application.callable and the numbers in served are missing: nobody has asked the server.",
-            hint=f"stampede init {service.application.folder} --to another.yaml --check follows the start command",
-        )
-    return service
 
 
 def read_user_service(path: Path) -> UserService:

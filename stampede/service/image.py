@@ -3,11 +3,12 @@
 import hashlib
 import json
 import re
+import shlex
 import shutil
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from stampede.errors import WrongUse
 from stampede.paths import SERVERS
 from stampede.records.classes import fill
 from stampede.service.compose_file import read_beside
-from stampede.service.description import Served, UserService, read_env_files
+from stampede.service.description import Application, Served, UserService, read_env_files
 from stampede.service.layer import Layer, ServicesBeside
 from stampede.service.packages import required_lines
+from stampede.service.scripts import scripts_of
 
 LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
 """Files and folders that are no part of an application."""
@@ -29,30 +31,24 @@ PORTS = [80, 443]
 
 
 @contextmanager
-def lay_out_layer(service: UserService, start: Mapping[str, Any] | None = None) -> Iterator[Layer]:
-    """Lay out the application, or the programs for its image, and what its layer needs in a temporary folder.
+def lay_out_layer(service: UserService, fallbacks: Mapping[str, Any] | None = None) -> Iterator[Layer]:
+    """Lay out the application, the programs that serve it, and what its layer needs in a temporary folder.
 
-    ``start`` is the start command that is to be followed there, if there is one. Values of ``env_file`` go into the
-    image, and nowhere else. Raise WrongUse if the application is too large.
+    ``fallbacks`` are what start.py may try if the command reaches no server. Values of ``env_file`` go into the image,
+    and nowhere else. Raise WrongUse if the application is too large.
     """
     application, served = service.application, service.served
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         secrets = read_env_files(application.env_file)
-        given = {name: fill(value, secrets) for name, value in application.environment.items()}
-        environment = secrets | given | ({"LAB_READY": application.ready} if application.ready else {})
-        srv = folder / "srv"
-        srv.mkdir()
-        (srv / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
-        for name, server in (("own_settings.py", "gunicorn"), ("own_settings.ini", "uwsgi")):
-            settings = served.settings if served.server == server else None
-            (srv / name).write_bytes(settings.read_bytes() if settings else b"")
-        programs = ("own.py", "before.py", "forward.py", *(["start.py"] if start else []))
-        for name in programs:
-            shutil.copyfile(SERVERS / "user-service" / name, srv / name)
-        if start:
-            (srv / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
-        shutil.copytree(SERVERS.parent / "probe" / "stampede_probe", srv / "stampede_probe", ignore=_COMPILED)
+        lay_out_programs(folder / "srv")
+        start = start_of(application, secrets) | dict(fallbacks or {})
+        (folder / "srv" / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
+        if served.settings:
+            shutil.copyfile(served.settings, folder / "srv" / f"own_settings{served.settings.suffix}")
+        (folder / "programs").mkdir()
+        for source, target in _PROGRAMS.items():
+            shutil.copyfile(SERVERS / source, folder / "programs" / target)
         if application.folder:
             _lay_out_folder(application.folder, folder)
             file, extras = application.requirements, application.extras
@@ -62,7 +58,8 @@ def lay_out_layer(service: UserService, start: Mapping[str, Any] | None = None) 
             packages = "".join(f"{name}\n" for name in packages_with_headers(application.system_packages))
             (folder / "system-packages").write_text(packages, encoding="utf-8")
         else:
-            _lay_out_programs(served, folder)
+            shutil.copyfile(SERVERS / "user-service" / "image" / "Dockerfile", folder / "Dockerfile")
+            (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # for the digest
         yield Layer(
             folder,
             _digest(folder),
@@ -73,6 +70,47 @@ def lay_out_layer(service: UserService, start: Mapping[str, Any] | None = None) 
             (served.server, served.release),
             resolve_hosts(application.hosts),
         )
+
+
+def start_of(application: Application, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """Return what servers/user-service/start.py is to lay out and to run."""
+    folder, command = application.folder, application.command
+    own = folder / application.working_folder if folder else None
+    scripts = scripts_of(*dict.fromkeys((own, folder))) if folder and own else {}
+    words = ["sh", "-c", command]
+    if not _OF_SHELL.search(command):
+        with suppress(ValueError):  # a quote that is not closed
+            words = shlex.split(command)
+    return {
+        "words": words,
+        "folder": application.working_folder, "paths": application.paths, "written": application.written,
+        "environment": {**secrets} | {name: fill(value, secrets) for name, value in application.environment.items()},
+        "scripts": scripts, "prepared": bool(application.before), "ready": application.ready,
+    }  # fmt: skip
+
+
+_OF_SHELL = re.compile(r"^\w+=|[$`;&|<>()*?~{}\[\]\\#!\n]")
+"""What makes a command one for a shell."""
+_PROGRAMS = {
+    "wait-until-ready": "wait-until-ready", "observe": "observe", "observe-counted": "observe-own",
+    "user-service/image/workers-ready": "workers-ready",
+}  # fmt: skip
+"""What asks and observes the server of a layer, and its name there."""
+_SRV = {
+    "user-service/start.py": "start.py", "user-service/hooks.py": "hooks.py", "user-service/before.py": "before.py",
+    "user-service/stampede_own.py": "stampede_own.py", "user-service/stampede_uwsgi.py": "stampede_uwsgi.py",
+    "user-service/stampede_called.py": "stampede_called.py", "user-service/forward.py": "forward.py",
+    "app/counters.py": "stampede_counters.py", "../idle-thread/gunicorn_idle_thread.py": "gunicorn_idle_thread.py",
+}  # fmt: skip
+"""What serves the application, and its name in /srv."""
+
+
+def lay_out_programs(srv: Path) -> None:
+    """Copy what is in /srv of a layer: what follows and serves a command, and the probe."""
+    srv.mkdir(exist_ok=True)
+    for source, target in _SRV.items():
+        shutil.copyfile(SERVERS / source, srv / target)
+    shutil.copytree(SERVERS.parent / "probe" / "stampede_probe", srv / "stampede_probe", ignore=_COMPILED)
 
 
 def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
@@ -103,35 +141,6 @@ def _lay_out_folder(application: Path, folder: Path) -> None:
             hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
         )
     shutil.copyfile(SERVERS / "user-service" / "Dockerfile", folder / "Dockerfile")
-
-
-def _lay_out_programs(served: Served, folder: Path) -> None:
-    """Copy what the lab's images of servers have, and an image that exists lacks."""
-    (folder / "programs").mkdir()
-    of_server = _OF_SERVERS.get(served.server, _OF_SERVERS["asgi"])
-    for source, target in {**_OF_IMAGES, **of_server}.items():
-        shutil.copyfile(SERVERS / source, folder / target)
-    (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # a part of the digest
-
-
-_OF_IMAGES = {
-    "wait-until-ready": "programs/wait-until-ready", "observe": "programs/observe",
-    "app/counters.py": "srv/counters.py", "user-service/image/Dockerfile": "Dockerfile",
-}  # fmt: skip
-"""What the layer on any image that exists has, and where it lies in the folder that is built."""
-_COUNTED = {"observe-counted": "programs/observe-own", "user-service/image/workers-ready": "programs/workers-ready"}
-_OF_SERVERS: Mapping[str, Mapping[str, str]] = {
-    "gunicorn": _COUNTED | {
-        "user-service/image/gunicorn": "programs/serve", "gunicorn/gunicorn.conf.py": "srv/gunicorn.conf.py",
-        "../idle-thread/gunicorn_idle_thread.py": "srv/gunicorn_idle_thread.py",
-    },
-    "uwsgi": {
-        "uwsgi/observe-own": "programs/observe-own", "uwsgi/start": "programs/serve", "uwsgi/stats.py": "srv/stats.py",
-        "uwsgi/uwsgi.ini": "srv/uwsgi.ini",
-    },
-    "asgi": _COUNTED | {"asgi/start": "programs/serve"},
-}  # fmt: skip
-"""What the layer has besides, by the server; ``asgi`` are all others."""
 
 
 _COMPILERS = {"build-essential", "clang", "g++", "gcc"}

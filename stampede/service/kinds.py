@@ -44,8 +44,6 @@ OWN_KINDS = (
 )  # fmt: skip
 """Further ways, which only somebody's own application is served in. The last seven lift a limit that was found."""
 
-SILENT_S = {"uvicorn": 5, "gunicorn": 30}
-"""After how long without a sign of life a server's supervisor ends a worker by default, in seconds."""
 KINDS = (*OPTION_KINDS, *OWN_KINDS)
 
 

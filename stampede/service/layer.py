@@ -17,6 +17,8 @@ TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
 FOLDER = "/opt/application"
 """Where the application's folder is in its image. The application may write there, in a volume of its trial."""
+OWN = "own"
+"""The service of docker-compose.yml that serves somebody's own application."""
 WAY_OUT = "way-out"
 """The network of these services."""
 
@@ -40,11 +42,12 @@ class ServicesBeside:
 
 @dataclass(frozen=True)
 class Layer(Workload):
-    """An application as a layer on a server's image: the folder to build, and the tag of the result.
+    """An application as a layer on an image: the folder to build, and the tag of the result.
 
     ``image`` is the image that exists, if the application is in an image; ``server`` is the server that this image must
     have, and its release. ``before`` is a command to run before the application is served; empty: there is none.
-    ``hosts`` are the addresses of hosts outside that the application may reach, by their names and ports.
+    ``hosts`` are the addresses of hosts outside that the application may reach, by their names and ports. ``loaded``
+    says how the application is loaded alone (servers/user-service/load.py); empty: nobody knows its name.
     """
 
     folder: Path
@@ -55,12 +58,13 @@ class Layer(Workload):
     image: str = ""
     server: tuple[str, str] = ("", "")
     hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    loaded: Mapping[str, Any] = field(default_factory=dict)
 
-    def build(self, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:
-        """Build the image of a server with the application, and load the application once."""
+    def build(self, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:  # noqa: ARG002
+        """Build the image with the application and the programs that serve it."""
         from stampede.service.build import build_layer  # noqa: PLC0415  # which needs this class
 
-        build_layer(self, service, packages, factors, say)
+        build_layer(self, service, factors, say)
 
     @property
     def needs_others(self) -> bool:

@@ -19,7 +19,7 @@ from stampede.records.run import TODAY
 from stampede.servers.limits import SERVER_MIB, WORKER_MIB
 from stampede.service.description import UserService
 from stampede.service.layer import Layer
-from stampede.service.variants import ADVISED, WITH_NEWER, NotPossible, make_way
+from stampede.service.variants import ADVISED, NotPossible, make_way, needs_newer
 
 COMPUTES = 0.2
 """From this part of their time on, requests that compute need a processor of their own."""
@@ -49,7 +49,7 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
     for ranked in rank(load):
         option = ranked.option
         kind = option.kind
-        if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
+        if kind.name in ("uwsgi", "queue") or needs_newer(served, kind.name):
             continue
         changed = served.model_copy(update={
             "worker_class": "gthread", "workers": option.workers, "threads": option.threads, "replicas": 1,

@@ -1,9 +1,11 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,17 +27,19 @@ from stampede.records.summary import Summary
 from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
+from stampede.servers.program import PROGRAMS
 from stampede.service.build import ask_application, follow_start
-from stampede.service.description import SERVERS, Served, UserService, read_asked_service, read_user_service
+from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
 from stampede.service.diagnosis.deaths import preload_helps
 from stampede.service.diagnosis.model import read_diagnosis
-from stampede.service.discovery import FROM_APPLICATION, OTHERWISE, SERVED_BY, Description
-from stampede.service.discovery.answers import Answers
+from stampede.service.discovery import FROM_APPLICATION, Description
+from stampede.service.discovery.answers import Answers, Followed, Record
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer
 from stampede.service.layer import Layer
 from stampede.service.replay import Replay, read_replay
 from stampede.service.theory import advise_way
+from stampede.service.told import SERVED_BY, as_told, imports_of
 from stampede.service.variants import (
     ADVISED,
     LIFTING,
@@ -43,7 +47,6 @@ from stampede.service.variants import (
     candidates,
     default_kinds,
     kinds_that_lift,
-    settings_not_in_force,
     too_large_ways,
     untried_reasons,
 )
@@ -55,13 +58,66 @@ REPLAY_LASTS_S = {"short": 60, "full": 600}
 TRIALS = 3
 
 
+class Today(NamedTuple):
+    """A service with what its server said of itself; ``told`` is None if the file says it in the place of a command."""
+
+    service: UserService
+    layer: Layer
+    told: Record | None = None
+    followed: Followed | None = None
+
+
+def how_loaded(service: UserService, told: Record | None) -> dict[str, Any]:
+    """Return how an application is loaded alone; empty: nobody knows its name."""
+    callable_ = told.callable if told else service.application.callable
+    if not re.fullmatch(CALLABLE_PATTERN, callable_):
+        return {}
+    if told:
+        folder = told.chdir or told.folder
+        return {"callable": callable_, "folder": folder, "imports": imports_of(told), "called": ""}
+    called = "asgi" if service.served.is_asgi else "wsgi"
+    return {"callable": callable_, "folder": "", "imports": [], "called": called}
+
+
+@contextmanager
+def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = None) -> Iterator[Today]:
+    """Follow the start command of a service in its image. If the image lacks the server, it is built once more.
+
+    Raise LabError if the lab cannot measure the server that the command starts.
+    """
+    for _ in range(3):
+        with lay_out_layer(service, fallbacks) as layer:
+            if not service.application.command:
+                yield Today(service, replace(layer, loaded=how_loaded(service, None)))
+                return
+            say("Following the start command …")
+            followed = follow_start(layer, say)
+            missing = SERVED_BY.get(followed.missing, followed.missing)
+            if missing in SERVERS and missing != service.served.server:
+                served = {missing: PROGRAMS[missing].release, "workers": 1}
+                served |= {"interface": "asgi"} if missing == "granian" else {}
+                service = service.model_copy(update={"served": Served.model_validate(served)})
+                continue
+            if not (told := followed.server):
+                yield Today(service, layer, None, followed)
+                return
+            asked = as_told(service, told)
+            if not asked.application.command:  # another server stands in
+                service = asked
+                continue
+            server = (asked.served.server, asked.served.release)
+            yield Today(asked, replace(layer, server=server, loaded=how_loaded(asked, told)), told, followed)
+            return
+    raise LabError("The image of the application lacks the server that its start command starts.")
+
+
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
     """Follow the start command of a description that was just written, ask the application, and start it once.
 
     ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
     it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
     """
-    if path.read_text(encoding="utf-8") == written.text and written.laid_out:
+    if path.read_text(encoding="utf-8") == written.text and written.fallbacks is not None:
         with (
             interruptible(),
             machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
@@ -76,34 +132,19 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
 
 
 def _ask_today(path: Path, written: Description, describe: Callable[[Answers], Description]) -> Answers:
-    """Follow the start command in the image of a service, and ask the application that it serves for its routes.
-
-    The image has the server that the files name. If the command starts another server, it is followed once more.
-    """
-    service, cores = read_user_service(path), engine_cores()
-    for _ in range(2):
-        with lay_out_layer(service, written.laid_out) as layer:
-            say("Following the start command …")
-            named = service.application.model_copy(update={"callable": "any:app"})  # only its image is built
-            variant = candidates(service.model_copy(update={"application": named}), layer, cores)[0].variant
-            followed = follow_start(layer, variant, say)
-            missing = SERVED_BY.get(followed.missing, followed.missing)
-            if missing in SERVERS and missing != service.served.server:
-                served = Served.model_validate({missing: OTHERWISE[missing], "workers": 1}
-                                               | ({"interface": "asgi"} if missing == "granian" else {}))  # fmt: skip
-                service = service.model_copy(update={"served": served})
-                continue
-            answers = Answers(followed=followed, cores=cores)
-            write_whole(path, describe(answers).text)
-            service = read_user_service(path)
-            if not service.application.callable:
-                raise LabError(f"The start command of {path} starts no server that the lab can measure.",
-                               "\n".join(line[2:] for line in describe(answers).text.splitlines()[1:]
-                                         if line.startswith("# ")))  # fmt: skip
-        with lay_out_layer(service) as layer:
-            return ask_application(layer, candidates(service, layer, cores)[0].variant, say).model_copy(
-                update={"followed": followed})  # fmt: skip
-    raise LabError(f"The image of {path.name} lacks {followed.missing}.")
+    """Follow the start command in the image of a service, and ask the application that it serves for its routes."""
+    cores = engine_cores()
+    with followed_today(read_user_service(path), written.fallbacks) as today:
+        answers = Answers(followed=today.followed, cores=cores)
+        described = describe(answers)
+        write_whole(path, described.text)
+        if today.followed and not today.followed.server:
+            raise LabError(f"The start command of {path} starts no server that the lab can measure.",
+                           "\n".join(line[2:] for line in described.text.splitlines()[1:]
+                                     if line.startswith("# ")))  # fmt: skip
+        if not today.layer.loaded:
+            return answers.model_copy(update={"problem": "its server names no application that can be imported"})
+        return ask_application(today.layer, today.layer.loaded, say).model_copy(update={"followed": today.followed})
 
 
 def _say_answers(path: Path, answers: Answers, described: Description) -> None:
@@ -123,10 +164,9 @@ def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
 
     Raise LabError if the application does not start, or if a class is not answered as it should be.
     """
-    service = read_asked_service(path)
-    with lay_out_layer(service) as layer:
-        today = candidates(service, layer, engine_cores())[:1]
-        experiment = experiment_of(path, service, today, None)
+    with asked_today(path) as today:
+        ways = candidates(today.service, today.layer, engine_cores(), today.told)[:1]
+        experiment = experiment_of(path, today.service, ways, None)
         taken = replace(options, trials=1, jobs=1)
         command = f"stampede try {path.name} --check"
         measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
@@ -141,10 +181,10 @@ def try_service(
     If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
     there is nothing to add to the first run, it is the result.
     """
-    service = read_asked_service(path)
-    replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
+    described = read_user_service(path)
+    replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
     name, cores = results_name(path), engine_cores()
-    with lay_out_layer(service) as layer:
+    with asked_today(path) as (service, layer, told, _):
         if replay:
             replay.write(layer.folder / "replay")
 
@@ -156,11 +196,11 @@ def try_service(
             command = taken.command(f"stampede try {path.name}", ways=ways)
             return measure_quietly(RunRequest(name, experiment, replace(taken, jobs=1), results, command, check=check))
 
-        possible = candidates(service, layer, cores)
+        possible = candidates(service, layer, cores, told)
         if ADVISED in named_kinds(ways):
             possible.append(advise_way(service, layer, results / name / "latest"))
         tried = choose_ways(possible, ways)
-        say_what_is_left_out(service, layer, named_kinds(ways), cores)
+        say_what_is_not_done(service, layer, named_kinds(ways), cores, told)
         if ways:
             return *measure(tried, ways, options.trials), tried
         say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
@@ -181,11 +221,37 @@ def try_service(
             return *measure(tried, ways, options.trials, check=False), tried
 
 
-def say_what_is_left_out(service: UserService, layer: Layer, named: Sequence[str], cores: int) -> None:
-    """Say which ways are not tried, and what of the service is not in force in the lab."""
+@contextmanager
+def asked_today(path: Path) -> Iterator[Today]:
+    """Follow the start command of a described service. Raise LabError if it starts no server that can be measured."""
+    service = read_user_service(path)
+    doing = f"stampede try, which follows the start command of {path.name}"
+    with ExitStack() as stack:
+        if service.application.command:
+            with interruptible(), machine_lock(say, doing), heartbeat([default_machine()], say):
+                make_ready(say)
+                today = stack.enter_context(followed_today(service))
+            if not today.told and today.followed:
+                raise no_server(path, today.followed)
+        else:
+            today = stack.enter_context(followed_today(service))
+        yield today
+
+
+def no_server(path: Path, followed: Followed) -> LabError:
+    """Return why a start command that was followed cannot be measured."""
+    why = "does not end" if followed.ended is None else "starts no server that the lab knows"
+    return LabError(f"The start command of {path.name} {why}.", f"Its last words: {followed.said or 'none'}")
+
+
+def say_what_is_not_done(
+    service: UserService, layer: Layer, named: Sequence[str], cores: int, told: Record | None = None
+) -> None:
+    """Say which ways are not tried, and what of the service cannot be kept in the lab."""
     kinds = named or [*default_kinds(service.served), *LIFTING]
     _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
-    _say_each("Left out", settings_not_in_force(service, layer))
+    _say_each("Not kept", [*(f"{name} {value}." for name, value in (told.aside if told else {}).items()),
+                           *(f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out)])  # fmt: skip
 
 
 def _say_each(lead: str, sentences: Iterable[str]) -> None:

@@ -1,62 +1,55 @@
-"""Variants that serve somebody's own application instead of the lab's workload."""
+"""Variants that serve somebody's own application instead of the lab's workload: today's command, and changes of it."""
 
+import json
 import re
-from abc import ABC
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
+from urllib.parse import quote
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, SkipValidation, ValidationError
 
 from stampede.advise.options import ServingOption
 from stampede.errors import WrongUse
 from stampede.predict.options import MOST_REPLICAS, OptionKind, gthread
 from stampede.records.mistakes import reason_of
-from stampede.servers.asgi import AsgiServer
+from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
+from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
-from stampede.servers.daphne import Daphne
-from stampede.servers.granian import GranianAsgi, GranianOfRelease, GranianWsgi
-from stampede.servers.gunicorn import (
-    FIRST_WITH_IDLE_THREAD,
-    FIRST_WITH_REUSE_PORT,
-    GunicornAsgi,
-    GunicornGreen,
-    GunicornGthread,
-    GunicornSync,
-)
+from stampede.servers.granian import GranianAsgi, GranianWsgi
+from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from stampede.servers.limits import SERVER_MIB
-from stampede.servers.replaced import COUNT_REQUESTS
+from stampede.servers.program import PROGRAMS
 from stampede.servers.uwsgi import Uwsgi
 from stampede.service.description import (
     ASGI_WORKERS,
-    CALLABLE_PATTERN,
     GRANIAN_BACKLOG,
     MOST_CONNECTIONS,
     MOST_THREADS,
+    WITH_THREADS,
     Served,
     UserService,
-    read_env_files,
 )
-from stampede.service.kinds import KINDS, SILENT_S
-from stampede.service.layer import Layer
+from stampede.service.discovery.answers import Record
+from stampede.service.kinds import KINDS
+from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines
 
-FIRST_WITH_LIMIT = 24
-"""Before gunicorn 24, a worker at its limit of connections stopped answering (the experiment connection-deadlock)."""
-WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": FIRST_WITH_REUSE_PORT}
 TRIED = {
     "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
     "sync": ("one-process", "limit", "idle-thread", "least-conn"),
     "uwsgi": ("one-process", "map-socket", "least-conn"),
     "gevent": ("least-conn",),
     "eventlet": ("least-conn",),
+    "tornado": ("least-conn",),
 }
 """The kinds of ways that are tried beside today's, by today's kind of workers; for all others, see OTHERWISE."""
 OTHERWISE = ("one-process", "least-conn")
-NEIGHBOURS = {"gunicorn": "27.0.1", "granian": "2.8.7", "uvicorn": "0.38.0"}
-"""Other servers that are ways, each with the release that is taken if the application's requirements pin none."""
+NEIGHBOURS = ("gunicorn", "granian", "uvicorn")
+"""Other servers that are ways."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that are tried only if ``--ways`` names them."""
 LIFTING = (
@@ -75,8 +68,6 @@ LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
     "worker-timeout": (("longer-timeout",),),
 }
 """Which kinds of ways may lift a limit: the first that the server allows. All other ways lift the avoidable wait."""
-UVICORN_WITH = {"jitter": (0, 41), "longer-timeout": (0, 37)}
-"""The first releases of uvicorn that have an option."""
 LONGER = 10
 """How many times as long the way with a longer timeout waits."""
 MOST_WORKERS, LEAST_THREADS = 64, 4
@@ -84,168 +75,143 @@ FOR_SINGLE = (*LIFTING, "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that may be better for a single worker, too; all others are for several."""
 ADVISED = "advised"
 """The way that theory advises (stampede.service.theory.py), if ``WAYS`` names it."""
+_WITH_SOCKETS = (2, 8)
+"""From this release of granian on, each worker has its own listening socket on Linux."""
+CALLED = "stampede_called:application"
+"""A module of the container that calls a factory with its arguments, for servers that cannot."""
+_LIKE: Mapping[str, type[Variant]] = {
+    "gunicorn-gthread": GunicornGthread, "gunicorn-sync": GunicornSync, "gunicorn-gevent": GunicornGreen,
+    "gunicorn-eventlet": GunicornGreen, "gunicorn-tornado": GunicornGreen, "gunicorn-asgi": GunicornAsgi,
+    "gunicorn-uvicorn": GunicornAsgi, "uvicorn": Asgi, "hypercorn": Asgi, "daphne": Asgi, "uwsgi": Uwsgi,
+    "granian": GranianAsgi, "granian-wsgi": GranianWsgi,
+}  # fmt: skip
+"""The lab's own variant that accepts and queues as each kind of workers does."""
 
 
-class _UserApplication(Variant, ABC):
-    """What all of these variants have: the callable, and the image with the application."""
+class Start(NamedTuple):
+    """How the server of a way is started: the own command with added options, or ``words`` of another command.
+
+    Options have the server's own names. ``changed`` are those that differ from today's; None: it is another server.
+    """
+
+    options: Mapping[str, Any]
+    words: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
+    changed: Mapping[str, Any] | None = None
+
+
+class Own(Variant):
+    """Somebody's own application, which its own command serves, or the command of another server."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    app: Literal["own"] = "own"  # the lab's frameworks are no choice here
-    callable: str = Field(pattern=CALLABLE_PATTERN)
-    locked: ClassVar[bool] = False
+    server: str
+    app: Literal["own"] = "own"
+    callable: str = ""
+    release: str
+    worker_class: str = ""
+    max_requests: int = 0
+    max_requests_jitter: int = 0
+    timeout_s: int = 0
+    like: SkipValidation[Variant] = Field(exclude=True, repr=False)
     layer: Layer = Field(exclude=True, repr=False)
-    left_out: list[str] = Field([], description="What the application has at home and lacks in the lab.")
+    start: Start = Field(exclude=True, repr=False)
+
+    service: ClassVar[str] = OWN
+
+    @property
+    def packages(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The package of the server."""
+        return (f"python/{self.program}",)
+
+    @property
+    def listens_with(self) -> str:  # type: ignore[override]
+        """How the command of the server says on which port it listens."""
+        return "--http-socket 127.0.0.1:" if self.program == "uwsgi" else "--bind 127.0.0.1:" if (
+            self.program in ("gunicorn", "hypercorn")) else "--host 127.0.0.1 --port "  # fmt: skip
 
     @property
     def workload(self) -> Layer:
         """The application."""
         return self.layer
 
+    @property
+    def accept(self) -> Literal["shared", "per-worker"] | None:
+        """Whether the workers share a listening socket."""
+        if self.program == "granian":
+            return "per-worker" if numbers(self.release) >= _WITH_SOCKETS else "shared"
+        return self.like.accept
+
+    @property
+    def queueing(self) -> Queueing:
+        """As that of the lab's own variant with such workers."""
+        known = self.like.queueing
+        return known.model_copy(update={"keeps_idle": known.keeps_idle or self.upstream_keepalive > 0})
+
+    @property
+    def ports(self) -> range:
+        """The ports on which each container listens."""
+        return self.like.ports
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers come and go during the load."""
+        return self.max_requests > 0
+
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        program = self.server.partition("-")[0]
-        image = {"LAB_CALLABLE": self.callable, "LAB_USER_SERVICE": f"-own-{self.layer.tag}"}
-        if program == "uwsgi":
-            return super().factors() | image
-        if self.layer.server[0] not in ("", program):  # the layer has the server of today
-            release = getattr(self, "release", "")
-            image["LAB_USER_SERVICE"] += f"-{program}-{release}"
-            image["LAB_FURTHER"] = f"{program}=={release}"
-        return super().factors() | image | {"LAB_RELEASE": ""}  # the layer has its own release of the server
-
-
-class _Supervised(_UserApplication, ABC):
-    """Workers whose supervisor ends them if they give no sign of life."""
-
-    timeout_s: int = Field(0, ge=0, description="How long a worker may be silent, in seconds; 0: the server's default.")
-
-    passed_on: ClassVar[tuple[str, ...]] = ("timeout_s",)
+        further = self.layer.server[0] not in ("", self.program)  # the layer has the server of today
+        tag = self.layer.tag + (f"-{self.program}-{self.release}" if further else "")
+        options, words, environment, _ = self.start
+        way = {"words": list(words), "environment": dict(environment)} if words else {}
+        if options:
+            way["options"] = {"server": self.program, "settings": dict(options)}
+        return super().factors() | {
+            "LAB_WAY": quote(json.dumps(way, sort_keys=True)), "LAB_USER_SERVICE": tag,
+            "LAB_FURTHER": f"{self.program}=={self.release}" if further and self.program != "uwsgi" else "",
+        }  # fmt: skip
 
     def configuration(self) -> list[str]:
-        """Return the configuration with what ends workers."""
-        lines = super().configuration()
-        names = _OPTIONS[self.program]
-        found = {option: getattr(self, name) for name, option in names.items() if getattr(self, name, 0)}
-        if self.program == "gunicorn":
-            return [*lines, *(f"{option} = {value}" for option, value in found.items())]
-        return [" ".join([line, *(f"{option} {value}" for option, value in found.items())]) for line in lines]
+        """Return what to add to today's command, or the command of another server."""
+        if self.start.changed is None:
+            named = [self.callable if word == CALLED else word for word in self.start.words]
+            return [shlex.join(named)]
+        lines = PROGRAMS[self.program].pasted(self.start.changed)
+        if str(self.start.changed.get("worker_class", "")).startswith("gunicorn_idle_thread"):
+            lines += ["# pip install gunicorn-idle-thread, which needs gunicorn 24 or later"]
+        return lines
 
 
-_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "gunicorn": {"max_requests": "max_requests", "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout",
-                 "preload": "preload_app"},
-    "uvicorn": {"max_requests": "--limit-max-requests", "max_requests_jitter": "--limit-max-requests-jitter",
-                "timeout_s": "--timeout-worker-healthcheck"},
-    "hypercorn": {},
-}  # fmt: skip
-"""What ends workers, or starts them, by the names of its settings here and by those of each server."""
+def numbers(release: str) -> tuple[int, ...]:
+    """Return the first numbers of a release, to compare releases."""
+    return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
-class _Gunicorn(_Supervised, ABC):
-    """Workers of gunicorn."""
-
-    preload: bool = Field(False, description="true: the application is loaded before the workers are forked.")
-
-    passed_on: ClassVar[tuple[str, ...]] = ("preload",)
-
-
-class UserGthread(_Gunicorn, GunicornGthread):
-    """A WSGI application on gunicorn's threads."""
-
-    threads: int = Field(ge=1)  # here and below: pydantic takes the fields of _Own before those of the server's class
-
-
-class UserSync(_Gunicorn, GunicornSync):
-    """A WSGI application on gunicorn's workers without threads."""
-
-    threads: Literal[1] = 1
-
-
-class UserGreen(_Gunicorn, GunicornGreen):
-    """A WSGI application on gunicorn's greenlets."""
-
-    worker_connections: int = 1000
-
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_WORKER_CONNECTIONS": str(self.worker_connections)}
-
-
-class UserUwsgi(_UserApplication, Uwsgi):
-    """A WSGI application on uWSGI."""
-
-    threads: int = Field(ge=1)
-    upstream_keepalive: Literal[0] = 0
-
-
-class UserAsgiWorker(_Gunicorn, GunicornAsgi):
-    """An ASGI application on gunicorn, with gunicorn's worker or with uvicorn's."""
-
-    loop: Literal["auto"] = "auto"  # type: ignore[assignment]  # what the server finds, as at home
-    worker_class: str
-    worker_connections: int = 1000
-
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        own = {"LAB_WORKER_CLASS": self.worker_class, "LAB_WORKER_CONNECTIONS": str(self.worker_connections)}
-        return super().factors() | own
-
-
-class UserUvicorn(_Supervised, AsgiServer):
-    """An ASGI application on uvicorn."""
-
-    loop: Literal["auto"] = "auto"  # type: ignore[assignment]
-    release: str
-    packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
-
-
-class UserHypercorn(UserUvicorn):
-    """An ASGI application on hypercorn."""
-
-    packages: ClassVar[tuple[str, ...]] = ("python/hypercorn",)
-    listens_with: ClassVar[str] = "--workers 1 --bind 127.0.0.1:"
-
-
-class UserDaphne(_UserApplication, Daphne):
-    """An ASGI application on daphne."""
-
-    workers: Literal[1] = 1
-    loop: Literal["auto"] = "auto"  # type: ignore[assignment]
-    release: str
-
-
-class UserGranian(_UserApplication, GranianOfRelease, GranianAsgi):
-    """An ASGI application on granian."""
-
-    loop: Literal["auto"] = "auto"  # type: ignore[assignment]
-
-
-class UserGranianWsgi(_UserApplication, GranianOfRelease, GranianWsgi):
-    """A WSGI application on granian's blocking threads."""
-
-    threads: int = Field(ge=1)
-
-
-def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[ServingOption]:
+def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record | None = None) -> list[ServingOption]:
     """Return today's way to serve an application, and the other ways that its server and release allow.
 
-    ``cores`` are those that containers may use. Raise WrongUse if today's workers do not fit into the memory.
+    ``cores`` are those that containers may use; ``told`` is what the server of the start command said. Raise WrongUse
+    if today's workers do not fit into the memory.
     """
     try:
-        ways = [make_way(OptionKind("today", "today", "", gthread), service, layer)]
+        ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told=told)]
     except NotPossible as error:
         raise WrongUse(f"served: {error}.", hint="Give more memory_mib, or fewer workers.") from None
     for kind in KINDS:
         if not _is_possible(service, kind.name):
             continue
         try:
-            way = make_way(kind, service, layer, cores)
+            way = make_way(kind, service, layer, cores, told)
         except NotPossible:
             continue  # its workers do not fit into the memory
-        if way.variant.model_dump(exclude={"layer"}) != ways[0].variant.model_dump(exclude={"layer"}):
+        if (way.variant, _start(way)) != (ways[0].variant, _start(ways[0])):
             ways.append(way)
     return ways
+
+
+def _start(way: ServingOption) -> Start:
+    assert isinstance(way.variant, Own)
+    return way.variant.start
 
 
 def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> list[str]:
@@ -264,8 +230,9 @@ def untried_reasons(service: UserService) -> Sequence[str]:
     if served.processes == 1:
         alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
         return [alone, *no_server]
-    old = [f"{kind} needs gunicorn {first} or later." for kind, first in WITH_NEWER.items()
-           if kind in default_kinds(served) and _needs_newer(served, kind)]  # fmt: skip
+    old = [f"{kind} needs {served.server} {'.'.join(map(str, first))} or later."
+           for kind, first in PROGRAMS[served.server].first.items()
+           if kind in default_kinds(served) and needs_newer(served, kind)]  # fmt: skip
     without = [f"limit and idle-thread, because {why}." for why in [_without_limit(served)] if why]
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
@@ -289,15 +256,16 @@ def _without_limit(served: Served) -> str:
 def _is_possible(service: UserService, kind: str) -> bool:
     """Return whether a way of a kind can be tried, if its workers fit into the memory."""
     served = service.served
-    if kind not in _tried(service) or _needs_newer(served, kind):
+    if kind not in _tried(service) or needs_newer(served, kind):
         return False
     if kind == "least-conn" and served.processes > MOST_REPLICAS:
         return False
     return served.processes > 1 or kind in FOR_SINGLE
 
 
-def _needs_newer(served: Served, kind: str) -> bool:
-    return served.server == "gunicorn" and served.major < WITH_NEWER.get(kind, 0)
+def needs_newer(served: Served, kind: str) -> bool:
+    """Return whether the server of a service is too old for a kind of ways."""
+    return numbers(served.release) < PROGRAMS[served.server].first.get(kind, ())
 
 
 def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
@@ -355,53 +323,76 @@ def lifting_kinds(served: Served) -> tuple[str, ...]:
         "uvicorn": ("jitter", "never-replaced", "longer-timeout"),
         "uwsgi": ("never-replaced",),
     }.get(served.server, ())
-    first = UVICORN_WITH if served.server == "uvicorn" else {}
-    numbers = tuple(map(int, re.findall(r"\d+", served.release)[:2]))
-    return kinds + tuple(kind for kind in of_server if numbers >= first.get(kind, (0, 0)))
+    return kinds + tuple(kind for kind in of_server if not needs_newer(served, kind))
 
 
 class NotPossible(ValueError):
     """A way to serve cannot be tried, such as one whose workers do not fit into the memory."""
 
 
-def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 1) -> ServingOption:
+def make_way(
+    kind: OptionKind, service: UserService, layer: Layer, cores: int = 1, told: Record | None = None
+) -> ServingOption:
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
     ``cores`` are those that containers may use. Raise NotPossible if it cannot be tried.
     """
     served = service.served
+    today = _today(served, told)
     lifting = kind.name in LIFTING
-    settings = _lifting_settings(kind, service, cores) if lifting else _settings(kind, service)
-    shared = {
-        "callable": service.application.callable,
-        "layer": layer,
-        "cpus": 0,
-        "left_out": settings_not_in_force(service, layer),
-    }
-    shared |= _how_workers_end(served, str(settings["server"]))
-    model, values = _CLASSES[str(settings["server"])], shared | dict(settings)
+    settings = _lifting_settings(kind, service, today, cores) if lifting else _settings(kind, service, today)
+    program = PROGRAMS[str(settings["server"]).partition("-")[0]]
+    if program.name != served.server:
+        ends = {"timeout_s", *(() if program.name == "gunicorn" else ("max_requests_jitter",))}
+        settings = {name: value for name, value in settings.items()
+                    if name in _OF_BOX or (name in program.names and name not in ends)}  # fmt: skip
+    like = _LIKE[str(settings["server"])].model_construct(
+        app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}
+    )
+    values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
+        "callable": service.application.callable or (told.callable if told else ""), "layer": layer, "cpus": 0,
+        "like": like, "start": _start_of(service, settings, today, told),
+    }  # fmt: skip
     try:
-        variant = model.model_validate(values)
+        variant = Own.model_validate(values)
     except ValidationError as error:
-        raise NotPossible(reason_of(error, model, values)) from None
+        raise NotPossible(reason_of(error, Own, values)) from None
     says = _in_words(kind, served)
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
     return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
-def _how_workers_end(served: Served, server: str) -> dict[str, int]:
-    """Return after how many requests, and after which silence, workers of a way end: as today, if its server can."""
-    program = server.partition("-")[0]
-    timeout = {"timeout_s": served.timeout_s} if served.timeout_s and program == served.server else {}
-    limit = {"max_requests": served.max_requests} if served.max_requests and program in COUNT_REQUESTS else {}
-    jitter = {"max_requests_jitter": served.max_requests_jitter} if limit and program != "uwsgi" else {}
-    return timeout | limit | jitter
+_OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
+_OFF = ("max_requests", "max_requests_jitter", "timeout_s", "reuse_port", "preload")
+"""Settings of which zero or false is the default."""
 
 
-def _settings(kind: OptionKind, service: UserService) -> dict[str, Any]:
+def _start_of(
+    service: UserService, settings: Mapping[str, Any], today: Mapping[str, Any], told: Record | None
+) -> Start:
+    """Return how a server is started: what is added to today's command, or another command for the application."""
+    program, served = PROGRAMS[str(settings["server"]).partition("-")[0]], service.served
+    own = {name: value for name, value in settings.items() if value is not None}
+    changed = program.options({name: value for name, value in own.items() if value != today.get(name)})
+    if service.application.command and program.name == served.server:
+        return Start(changed, changed=changed)
+    callable_ = service.application.callable or (told.callable if told else "")
+    if not callable_:
+        raise NotPossible("the server of today's command names no application that can be imported")
+    if served.settings and program.name == served.server:
+        own["settings"] = own_settings(served)
+    stated = {name: value for name, value in own.items() if (value or name not in _OFF) and name != "map_socket"
+              and (name, value) != ("worker_connections", GTHREAD_CONNECTIONS)}  # fmt: skip
+    given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and program.name not in ("gunicorn", "uwsgi") else {}
+    words = program.command(CALLED if given else callable_, program.options(stated))
+    added = program.options({"map_socket": True}) if own.get("map_socket") else {}
+    return Start(added, words, given, changed if program.name == served.server else None)
+
+
+def _settings(kind: OptionKind, service: UserService, today: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0911  # a case for each kind
     """Return the settings of a way that has as many workers and threads as today, in all."""
-    served, today = service.served, _today(service.served)
+    served = service.served
     whole_mib = served.memory_mib * served.replicas
     alone = today | {
         "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
@@ -421,24 +412,28 @@ def _settings(kind: OptionKind, service: UserService) -> dict[str, Any]:
             }
             return alone | {name: value for name, value in most.items() if name in today} | {"workers": 1}
         case "map-socket":
-            settings = alone | {"map_socket": True, "balance": "least_conn"}
+            return alone | {"map_socket": True, "balance": "least_conn"}
         case "reuse-port":
-            settings = alone | {"reuse_port": True}
+            return alone | {"reuse_port": True}
         case "uwsgi":
-            settings = kind.settings(served.processes, served.threads) | {"memory_mib": whole_mib}
+            return alone | kind.settings(served.processes, served.threads) | {"release": PROGRAMS["uwsgi"].release}
         case "gunicorn" | "granian" | "uvicorn":
-            settings = _neighbour(kind.name, service) | {"workers": served.processes, "memory_mib": whole_mib}
+            return alone | _neighbour(kind.name, service)
+        case "sync":
+            return alone | kind.settings(served.processes, served.threads) | {"worker_class": "sync", "threads": 1}
         case _:
             of = (1, served.slots) if kind.for_single_worker else (served.processes, served.threads)
-            settings = kind.settings(*of) | {"release": served.release, "memory_mib": whole_mib}
-    return settings
+            usual = {"worker_class": "gthread", "worker_connections": GTHREAD_CONNECTIONS}
+            return alone | usual | kind.settings(*of)
 
 
-def _lifting_settings(kind: OptionKind, service: UserService, cores: int) -> dict[str, Any]:
+def _lifting_settings(kind: OptionKind, service: UserService, today: dict[str, Any], cores: int) -> dict[str, Any]:
     """Return the settings of a way that may lift a limit: with more workers or threads than today."""
-    served, today = service.served, _today(service.served)
+    served = service.served
     most = max(cores, 2 * served.processes)
     match kind.name:
+        case "jitter" | "never-replaced" if not served.max_requests:
+            settings = dict(today)
         case "jitter":
             settings = today | {"max_requests_jitter": served.max_requests}
         case "never-replaced":
@@ -446,7 +441,7 @@ def _lifting_settings(kind: OptionKind, service: UserService, cores: int) -> dic
         case "preload":
             settings = today | {"preload": True}
         case "longer-timeout":
-            settings = today | {"timeout_s": LONGER * (served.timeout_s or SILENT_S[served.server])}
+            settings = today | {"timeout_s": LONGER * (served.timeout_s or PROGRAMS[served.server].silent_s)}
         case "more-workers" if served.server == "daphne":  # its only process is a container
             settings = today | {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
         case "more-workers":
@@ -454,9 +449,9 @@ def _lifting_settings(kind: OptionKind, service: UserService, cores: int) -> dic
         case "more-threads":
             settings = today | {"threads": min(MOST_THREADS, 2 * served.threads)}
         case _:
-            settings = today | gthread(served.workers, _threads_for(service))
+            settings = today | gthread(served.workers, _threads_for(service), worker_class="gthread")
     for limit in {"worker_connections", "backpressure"} & settings.keys():
-        settings[limit] = max(settings[limit], settings.get("threads", 1))
+        settings[limit] = max(settings[limit], settings.get("threads") or 1)
     return settings
 
 
@@ -472,16 +467,16 @@ def _in_words(kind: OptionKind, served: Served) -> OptionKind:
 def _neighbour(server: str, service: UserService) -> dict[str, Any]:
     """Return the settings of another server with as many workers and threads as today."""
     served, file = service.served, service.application.requirements
-    release = pinned_release(server, required_lines(file) if file else []) or NEIGHBOURS[server]
+    release = pinned_release(server, required_lines(file) if file else []) or PROGRAMS[server].release
     most_at_once = max(served.threads, GRANIAN_BACKLOG // served.processes)
     match server:
         case "gunicorn":
-            return {"server": "gunicorn-gthread", "threads": served.threads, "release": release}
+            return gthread(served.processes, served.threads, worker_class="gthread", release=release)
         case "granian" if not served.is_asgi:
-            own = {"server": "granian-wsgi", "threads": served.threads}
+            own = {"server": "granian-wsgi", "interface": "wsgi", "threads": served.threads}
             return own | {"backpressure": most_at_once, "release": release}
         case "granian":
-            return {"server": "granian", "backpressure": most_at_once, "release": release}
+            return {"server": "granian", "interface": "asgi", "backpressure": most_at_once, "release": release}
         case _:
             return {"server": "uvicorn", "release": release}
 
@@ -492,53 +487,25 @@ def _threads_for(service: UserService) -> int:
     return min(MOST_THREADS, max(LEAST_THREADS, ceil(users / service.served.processes)))
 
 
-def settings_not_in_force(service: UserService, layer: Layer) -> list[str]:
-    """Return what is there of a service and its Compose file, and is not in force in the lab, in words."""
-    served, application = service.served, service.application
-    found = [f"{layer.beside.file.name}: {key}" for key in layer.beside.left_out]
-    file = {"gunicorn": "gunicorn.conf.py", "uwsgi": "uwsgi.ini"}.get(served.server, "")
-    if file and application.folder and not served.settings and (application.folder / file).is_file():
-        found.append(f"{file}, because served.settings does not name it")
-    found += [f"{each} of the command line" if each.startswith("-") else each for each in served.left_out]
-    variables = read_env_files(application.env_file)
-    names = [name for name in variables | application.environment if name in _OF_SERVERS or name.startswith("GRANIAN_")]
-    return [*found, *(f"the variable {name}" for name in names)]
-
-
-_OF_SERVERS = ("GUNICORN_CMD_ARGS", "WEB_CONCURRENCY", "UVICORN_WORKERS", "UVICORN_LIMIT_MAX_REQUESTS")
-"""Variables that tell servers how to serve. The lab sets variables when its server has started already."""
-
-
-def _today(served: Served) -> dict[str, Any]:
+def _today(served: Served, told: Record | None) -> dict[str, Any]:
     """Return the settings of the variant that serves an application as it is served today."""
-    shared: dict[str, Any] = {"release": served.release, "workers": served.workers, "memory_mib": served.memory_mib}
-    shared |= {"replicas": served.replicas, "balance": served.balance}
-    threads, limit = {"threads": served.threads}, {"worker_connections": served.worker_connections}
-    most_at_once = {"backpressure": served.most_at_once}
-    own: dict[str, Any]
-    match served.kind:
-        case "gthread":
-            own = {"server": "gunicorn-gthread"} | threads | limit
-        case "sync":
-            own = {"server": "gunicorn-sync"}
-        case "gevent" | "eventlet" as worker:
-            own = {"server": f"gunicorn-{worker}"} | limit
-        case "uwsgi":
-            own = {"server": "uwsgi"} | threads
-        case "granian-wsgi":
-            own = {"server": "granian-wsgi"} | threads | most_at_once
-        case "granian":
-            own = {"server": "granian"} | most_at_once
-        case "uvicorn" | "hypercorn" | "daphne" as server:
-            own = {"server": server}
-        case worker:
-            own = {"server": f"gunicorn-{ASGI_WORKERS[worker]}", "worker_class": worker} | limit
-    return own | shared
+    names = ["release", "workers", "memory_mib", "replicas", "balance", "upstream_keepalive"]
+    names += [name for name in ("max_requests", "max_requests_jitter", "timeout_s") if getattr(served, name)]
+    settings: dict[str, Any] = {name: getattr(served, name) for name in names}
+    if served.kind in WITH_THREADS or served.kind == "sync":
+        settings["threads"] = served.threads
+    if served.server == "gunicorn":
+        label = ASGI_WORKERS.get(served.worker_class, served.worker_class)
+        settings |= {"server": f"gunicorn-{label}", "worker_class": served.worker_class}
+        settings |= {"worker_connections": served.worker_connections} if served.kind != "sync" else {}
+        settings |= {"reuse_port": True} if told and told.settings.get("reuse_port") else {}
+    elif served.server == "granian":
+        settings |= {"server": served.kind, "interface": served.interface, "backpressure": served.most_at_once}
+    else:
+        settings["server"] = served.server
+    return settings
 
 
-_CLASSES: dict[str, type[Variant]] = {
-    "gunicorn-gthread": UserGthread, "gunicorn-sync": UserSync, "gunicorn-gevent": UserGreen,
-    "gunicorn-eventlet": UserGreen, "gunicorn-asgi": UserAsgiWorker, "gunicorn-uvicorn": UserAsgiWorker,
-    "uvicorn": UserUvicorn, "uwsgi": UserUwsgi, "granian": UserGranian, "granian-wsgi": UserGranianWsgi,
-    "hypercorn": UserHypercorn, "daphne": UserDaphne,
-}  # fmt: skip
+def own_settings(served: Served) -> str:
+    """Return where the settings file of a service without a command is in its container."""
+    return f"/srv/own_settings{served.settings.suffix if served.settings else ''}"

@@ -120,9 +120,9 @@ app = {}
 """
 
 
-def told(tmp_path: Path, source: str, app: str = "own:app") -> Answers:
+def told(tmp_path: Path, source: str, called: str = "wsgi") -> Answers:
     """Load an application and ask it, as the container does."""
-    done = loaded(tmp_path, source, build.program_text("ask.py"), app=app)
+    done = loaded(tmp_path, source, build.program_text("ask.py"), called=called)
     assert done.returncode == 0, done.stderr
     return Answers.model_validate_json(done.stdout)
 
@@ -156,8 +156,8 @@ def test_starlette_and_fastapi_tell_their_routes_with_routers_and_mounts(tmp_pat
     """A query that a route needs is a part of its path."""
     star = ["GET /", "GET POST /page", "GET /a/", "DELETE /a/b/{x:int}"]
 
-    wrapped = told(tmp_path, ASGI + "app = CORSMiddleware(star)\n", "own:asgi")
-    fast = told(tmp_path, ASGI + "app = fast\n", "own:asgi")
+    wrapped = told(tmp_path, ASGI + "app = CORSMiddleware(star)\n", "asgi")
+    fast = told(tmp_path, ASGI + "app = fast\n", "asgi")
 
     assert routes(wrapped) == star
     assert (wrapped.framework, fast.framework) == ("starlette", "fastapi")
@@ -229,20 +229,16 @@ def test_each_line_says_which_program_has_said_it(tmp_path: Path) -> None:
         "application:",
         '  folder: "…"',
         '  command: "gunicorn -c conf.py app:app"  # from Procfile:1',
-        '  callable: "app:app"  # gunicorn says, of Procfile:1',
+        '  # callable: "app:app"  # gunicorn says, of Procfile:1',
         "  requirements: requirements.txt",
-        "  environment:",
-        '    MODE: "fast"',
         '  before: "alembic upgrade head"  # from Procfile:1',
         "served:",
         '  gunicorn: "27.0.1"  # guessed: no file names its release',
-        '  worker_class: "gthread"  # gunicorn\'s default',
-        "  workers: 2  # gunicorn says",
-        "  threads: 4  # gunicorn's default",
-        "  worker_connections: 9  # gunicorn says",
-        "  max_requests: 100  # gunicorn says",
-        '  settings: "conf.py"  # gunicorn says',
-        '  left_out: ["--backlog 64"]  # from Procfile:1',
+        '  # worker_class: "gthread"  # gunicorn\'s default',
+        "  # workers: 2  # gunicorn says",
+        "  # threads: 4  # gunicorn's default",
+        "  # worker_connections: 9  # gunicorn says",
+        "  # max_requests: 100  # gunicorn says",
         "requests:",
         "  # guessed: how many users",
         '  report: {path: "/report", users: 10, pause_s: 0.1}  # from the application: its URL map',

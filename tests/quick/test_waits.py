@@ -1,6 +1,7 @@
 """Everything that the lab waits for has a limit and a line of progress: programs, the engine, another run."""
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,6 @@ import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from python_on_whales import DockerClient
@@ -22,7 +22,6 @@ from stampede.docker.commands import last_line, meaning_of, run_command
 from stampede.errors import LabError
 from stampede.paths import SERVERS
 from stampede.run import machine_lock
-from stampede.servers.base import Variant
 from stampede.service import build
 from stampede.service.layer import Layer
 from tests.conftest import PATIENCE_S, wait_until
@@ -135,21 +134,21 @@ APP = "def app(environ, start_response): ...\n"
 
 
 def loaded(
-    tmp_path: Path, source: str, *asks: str, app: str = "own:app", before: str = "", environment: str = "{}"
+    tmp_path: Path, source: str, *asks: str, called: str = "wsgi", before: str = "", environment: str = "{}"
 ) -> "subprocess.CompletedProcess[str]":
     """Load an application as the container does that checks it, and ask it."""
     (tmp_path / "application").mkdir(exist_ok=True)
     (tmp_path / "application" / "shop.py").write_text(source)
-    (tmp_path / "environment.json").write_text(environment)
-    for name in ("user-service/own.py", "app/counters.py"):
-        (tmp_path / Path(name).name).write_bytes((SERVERS / name).read_bytes())
-    if not (tmp_path / "stampede_probe").exists():
-        (tmp_path / "stampede_probe").symlink_to(SERVERS.parent / "probe" / "stampede_probe")
-    variables = os.environ | {
-        "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": app,
-        "PYTHONPATH": str(tmp_path),
-    }  # fmt: skip
-    words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, *asks]
+    start = {"folder": "", "environment": json.loads(environment)}
+    (tmp_path / "start.json").write_text(json.dumps(start))
+    for name, copy in (
+        ("user-service/stampede_own.py", "stampede_own.py"),
+        ("app/counters.py", "stampede_counters.py"),
+    ):
+        (tmp_path / copy).write_bytes((SERVERS / name).read_bytes())
+    variables = os.environ | {"LAB_FOLDER": str(tmp_path / "application"), "LAB_SRV": str(tmp_path), "PYTHONPATH": ""}
+    how = json.dumps({"callable": "shop:app", "folder": "", "imports": [], "called": called})
+    words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, how, *asks]
     return subprocess.run(
         words, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -325,10 +324,9 @@ def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given
     time_of_client = SimpleNamespace(monotonic=lambda: 1000 * (frozen / "calls").exists())
     monkeypatch.setattr(commands, "time", time_of_client)
     monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.2)
-    factors = {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"}
 
     with pytest.raises(LabError, match="Your application cannot be loaded"):
-        build.load_once("shop:abc", Layer(frozen, "tag"), factors, lambda _: None)
+        build.load_once("shop:abc", Layer(frozen, "tag"), {"callable": "shop:app"}, lambda _: None)
 
     run, *_, removed = (frozen / "calls").read_text().splitlines()
     name = run.split("--name ")[1].split()[0]
@@ -342,13 +340,11 @@ def test_an_application_that_needs_others_to_be_loaded_is_not_asked(
 ) -> None:
     """It is started later, with the others. What it tells has no secrets."""
     (frozen / "docker").write_text("#!/bin/sh\necho 'no answer from hush-hush' >&2\nexit 1\n")
-    monkeypatch.setattr(build, "_build_image", lambda *_: "shop:abc")
-    factors = {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"}
-    variant = cast("Variant", SimpleNamespace(factors=lambda: factors, service="gunicorn", packages=()))
+    monkeypatch.setattr(build, "build_own_image", lambda *_: "shop:abc")
     layer = Layer(frozen, "tag", {"TOKEN": "hush-hush"}, before=before)
 
     with nullcontext() if before else pytest.raises(LabError, match=r"cannot be loaded: no answer from \$TOKEN"):
-        answers = build.ask_application(layer, variant, lambda _: None)
+        answers = build.ask_application(layer, {"callable": "shop:app"}, lambda _: None)
         assert answers.problem == "it cannot be loaded alone: Your application cannot be loaded: no answer from $TOKEN"
 
 
@@ -360,9 +356,9 @@ def test_what_is_said_while_an_application_is_built_has_no_secrets(
     last = "Still loading your application after 30 s; its last line: connecting with hush-hush"
     monkeypatch.setattr(build, "_build_on_image", lambda *_: None)
     monkeypatch.setattr(build, "load_once", lambda _name, _layer, _factors, say: say(last))
-    layer = Layer(tmp_path, "tag", {"TOKEN": "hush-hush"}, image="shop:1")
+    layer = Layer(tmp_path, "tag", {"TOKEN": "hush-hush"}, image="shop:1", loaded={"callable": "shop:app"})
 
-    build.build_layer(layer, "gunicorn", (), {}, said.append)
+    build.build_layer(layer, "own", {}, said.append)
 
     assert said == [last.replace("hush-hush", "$TOKEN")]
 

@@ -29,8 +29,8 @@ from stampede.records.run import VariantRecord
 from stampede.records.summary import Summary
 from stampede.report.spread import word_list
 from stampede.report.wording import number
+from stampede.servers.program import PROGRAMS
 from stampede.service.diagnosis.model import Bottleneck, Limit
-from stampede.service.kinds import SILENT_S
 
 Cause = Literal["limit", "timeout", "memory", "exit", "signal", "unknown"]
 """Who ended a worker: its limit of requests, the server's time limit, the kernel for lack of memory, the application
@@ -281,7 +281,8 @@ def program(variant: VariantRecord) -> str:
 
 def silence_s(variant: VariantRecord) -> float:
     """Return after how long without a sign of life the supervisor ends a worker, in seconds; 0: it is not known."""
-    return float(variant.settings.get("timeout_s") or SILENT_S.get(program(variant), 0))
+    known = PROGRAMS.get(program(variant))
+    return float(variant.settings.get("timeout_s") or (known.silent_s if known else 0))
 
 
 def _timeout_in_force_s(told: str) -> float:
@@ -455,3 +456,29 @@ def preload_helps(bottlenecks: Sequence[Bottleneck]) -> bool:
     return any(
         found.numbers.get("loads_s", 0) >= SLOW_START_S for found in bottlenecks if found.limit in LIMIT_OF.values()
     )
+
+
+def replacement_sentences(settings: Mapping[str, object], per_second: float, workers: int) -> Iterator[str]:
+    """Say how often workers are replaced, which is in the numbers, if the variant's settings say that they are."""
+    most, jitter = (int(str(settings.get(name) or 0)) for name in ("max_requests", "max_requests_jitter"))
+    if most:
+        said = _restarts(most, jitter, per_second, workers)
+        yield f"{said} Waits while workers are replaced are in these numbers."
+
+
+_TOGETHER = 0.25
+"""Workers are replaced at nearly the same moment if they differ by less than this part of the time between."""
+
+
+def _restarts(most: float, jitter: float, per_second: float, workers: int) -> str:
+    requests = f"{most:.0f}" if not jitter else f"{most:.0f} to {most + jitter:.0f}"
+    said = f"max_requests replaces each worker after {requests} requests"
+    if not per_second:
+        return f"{said}."
+    each = per_second / workers
+    if workers == 1:
+        return f"{said}, at the measured rate about every {number((most + jitter / 2) / each)} s."
+    said += f": at the measured rate, all {workers} workers about every {number((most + jitter / 2) / each)} s"
+    if jitter >= _TOGETHER * most:
+        return f"{said}."
+    return f"{said}, and at nearly the same moment, because the jitter is only {jitter:.0f}."

@@ -15,7 +15,6 @@ from stampede.report.extensions import Section
 from stampede.service.diagnosis.deaths import read_deaths
 from stampede.service.diagnosis.held import read_alone, read_held
 from stampede.service.diagnosis.model import read_diagnosis, write_diagnosis
-from stampede.service.diagnosis.omissions import read_omissions
 from stampede.service.diagnosis.rules import diagnose
 from stampede.service.diagnosis.tables import section_of
 
@@ -32,10 +31,9 @@ def write_files(run_folder: Path, summary: Summary) -> None:
     with opened(folders) as rows:
         alone_ms = read_alone(run_folder, summary, TODAY)
         loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
-        omissions = read_omissions(run_folder, run, summary)
         deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
         busy = median(shares) if shares else None
-        found = diagnose(summary, run, rows, loops, alone_ms, omissions, busy, deaths, _thrown(folders))
+        found = diagnose(summary, run, rows, loops, alone_ms, busy, deaths, _thrown(folders))
         write_diagnosis(run_folder, found)
 
 

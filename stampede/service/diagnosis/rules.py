@@ -12,13 +12,16 @@ from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
 from stampede.report.spread import value_and_spread
 from stampede.report.wording import number, percent
-from stampede.service.diagnosis.deaths import DeathsByLimit, death_bottlenecks, is_always_said
+from stampede.service.diagnosis.deaths import (
+    DeathsByLimit,
+    death_bottlenecks,
+    is_always_said,
+    replacement_sentences,
+)
 from stampede.service.diagnosis.held import Loops, Stack
 from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit
-from stampede.service.diagnosis.omissions import Omissions, omission_sentences, replacement_sentences
 from stampede.service.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Stall, Symptoms
 
-_NO_OMISSIONS = Omissions()
 _NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
 _FAILED = "failed: "
@@ -42,7 +45,6 @@ def diagnose(
     rows: duckdb.DuckDBPyConnection,
     loops: Loops,
     alone_ms: Mapping[str, float],
-    omissions: Omissions = _NO_OMISSIONS,
     busy: float | None = None,
     deaths: DeathsByLimit = _NO_DEATHS,
     thrown: str = "",
@@ -50,9 +52,9 @@ def diagnose(
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
-    of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
-    machine that was busy meanwhile; ``deaths`` are workers that ended; ``thrown`` is an exception from the log of the
-    application. Nothing is said of trials that are invalid.
+    of each class takes alone; ``busy`` is the share of all processors of the machine that was busy meanwhile;
+    ``deaths`` are workers that ended; ``thrown`` is an exception from the log of the application. Nothing is said of
+    trials that are invalid.
     """
     found = Symptoms(Figures(summary), run, rows, loops, alone_ms, busy, deaths)
     if not found.classes:
@@ -65,7 +67,6 @@ def diagnose(
     most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
     main = [each for each in bottlenecks
             if each.explains is None or each.explains >= MINOR * most or is_always_said(each)]  # fmt: skip
-    left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
     doubt = _doubt(found)
     lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
     failures = [*_failures(summary, found, lost, thrown)]
@@ -75,15 +76,13 @@ def diagnose(
         *(said for name, said in failures if name in lost),  # the deaths are why
         *_unexplained(found, main),
         *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
-        *left_out,
         *filter(None, [doubt]),
     ]
     if not any(found.figures.percentile(name, [TODAY]) for name in found.classes):
         sentences.append(_NOTHING.format("else "))
     elif not bottlenecks and not doubt:
-        apart = "Apart from what the lab leaves out, no" if left_out else "No"
         failed = any(found.value(name, "failures", "share") == 1 for name in found.classes)
-        sentences.append(f"{apart} request{' of the other classes' if failed else ''} waits for a worker noticeably. "
+        sentences.append(f"No request{' of the other classes' if failed else ''} waits for a worker noticeably. "
                          "How long an answer takes is up to the application.")  # fmt: skip
     return Diagnosis(
         alarm=bool(bottlenecks or doubt), sentences=sentences, bottlenecks=bottlenecks,

@@ -1,8 +1,9 @@
 """Write the description of a service from what its folder and its programs say.
 
-The files of the folder say where the start command stands. What it starts, with which numbers, and which routes there
-are, the programs themselves say when they are asked (stampede.service.build.ask_application). What could not be read
-is said at its place, and never replaced by a guess that looks like a finding.
+The files of the folder say where the start command stands. The description keeps it as it is. What it starts, with
+which numbers, and which routes there are, the programs themselves say when they are asked
+(stampede.service.build.ask_application); that stands beside the command as comments. What could not be read is said at
+its place, and never replaced by a guess that looks like a finding.
 """
 
 import json
@@ -12,7 +13,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -20,14 +21,15 @@ import yaml
 from stampede.logs.access_log import MOST_CLASSES, AccessLog
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
-from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
-from stampede.service.discovery.answers import Answers, Followed, Record, Route, first_of
+from stampede.servers.program import PROGRAMS
+from stampede.service.description import CALLABLE_PATTERN, SERVERS, UWSGI
+from stampede.service.discovery.answers import Answers, Followed, Route, first_of
 from stampede.service.discovery.dockerfile import docker_images
 from stampede.service.discovery.repository import Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
-from stampede.service.discovery.starts import named_server, scripts_of, starts_of, text_of
-from stampede.service.layer import FOLDER
+from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_release, pinned_release
+from stampede.service.told import SERVED_BY, numbers_of
 
 MOST_ROUTES = 10
 MOST_CHARACTERS = 160
@@ -38,61 +40,37 @@ NO_COMMAND = "no start command found; give it with --command"
 NOT_ASKED = "  # workers, threads and the application: stampede init --check asks the server"
 FROM_APPLICATION = "from the application: its URL map"
 """Where a class of requests comes from, if the application was asked."""
-OTHERWISE = {
-    "gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": UWSGI, "granian": "2.8.7", "hypercorn": "0.18.0",
-    "daphne": "4.2.3",
-}  # fmt: skip
-"""The release of each server that is taken if no file names one."""
-SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
-             "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
-"""The server that a command starts, or that stands in for the one that it starts."""
 _STANDS_IN = {
     "waitress": "make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
-_NOT_APPLIED = {
-    "gunicorn": ("backlog", "keepalive"), "uvicorn": ("backlog", "limit_concurrency", "timeout_keep_alive"),
-    "granian": ("http", "loop", "runtime_mode", "runtime_threads", "task_impl", "workers_lifetime", "workers_max_rss"),
-    "hypercorn": ("backlog", "keep_alive_timeout", "worker_class"), "uwsgi": ("harakiri", "listen", "http-timeout"),
-    "daphne": ("http_timeout",),
-}  # fmt: skip
-"""What changes how long requests wait, and the lab does not apply."""
-_KEYS = {
-    "gunicorn": {"workers": "workers", "threads": "threads", "worker_connections": "worker_connections",
-                 "max_requests": "max_requests", "max_requests_jitter": "max_requests_jitter", "timeout": "timeout_s"},
-    "uvicorn": {"workers": "workers", "limit_max_requests": "max_requests",
-                "limit_max_requests_jitter": "max_requests_jitter", "timeout_worker_healthcheck": "timeout_s"},
-    "granian": {"workers": "workers", "backpressure": "backpressure", "blocking_threads": "threads"},
-    "hypercorn": {"workers": "workers"}, "daphne": {"workers": "workers"},
-    "uwsgi": {"processes": "workers", "workers": "workers", "p": "workers", "threads": "threads",
-              "max-requests": "max_requests"},
-    "waitress": {"workers": "workers", "threads": "threads"}, "werkzeug": {"workers": "workers"},
-    "runserver": {"workers": "workers"},
-}  # fmt: skip
-"""The settings of each server that are keys of the description."""
-_ALWAYS = ("workers", "threads")
-"""Keys that are written though they have the server's default."""
+_OF_COMMAND = ("callable", "worker_class", "interface", "workers", "threads", "backpressure", "worker_connections",
+               "max_requests", "max_requests_jitter", "timeout_s")  # fmt: skip
+"""What the command says, which the description has as comments; without a command, as values."""
 _FOR_TOOLS = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON(?!PATH$).*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|"
-    r"GUNICORN_CMD_ARGS|WEB_CONCURRENCY|UVICORN_.*|GRANIAN_.*|UWSGI_.*|STAMPEDE_.*)$"
+    r"STAMPEDE_.*)$"
 )
-"""Variables for the tools of an image, or that the server has read already."""
+"""Variables for the tools of an image."""
 _MIGRATIONS = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic upgrade head"}
 """What prepares an empty database, by the file that its tool has in the application's folder."""
 
 
 class Description(NamedTuple):
-    """The description of a service as YAML, what is worth a word on the terminal, and what is to be followed."""
+    """The description of a service as YAML, and what is worth a word on the terminal.
+
+    ``fallbacks`` are what start.py may try if the command reaches no server; None: there is no command.
+    """
 
     text: str
     remarks: Sequence[str] = ()
-    laid_out: Mapping[str, Any] | None = None
+    fallbacks: Mapping[str, Any] | None = None
 
 
 @dataclass
 class Discovery:
-    """What was found: values, and for each value where it comes from."""
+    """What was found: values, and for each value where it comes from. ``folder`` is the working folder."""
 
     folder: Path
     values: dict[str, Any] = field(default_factory=dict)
@@ -129,7 +107,6 @@ def describe_folder(
     start = starts[0] if starts else None
     found = Discovery(repository.folder_of(start) if start else folder)
     if start:
-        found.note("command", start.command[2] if _is_shell(start) else shlex.join(start.words), start.place)
         found.problems += start.problems
         found.problems += [f"{start.place}: ${name}: {UNKNOWN}" for name in _unknown_variables(repository, start)]
         found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
@@ -142,25 +119,30 @@ def describe_folder(
         found.problems.append(NO_COMMAND)
     followed = answers.followed if answers else None
     if start and followed:
-        _note_followed(found, start, followed, repository)
+        _note_followed(found, start, followed)
+    if start:
+        _note_command(found, start, repository, followed)
     _note_start(found, start, repository)
-    server = _note_server(found, start, repository)
-    if followed and (answered := next((each for each in followed.records if each.what == "server"), None)):
-        _note_left_out(found, answered, start.place if start else "")
+    _note_server(found, start, repository)
     requests = classes_of_log(log) if log else _classes_of_routes(answers)
     found.problems += repository.problems
-    laid_out = repository.laid_out(start, scripts_of(repository, found.folder, folder)) if start else {}
-    laid_out |= {"unknown": [*_unknown_variables(repository, start)]} if start else {}
-    return Description(_yaml(found, folder, server, requests), found.remarks, laid_out or None)
+    fallbacks = {"command": [*start.command], "unknown": [*_unknown_variables(repository, start)]} if start else None
+    return Description(_yaml(found, repository, requests), found.remarks, fallbacks)
 
 
-def _is_shell(start: Start) -> bool:
-    return (
-        not start.entrypoint
-        and len(start.command) == 3
-        and start.command[0] in ("sh", "/bin/sh")
-        and start.command[1] == "-c"
-    )
+def _note_command(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
+    """Note the command, where it runs, and what its image has at other places."""
+    of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
+    words = [*of_entrypoint, *start.command]
+    is_shell = len(words) == 3 and words[0] in ("sh", "/bin/sh") and words[1] == "-c"
+    if "callable" not in found.values or found.places["callable"] != INSTEAD:
+        found.note("command", words[2] if is_shell else shlex.join(words), start.place)
+    if (here := repository.name(repository.folder_of(start))) != ".":
+        found.note("working_folder", here, start.place)
+    found.note("paths", repository.paths_of(start) or None, start.place)
+    found.note("written", dict(start.image.written) or None, start.place)
+    for name in followed.assumed if followed else ():
+        found.note(f"environment {name}", "1", f"guessed: {start.place}: ${name}: {UNKNOWN}")
 
 
 def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
@@ -190,7 +172,10 @@ def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[s
             yield f"{other.place} starts the service in another way, which was not taken: {shown}"
 
 
-def _note_followed(found: Discovery, start: Start, followed: Followed, repository: Repository) -> None:
+INSTEAD = "in the place of the command"
+
+
+def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     """Note what the start command would have started, as its server says."""
     servers = [each for each in followed.records if each.what == "server"]
     if followed.without_entrypoint:
@@ -211,112 +196,33 @@ def _note_followed(found: Discovery, start: Start, followed: Followed, repositor
                        servers[1:] if (each.server, each.callable) != (told.server, told.callable)]  # fmt: skip
     if len(servers) > 1 and all((each.server, each.callable) == (told.server, told.callable) for each in servers):
         found.problems.append(f"{start.place} starts {len(servers)} servers with this application; one is taken")
+    found.problems += [f"{start.place}: not kept: {name} {value}" for name, value in told.aside.items()]
+    server = SERVED_BY.get(told.server, told.server)
+    is_own = server == told.server
     if told.server in _STANDS_IN:
         found.problems.append(f"{start.place}: {_STANDS_IN[told.server]}")
-    if told.settings.get("reload"):
-        found.problems.append(f"{start.place}: the command is for development; make try serves without reloading")
-    if told.kind == "wsgi":
-        found.problems.append(f"{start.place}: the lab serves ASGI on hypercorn, but not WSGI; gunicorn with as many "
-                              "workers stands in")  # fmt: skip
-    server = "gunicorn" if told.kind == "wsgi" else SERVED_BY.get(told.server, told.server)
-    is_own = server == told.server
     said = f"{told.server} says" if is_own else f"guessed: {server} stands in for {told.server}"
     found.note("server", server, said)
     if re.fullmatch(CALLABLE_PATTERN, told.callable):
-        found.note("callable", told.callable, f"{told.server} says, of {start.place}")
+        found.note("callable", told.callable, f"{told.server} says, of {start.place}" if is_own else INSTEAD)
     else:
         found.problems.append(f"{start.place}: {told.server} names no application that can be imported"
                               + (f": {told.callable}" if told.callable else ""))  # fmt: skip
-    _note_folder(found, told, repository)
-    _note_settings(found, told, server, start.place)
-    if told.file and is_own and told.file.startswith(f"{FOLDER}/"):
-        path = repository.folder / PurePosixPath(told.file).relative_to(FOLDER)
-        found.note(f"settings of {server}", path, f"{server} says")
-    for name, value in {**told.given, **told.env}.items():
-        if not _FOR_TOOLS.match(name) and re.fullmatch(r"[A-Za-z_]\w*", name):
-            found.note(f"environment {name}", value, start.place)
-    prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
-    found.note("before of start", [*dict.fromkeys(prepared)] or None, start.place)
-
-
-def _note_settings(found: Discovery, told: Record, server: str, place: str) -> None:
-    """Note the numbers that a server says, and its defaults, for the server that is measured."""
     default = found.default_of(told.server)
     said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
-    for name, key in _KEYS[told.server].items():
-        value = told.settings.get(name)
-        differs = name in told.differ
-        if value is None or not (differs or key in _ALWAYS):
-            continue
-        if key == "threads" and told.server == "granian" and told.settings.get("interface") != "wsgi":
-            continue
-        if key == "backpressure" and value == max(1, 1024 // int(str(told.settings.get("workers") or 1))):
-            continue
-        if str(value).isdecimal() and (int(value) or key.startswith("max_")):
-            found.note(key, int(value), said if differs and not found.assumed else default)
-        elif not str(value).lstrip("-").isdecimal():
-            found.problems.append(f"{place}: {told.server} says {name} = {value}, which is no number")
+    names = PROGRAMS[server].names
+    for key, value in numbers_of(told).items():
+        differs = names.get(key, key) in told.differ and not found.assumed
+        if key == "worker_class" and not is_own:
+            found.note(key, value, f"guessed: gunicorn stands in for {told.server}")
+        else:
+            found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
+    if found.values.get("interface") not in (None, "wsgi", "asgi"):
+        found.problems.append(f"{start.place}: the lab does not serve granian's interface {told.settings['interface']}")
     if told.processes.isdecimal() and int(told.processes) > 1:
-        found.note("replicas", int(told.processes), f"{place}: numprocs")
-    found.note("workers", 1, default)
-    if server in ("gunicorn", "uwsgi"):
-        found.note("threads", 1, default)
-    if server == "gunicorn":
-        _note_class(found, told, place)
-    if server == "granian":
-        interface = str(told.settings.get("interface") or "").removesuffix("nl")  # asginl is asgi without lifespan
-        if interface not in ("wsgi", "asgi"):
-            found.problems.append(f"{place}: the lab does not serve granian's interface {interface}")
-        found.note("interface", interface if interface in ("wsgi", "asgi") else "asgi",
-                   "granian says" if interface in ("wsgi", "asgi") else "guessed")  # fmt: skip
-
-
-def _note_folder(found: Discovery, told: Record, repository: Repository) -> None:
-    """Note the folder from which the application is imported: the server's, or one of those that Python looks in."""
-    module = told.callable.partition(":")[0].split(".")
-    for named in (told.chdir or told.folder, *told.imports):
-        if named == FOLDER or named.startswith(f"{FOLDER}/"):
-            there = repository.folder / PurePosixPath(named).relative_to(FOLDER)
-            inside = there.joinpath(*module)
-            if inside.with_suffix(".py").is_file() or inside.is_dir():
-                found.folder = there
-                return
-
-
-def _note_class(found: Discovery, told: Record, place: str) -> None:
-    """Note gunicorn's class of workers."""
-    if told.server != "gunicorn":
-        found.note("worker_class", "gthread", f"guessed: gunicorn stands in for {told.server}")
-        return
-    named = str(told.settings.get("worker_class") or "sync")
-    if named == "sync" and found.values["threads"] > 1:  # gunicorn does the same
-        named = "gthread"
-    if named in GUNICORN_CLASSES:
-        found.note(
-            "worker_class", named, "gunicorn says" if "worker_class" in told.differ else found.default_of("gunicorn")
-        )
-    else:
-        found.problems.append(f"{place}: the lab does not serve gunicorn's worker class {named}")
-        nearest = "uvicorn.workers.UvicornWorker" if "uvicorn" in named.lower() else "gthread"
-        found.note("worker_class", nearest, f"guessed: {place} says {named}, which the lab does not serve")
-    if found.values["worker_class"] != "gthread":
-        found.values.pop("threads", None)
-
-
-def _note_left_out(found: Discovery, told: Record, place: str) -> None:
-    """Note the settings that change how long requests wait, and that the lab does not apply."""
-    names = [name for name in told.differ if name in _NOT_APPLIED.get(told.server, ())
-             or (name == "timeout" and told.settings[name] == 0)]  # fmt: skip
-    if told.file:  # the lab applies the settings file
-        words = " ".join(told.words)
-        names = [name for name in names if f"--{name.replace('_', '-')}" in words or f"--{name}" in words]
-    left_out = [
-        f"--{name.replace('_', '-').replace('keepalive', 'keep-alive')} {told.settings[name]}" for name in names
-    ]
-    found.values["left_out"] = [*found.values.get("left_out", []), *left_out]
-    found.places.setdefault("left_out", place)
-    if not found.values["left_out"]:
-        del found.values["left_out"]
+        found.note("replicas", int(told.processes), f"{start.place}: numprocs")
+    prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
+    found.note("before of start", [*dict.fromkeys(prepared)] or None, start.place)
 
 
 def _note_start(found: Discovery, start: Start | None, repository: Repository) -> None:
@@ -345,12 +251,13 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
     _from_nginx(found, repository)
 
 
-def _note_server(found: Discovery, start: Start | None, repository: Repository) -> str:
-    """Note the server and its release, and what the application requires. Return the file of requirements."""
+def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
+    """Note the server and its release, and what the application requires."""
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
     image = start.image if start else Image()
     _note_installs(found, image, repository)
-    required = find_requirements(found.problems, found.folder, repository, bases, image.file or Path("Dockerfile"))
+    required = find_requirements(found.problems, repository, bases, image.file or Path("Dockerfile"))
+    found.note("requirements", required.file or None, required.file)
     named = named_server(repository, start)
     listed = next((server for server in SERVERS if any(re.match(rf"{server}\b", line.strip(), re.IGNORECASE)
                                                        for line in required.lines)), "")  # fmt: skip
@@ -363,13 +270,11 @@ def _note_server(found: Discovery, start: Start | None, repository: Repository) 
     for key, values in (("extras", required.extras), ("packages", packages)):
         found.note(key, values or None, place)
     if server not in found.values and (locked := locked_release(server, bases)):
-        found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], found.folder)}")
+        found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], repository.folder)}")
     if found.values.get("uwsgi", UWSGI) != UWSGI:
         there, place = found.values["uwsgi"], found.places["uwsgi"]
         found.values["uwsgi"], found.places["uwsgi"] = UWSGI, f"guessed: {place} has {there}, which the lab lacks"
-        found.values["left_out"] = [f"uWSGI {there}: {UWSGI} is measured instead"]
-        found.places["left_out"] = place
-    return required.file
+        found.problems.append(f"{place}: uWSGI {there}: {UWSGI} is measured instead")
 
 
 def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
@@ -441,40 +346,39 @@ def classes_of_log(log: AccessLog) -> list[str]:
     return lines
 
 
-def _yaml(found: Discovery, root: Path, requirements: str, requests: list[str]) -> str:
-    def line(name: str, otherwise: object = None, key: str = "") -> str:
+def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
+    def line(name: str, otherwise: object = None) -> str:
         value, place = found.values.get(name, otherwise), found.places.get(name, "guessed: no file names its release")
-        is_plain = place.startswith("guessed") or re.search(r" default$| says\b", place)
-        return f"  {key or name}: {json_text(value)}  # {' '.join((place if is_plain else f'from {place}').split())}"
+        is_plain = place.startswith("guessed") or re.search(r" default$| says\b|^in the place", place)
+        return f"  {name}: {json_text(value)}  # {' '.join((place if is_plain else f'from {place}').split())}"
 
     def known(*names: str) -> list[str]:
         return [line(name) for name in names if name in found.values]
 
-    server = found.values.get("server", "")
+    server = found.values.get("server", "gunicorn")
     given = [f"    {_key(name.partition(' ')[2])}: {json_text(value)}" for name, value in found.values.items()
              if name.startswith("environment ")]  # fmt: skip
-    settings = f"settings of {server}"
-    if settings in found.values:
-        found.values[settings] = os.path.relpath(found.values[settings], found.folder)
+    has_command = "command" in found.values
+    said = [f"  # {each.strip()}" if has_command else each for each in known(*_OF_COMMAND[1:])]
+    of_application = known("callable")
     return "\n".join([
         "# A service for make try SERVICE=<this file>. docs/reference/service-file.md explains each key.",
         *lines_of(found.problems),
         "application:",
-        f"  folder: {json_text(str(found.folder))}",
-        *known("command", "callable"),
-        *([f"  requirements: {requirements}"] if requirements else []),
+        f"  folder: {json_text(str(repository.folder))}",
+        *known("command"),
+        *(f"  # {each.strip()}" if has_command else each for each in of_application),
+        *known("working_folder", "paths", "written"),
+        *([f"  requirements: {found.values['requirements']}"] if "requirements" in found.values else []),
         *known("extras", "packages", "system_packages", "env_file"),
         *(["  environment:", *given] if given else []),
         *known("before"),
         "served:",
-        line(server or "gunicorn", OTHERWISE[server or "gunicorn"]),
-        *([] if "callable" in found.values else [NOT_ASKED]),
-        *known("worker_class", "interface", "workers", "threads", "backpressure", "worker_connections"),
-        *(known("max_requests", "max_requests_jitter") if found.values.get("max_requests") else []),
-        *known("timeout_s", "replicas", "balance"),
-        *([line(settings, "", "settings")] if settings in found.values else []),
-        *known("left_out"),
-        *(["beside:", f"  compose: {json_text(str((root / found.places['beside']).resolve()))}",
+        line(server, PROGRAMS[server].release),
+        *(said or [NOT_ASKED]),
+        *known("replicas", "balance"),
+        *(["beside:",
+           f"  compose: {json_text(str((repository.folder / found.places['beside']).resolve()))}",
            f"  services: {json_text(found.values['beside'])}  # from {found.places['beside']}: depends_on"]
           if "beside" in found.values else []),
         "requests:",
@@ -501,7 +405,7 @@ def _from_nginx(found: Discovery, repository: Repository) -> None:
 
 def json_text(value: object) -> str:
     """Return a value as YAML takes it: texts and lists as JSON."""
-    return json.dumps(value) if isinstance(value, (str, list)) else str(value)
+    return json.dumps(value) if isinstance(value, (str, list, dict)) else str(value)
 
 
 def lines_of(problems: Iterable[str]) -> Iterator[str]:

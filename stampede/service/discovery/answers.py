@@ -22,13 +22,16 @@ class AnsweredRoute(Model):
 class Record(Model):
     """What one program of a start wrote down. ``what``: a server, a command before it, or a missing server.
 
-    Paths are those of the container; ``differ`` are the settings that have not the server's default.
+    Paths are those of the container; ``differ`` are the settings that have not the server's default. ``kind`` is
+    gunicorn's own class of workers that serves, or wsgi on hypercorn. ``aside`` are settings that the lab cannot keep,
+    each with its value and the reason.
     """
 
     what: str
     folder: str
     words: list[str]
     server: str = ""
+    release: str = ""
     program: str = ""
     callable: str = ""
     kind: str = ""
@@ -40,6 +43,7 @@ class Record(Model):
     imports: list[str] = Field([])
     file: str = ""
     processes: str = "1"
+    aside: dict[str, str] = Field({})
 
 
 class Followed(Model):
@@ -55,10 +59,14 @@ class Followed(Model):
     """The variables without a value that were taken as 1, because the command needs them."""
 
     @property
+    def server(self) -> Record | None:
+        """What the first server that the command starts said; None: it starts none."""
+        return next((record for record in self.records if record.what == "server"), None)
+
+    @property
     def missing(self) -> str:
         """The server that the command starts, and the image lacks; empty: it lacks none."""
-        is_served = any(record.what == "server" for record in self.records)
-        return "" if is_served else next((record.program for record in self.records if record.what == "missing"), "")
+        return "" if self.server else next((record.program for record in self.records if record.what == "missing"), "")
 
 
 class Answers(Model):

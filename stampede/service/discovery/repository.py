@@ -1,7 +1,8 @@
 """The folder of an application, and a command that starts a server there."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -154,24 +155,26 @@ class Repository:
                     return there
         return context
 
-    def laid_out(self, start: Start, scripts: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
-        """Return what servers/user-service/start.py is to lay out and to run."""
+    def paths_of(self, start: Start) -> dict[str, str]:
+        """Return what the image of a start has of the repository: paths there, and what is there, seen from the root.
+
+        The working folder is one of them. A file that lies in a folder which is there already is left out.
+        """
         context = start.image.context or self.folder
-        copies = [(os.path.relpath(context / source.strip("/"), self.folder), target)
-                  for source, target in start.image.copies]  # fmt: skip
-        copies += [(source, target) for source, target in start.mounts]
-        here = self.name(self.folder_of(start))
-        folder = start.folder if start.folder not in ("", "/") else ""
-        if folder.startswith(str(self.folder)) or not folder:
-            folder = f"/opt/application/{here}"
-        else:
-            copies.append((here, folder))
-        return {
-            "words": start.words, "command": [*start.command], "folder": folder,
-            "environment": {name: value for name, value in start.environment.items() if name != "PATH"},
-            "copies": [pair for pair in copies if not pair[0].startswith("..")],
-            "written": dict(start.image.written), "scripts": dict(scripts),
-        }  # fmt: skip
+        found: dict[str, str] = {}
+        pairs = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
+        for base, source, target in pairs:
+            matches = [*base.glob(source.strip("/"))] if re.search(r"[*?[]", source) else [base / source.strip("/")]
+            for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
+                into = (target.endswith("/") or len(matches) > 1) and each.is_file()
+                there = PurePosixPath(target) / each.name if into else PurePosixPath(target)
+                found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
+        if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
+            found.setdefault(str(PurePosixPath(start.folder)), self.name(self.folder_of(start)))
+        return {path: source for path, source in found.items() if not any(
+            path != above and PurePosixPath(path).is_relative_to(above)
+            and source == os.path.normpath(Path(found[above], os.path.relpath(path, above)))
+            for above in found)}  # fmt: skip
 
     def scripts_of(self, start: Start) -> Iterator[Path]:
         """Yield the files of the repository that a command names, such as the script of an entrypoint."""

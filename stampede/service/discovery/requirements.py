@@ -1,6 +1,5 @@
 """What an application requires: the file that says it, and what a Dockerfile installs besides."""
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -38,7 +37,7 @@ _OF_PROJECT = re.compile(r"[./~$][^\[]*\[([^\]]+)\]")
 
 @dataclass
 class Requirements:
-    """A file of requirements, as seen from the application's folder, and all lines; empty: there is none."""
+    """A file of requirements, as seen from the repository, and all lines; empty: there is none."""
 
     file: str = ""
     lines: list[str] = field(default_factory=list)
@@ -47,9 +46,9 @@ class Requirements:
 
 
 def find_requirements(
-    problems: list[str], folder: Path, repository: Repository, bases: Sequence[Path], dockerfile: Path
+    problems: list[str], repository: Repository, bases: Sequence[Path], dockerfile: Path
 ) -> Requirements:
-    """Return what the application in a folder requires; what a file of requirements has wrong is a problem."""
+    """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem."""
     named, extras, packages = _installed(_without_comments(repository.text(dockerfile)))
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for base in bases:
@@ -63,7 +62,7 @@ def find_requirements(
                 if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
                     _check_python(problems, path.parent / "pyproject.toml", repository)
                     has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
-                    return Requirements(os.path.relpath(path, folder), lines, has, packages)
+                    return Requirements(repository.name(path), lines, has, packages)
     if repository.files("*.py") and not packages:
         problems.append("no file of requirements was found, so make try installs only the server")
     return Requirements(lines=packages, packages=packages)

@@ -1,18 +1,16 @@
 """Where a start command stands: the files of a repository, the one that counts most first."""
 
-import json
 import re
 import shlex
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, docker_images, preparing
 from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.scripts import read_document, scripts_of
 
 SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "waitress", "fastapi", "litestar", "flask")
 SERVES = re.compile(rf"\b({'|'.join(SERVERS)}|runserver)\b")
@@ -137,14 +135,9 @@ def _variables(said: object) -> dict[str, str]:
 
 def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
     """Return what a file of JSON, TOML or YAML says; an empty mapping: nothing, or it is not well formed."""
-    text = repository.text(name)
-    with suppress(ValueError):
-        if name.endswith((".toml", "Pipfile")):
-            return tomllib.loads(text)
-        if name.endswith(".json"):
-            return json.loads(text) if text else {}
-        return next(iter(repository.documents(repository.folder / name)), None) or {}
-    return {}
+    if name.endswith((".toml", ".json")):
+        return read_document(name, repository.text(name))
+    return next(iter(repository.documents(repository.folder / name)), None) or {}
 
 
 def _place(repository: Repository, name: str, command: str) -> str:
@@ -259,33 +252,6 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
 
 def _script_starts(repository: Repository) -> Iterator[Start]:
     """Yield the scripts of the project whose name or text says that they serve."""
-    for name, script in scripts_of(repository, repository.folder).items():
+    for name, script in scripts_of(repository.folder).items():
         if SERVES.search(f"{name} {script}") or re.search(r"serve|start|web", name):
             yield _start(repository, [], f"the script {name}", [name], None, str(repository.folder))
-
-
-def scripts_of(repository: Repository, *bases: Path) -> dict[str, str | Sequence[str]]:
-    """Return the scripts of a project by name: texts for a shell, or the function ``[module, name]``."""
-    found: dict[str, str | Sequence[str]] = {}
-    for base in dict.fromkeys(bases):
-        for text in (repository.text(base / "setup.py"), repository.text(base / "setup.cfg")):
-            entries = re.findall(r"""["'\s]([\w-]+)\s*=\s*([A-Za-z_][\w.]*):([A-Za-z_]\w*)\s*["'\n]""", text)
-            found |= {name: [module, function] for name, module, function in entries}
-        said = _read(repository, str(base / "pyproject.toml"))
-        with suppress(AttributeError, TypeError):
-            tool = said.get("tool", {})
-            hatch = [each.get("scripts", {}) for each in tool.get("hatch", {}).get("envs", {}).values()]
-            pipenv = _read(repository, str(base / "Pipfile")).get("scripts", {})
-            pixi = _read(repository, str(base / "pixi.toml")).get("tasks", {})
-            plain = [tool.get("pdm", {}).get("scripts", {}), tool.get("rye", {}).get("scripts", {}),
-                     tool.get("poe", {}).get("tasks", {}), tool.get("taskipy", {}).get("tasks", {})]  # fmt: skip
-            for table in (*plain, *hatch, pipenv, pixi):
-                found |= {name: _text_of_script(each) for name, each in table.items() if _text_of_script(each)}
-    return found
-
-
-def _text_of_script(said: object) -> str:
-    """Return a script of a project as a text for a shell: it may be a text, a list, or a table with one of them."""
-    if isinstance(said, Mapping):
-        said = said.get("cmd") or said.get("shell")
-    return "\n".join(map(str, said)) if isinstance(said, list) else said if isinstance(said, str) else ""

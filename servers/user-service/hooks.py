@@ -1,0 +1,593 @@
+"""What is changed in the real servers, so that a start command can be followed, or served under the probe.
+
+Python runs this file as ``sitecustomize`` in each process of a start command (see start.py). To follow a command, the
+server writes down what it would serve when it is about to listen, and ends. To serve, it listens on ADDRESS instead of
+its own address, and goes on with everything else as it stands; what the container cannot give it is in ``aside``.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import inspect
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+ADDRESS, HOST, PORT = "0.0.0.0:8000", "0.0.0.0", 8000
+TOLD, TAKEN, OPTIONS, SERVES = "STAMPEDE_TOLD", "STAMPEDE_TAKEN", "STAMPEDE_OPTIONS", "STAMPEDE_SERVES"
+"""Variables: the folder for records; set in a server that serves and in its workers; the settings that a way adds; and
+set if the server is to serve."""
+COUNTS_ANYWAY = ("concurrent", "granian", "asyncio", "anyio", "uvloop", "random")
+"""Packages that count cores for purposes of their own."""
+_OURS = str(Path(__file__).resolve().parents[2])
+aside: dict[str, str] = {}
+"""What cannot be kept here: the setting, its value, and the reason."""
+BALANCED = "the balancer stands in another container, and speaks plain HTTP to port 8000"
+RIGHTS = "the container runs as a user without rights"
+DISK = "the container is read-only, and its log is its output"
+ENDS = "the container ends with the first process"
+DEVELOPS = "it is for development"
+
+
+def serves() -> bool:
+    """Return whether the server is to serve, and not only to be asked."""
+    return bool(os.environ.get(SERVES))
+
+
+def is_worker() -> bool:
+    """Return whether this is a process of a server that serves already."""
+    return TAKEN in os.environ
+
+
+def put_aside(name: str, value: Any, reason: str) -> None:
+    """Note a setting that cannot be kept, if it has a value."""
+    if value not in (None, False, "", 0, [], ()):
+        aside[name] = f"{value if isinstance(value, (str, int)) else str(value)}: {reason}"
+
+
+def options_of(server: str) -> dict[str, Any]:
+    """Return the settings that the way adds to those of the command, if it serves with this server."""
+    given = json.loads(os.environ.get(OPTIONS) or "{}")
+    return dict(given.get("settings", {})) if given.get("server") == server and not is_worker() else {}
+
+
+# What each process does.
+
+
+def hook() -> None:
+    """Be told when one of the modules of HOOKS is imported."""
+    sys.meta_path.insert(0, Hooks())
+    sys.path.append(_OURS)
+    count = os.cpu_count
+
+    def counted() -> Any:
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in COUNTS_ANYWAY:
+            with suppress(OSError):
+                Path(os.environ[TOLD], "cores").touch()
+        return count()
+
+    os.cpu_count = counted
+    if serves():
+        import stampede_own  # noqa: F401, PLC0415  # it notes when this process began
+
+
+class Hooks(importlib.abc.MetaPathFinder):
+    """Finds modules as the other finders do, and changes those of HOOKS, after stampede-probe if it is there."""
+
+    def __init__(self) -> None:
+        """Begin with no module that is sought."""
+        self.sought: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec of a module, whose loader changes the module when it is loaded."""
+        if name not in HOOKS or name in self.sought:  # the probe asks all finders, too
+            return None
+        self.sought.add(name)
+        try:
+            finders = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
+            spec = next((found for each in finders if (found := each.find_spec(name, path, target))), None)
+        finally:
+            self.sought.discard(name)
+        if spec and spec.loader and hasattr(spec.loader, "exec_module"):
+            run = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                run(module)
+                HOOKS[name](module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
+    """Call ``then(result, *arguments)`` after a function; what it returns, if anything, is the new result."""
+    function = getattr(owner, name)
+
+    @wraps(function)
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        changed = then(result, *arguments)
+        return result if changed is None else changed
+
+    setattr(owner, name, replaced)
+
+
+def tell(what: str, **told: Any) -> None:
+    """Write down one record."""
+    folder = os.environ[TOLD]
+    record = {"what": what, "folder": str(Path.cwd()), "environment": dict(os.environ), **told}
+    with Path(folder, "records").open("a", encoding="utf-8") as log:
+        log.write(json.dumps(record, default=str) + "\n")
+
+
+def take(server: str, app: Any, settings: dict[str, Any], differ: Sequence[str], **further: Any) -> None:
+    """Write down what a server serves. Return if it is to serve; else leave.
+
+    If another server of the same command serves already, leave: the lab measures one.
+    """
+    words = json.loads(os.environ.get("STAMPEDE_ARGV", "null")) or sys.argv
+    settings = {name: each for name, each in settings.items() if each is None or isinstance(each, (int, float, str))}
+    processes = os.environ.get("STAMPEDE_PROCESSES", "1")
+    settings["workers"] = settings.get("workers") or 1
+    with suppress(Exception):
+        from importlib.metadata import version  # noqa: PLC0415
+
+        further["release"] = version(server)
+    if (workers := os.environ.get("STAMPEDE_WORKERS")) and not serves():
+        settings["workers"], differ = int(workers) * int(settings["workers"]), [*differ, "workers"]
+    if serves():
+        try:
+            os.close(os.open(f"{os.environ[TOLD]}/taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            leave()
+        in_force = {**settings, "server": server, "release": further.get("release", ""), "aside": aside}
+        Path("/tmp/settings").write_text(json.dumps(in_force, indent=1, default=str) + "\n", encoding="utf-8")
+        os.environ[TAKEN] = server
+        return
+    named = app if isinstance(app, str) else name_of(app)
+    tell("server", server=server, words=words, callable=named, settings=settings, processes=processes, aside=aside,
+         differ=[name for name in differ if name in settings],
+         imports=[os.path.realpath(each) for each in sys.path if "site-packages" not in each], **further)  # fmt: skip
+    leave()
+
+
+def leave() -> None:
+    """End at once."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(0)
+
+
+def name_of(app: Any) -> str:
+    """Return the module and the name of an object; empty: no module has it."""
+    found: list[str] = []
+    for module, there in [*sys.modules.items()]:
+        for name, value in [*getattr(there, "__dict__", {}).items()]:
+            if value is app and not module.startswith(("stampede_", "sitecustomize", "__mp_")):
+                found.append(f"{main_module() if module == '__main__' else module}:{name}")
+    made_in = f"{type(app).__module__}:"
+    found = [each for each in found if not each.startswith(":")]
+    main = f"{main_module()}:"  # to import it again may start the server again
+    return min(
+        found, key=lambda each: (each.startswith(made_in), each.startswith(main), "._" in each, len(each)), default=""
+    )
+
+
+def main_module() -> str:
+    """Return by which name the program that is run can be imported."""
+    main = sys.modules["__main__"]
+    if spec := getattr(main, "__spec__", None):
+        return str(spec.name).removesuffix(".__main__") if spec.name.endswith(".__init__") else str(spec.name)
+    if not (file := getattr(main, "__file__", "")):
+        return ""
+    path = Path(file).resolve()
+    parts = [path.stem]
+    while (path.parent / "__init__.py").is_file():
+        path = path.parent
+        parts.insert(0, path.name)
+    return ".".join(parts)
+
+
+# gunicorn
+
+
+_OF_GUNICORN: dict[str, tuple[Any, str]] = {
+    "certfile": (None, BALANCED), "keyfile": (None, BALANCED), "ca_certs": (None, BALANCED),
+    "proxy_protocol": (False, BALANCED), "initgroups": (False, RIGHTS), "chroot": (None, RIGHTS),
+    "pidfile": (None, DISK), "syslog": (False, DISK), "reload": (False, DEVELOPS),
+}  # fmt: skip
+"""What gunicorn's settings are here, and why."""
+_CLASSES = {
+    "ThreadWorker": "gthread", "GeventWorker": "gevent", "EventletWorker": "eventlet", "SyncWorker": "sync",
+    "ASGIWorker": "asgi", "UvicornWorker": "uvicorn_worker.UvicornWorker", "TornadoWorker": "tornado",
+}  # fmt: skip
+"""gunicorn's own classes of workers, from which others are derived, and their words."""
+
+
+def hook_gunicorn(module: Any) -> None:
+    """Gunicorn reads its options, GUNICORN_CMD_ARGS and its settings file, then makes an arbiter."""
+    make = module.Arbiter.__init__
+
+    def init(self: Any, app: Any) -> None:
+        known = app.cfg.settings
+        for name, value in options_of("gunicorn").items():
+            app.cfg.set(name, value)
+        differ = [name for name, each in known.items() if each.get() != each.default]
+        differ += ["workers"] if "WEB_CONCURRENCY" in os.environ else []  # it changes the default
+        if bind := [each for each in app.cfg.bind if str(each).startswith(("unix:", "fd:"))]:
+            put_aside("bind", bind[0], BALANCED)
+        for name, (value, reason) in _OF_GUNICORN.items():
+            if name in known and name in differ:
+                put_aside(name, known[name].get(), reason)
+                app.cfg.set(name, value)
+        for name, otherwise in (("errorlog", "-"), ("accesslog", "/dev/null")):
+            if known[name].get() not in (None, "-"):
+                put_aside(name, known[name].get(), DISK)
+                app.cfg.set(name, otherwise)
+        values = {name: each.get() for name, each in known.items()}
+        if inspect.isclass(kind := values.get("worker_class")):
+            values["worker_class"] = f"{kind.__module__}.{kind.__qualname__}"
+        if values["worker_class"] == "sync":
+            values["worker_class"] = app.cfg.worker_class_str
+        app.cfg.set("bind", [ADDRESS])
+        of_class = {each.__name__ for each in app.cfg.worker_class.__mro__}
+        kind = next((word for name, word in _CLASSES.items() if name in of_class), "")
+        file = str(values.get("config") or "").removeprefix("file:")
+        if file.startswith("python:"):
+            with suppress(Exception):
+                file = str(importlib.util.find_spec(file.removeprefix("python:")).origin)  # type: ignore[union-attr]
+        named = getattr(app, "app_uri", None) or values.get("wsgi_app")
+        if named:
+            named = named if ":" in named else f"{named}:application"
+        elif not serves():  # an application of gunicorn of somebody's own, which has been given an object
+            objects = [each for each in vars(app).values() if callable(each) and not inspect.isclass(each)]
+            named = next((found for each in objects if (found := name_of(each))), "")
+        given = dict(each.partition("=")[::2] for each in values.get("raw_env") or [])
+        take("gunicorn", named or "", values, differ, kind=kind, env=given,
+             chdir=os.path.realpath(str(values.get("chdir") or "")),
+             file=str(Path(file).resolve()) if file and Path(file).is_file() else "")  # fmt: skip
+        make(self, app)
+
+    module.Arbiter.__init__ = init
+
+
+def hook_gunicorn_users(module: Any) -> None:
+    """Gunicorn looks the user and the group up, which this container may not have."""
+
+    def ours(name: str, otherwise: int) -> Any:
+        def validate(value: Any) -> int:
+            put_aside(name, value if value != otherwise else None, RIGHTS)
+            return otherwise
+
+        return staticmethod(validate)
+
+    module.User.validator, module.Group.validator = ours("user", os.geteuid()), ours("group", os.getegid())
+
+
+def hook_daemon(module: Any) -> None:
+    """Gunicorn may be told to go into the background."""
+
+    def stay(*_: Any, **__: Any) -> None:
+        put_aside("daemon", "True", ENDS)
+
+    module.daemonize = stay
+
+
+def wrap_gunicorn(module: Any) -> None:
+    """The workers of gunicorn get an application, for which uvicorn's workers have a server of their own."""
+
+    def loaded(_result: Any, self: Any, *_: Any) -> None:
+        from stampede_own import wsgi  # noqa: PLC0415
+
+        if is_worker() and "UvicornWorker" not in {each.__name__ for each in type(self).__mro__}:
+            self.wsgi = wsgi(self.wsgi)
+
+    after(module.Worker, "load_wsgi", loaded)
+
+
+def wrap_gunicorn_asgi(module: Any) -> None:
+    """So do those of its class for ASGI."""
+
+    def loaded(_result: Any, self: Any, *_: Any) -> None:
+        from stampede_own import asgi  # noqa: PLC0415
+
+        if is_worker():
+            self.asgi = asgi(self.asgi, at_once=self.cfg.asgi_lifespan == "off")
+
+    after(module.ASGIWorker, "load_wsgi", loaded)
+
+
+# uvicorn
+
+
+_OF_UVICORN: dict[str, tuple[Any, str]] = {
+    "uds": (None, BALANCED), "fd": (None, BALANCED), "ssl_keyfile": (None, BALANCED), "ssl_certfile": (None, BALANCED),
+    "ssl_ca_certs": (None, BALANCED), "reload": (False, DEVELOPS),
+}  # fmt: skip
+
+
+def hook_uvicorn_config(module: Any) -> None:
+    """Uvicorn makes a Config of its options and its variables."""
+    make, signature = module.Config.__init__, inspect.signature(module.Config.__init__)
+
+    @wraps(make)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        bound = signature.bind(self, *arguments, **named)
+        if serves() and not is_worker():
+            values = {"host": HOST, "port": PORT, **{name: value for name, (value, _) in _OF_UVICORN.items()}}
+            bound.arguments.update({name: value for name, value in values.items() if name in signature.parameters})
+            count = int(os.environ.get("STAMPEDE_WORKERS", "1"))
+            if count > 1:
+                bound.arguments["workers"] = count * (bound.arguments.get("workers") or 1)
+            bound.arguments.update(options_of("uvicorn"))
+        make(*bound.args, **bound.kwargs)
+
+    module.Config.__init__ = init
+
+    def loaded(_result: Any, self: Any, *_: Any) -> None:
+        if is_worker():
+            from stampede_own import asgi  # noqa: PLC0415
+
+            self.loaded_app = asgi(self.loaded_app, at_once=self.lifespan == "off")
+
+    after(module.Config, "load", loaded)
+
+
+def hook_uvicorn(module: Any) -> None:
+    """Uvicorn makes a Server of a Config."""
+    make = module.Server.__init__
+
+    @wraps(make)
+    def init(self: Any, config: Any, *arguments: Any, **named: Any) -> None:
+        if not is_worker():
+            defaults = {
+                name: each.default for name, each in inspect.signature(type(config).__init__).parameters.items()
+            }
+            values = {name: getattr(config, name, None) for name in defaults if name not in ("self", "app")}
+            for name, (_, reason) in _OF_UVICORN.items():
+                if values.get(name) != defaults.get(name):
+                    put_aside(name, values.get(name), reason)
+            app = config.app
+            if isinstance(app, str) and config.factory:
+                app += "()"
+            if not isinstance(app, str) and not name_of(app) and inspect.isfunction(app):
+                app = f"{app.__module__}:{app.__qualname__}" + ("()" if config.factory else "")
+            differ = [name for name, value in values.items() if value != defaults[name]]
+            take("uvicorn", app, {**values, "workers": config.workers or 1}, differ)
+        make(self, config, *arguments, **named)
+
+    module.Server.__init__ = init
+
+
+# granian
+
+
+_OF_GRANIAN: dict[str, tuple[Any, str]] = {
+    "uds": (None, BALANCED), "ssl_cert": (None, BALANCED), "ssl_key": (None, BALANCED), "pid_file": (None, DISK),
+    "reload": (False, DEVELOPS),
+}  # fmt: skip
+
+
+def hook_granian(module: Any) -> None:
+    """Granian makes a server of its options, and then lets it serve."""
+    make, signature = module.AbstractServer.__init__, inspect.signature(module.AbstractServer.__init__)
+
+    @wraps(make)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        bound = signature.bind(self, *arguments, **named)
+        for name, (value, reason) in _OF_GRANIAN.items():
+            if name in bound.arguments:
+                put_aside(name, bound.arguments[name], reason)
+                if serves():
+                    bound.arguments[name] = value
+        if serves():
+            bound.arguments.update({"address": HOST, "port": PORT}, **options_of("granian"))
+        make(*bound.args, **bound.kwargs)
+
+    def act(self: Any, *arguments: Any, **named: Any) -> Any:
+        values = {name: getattr(each, "value", each) for name, each in vars(self).items()}
+        differ = [name for name, each in signature.parameters.items() if name in values and values[name] not in (
+            each.default, getattr(each.default, "value", each.default))]  # fmt: skip
+        target = self.target if ":" in self.target else f"{self.target}:app"
+        take("granian", target + ("()" if self.factory else ""), values, differ)
+        return serve(self, *arguments, **named)
+
+    serve = module.AbstractServer.serve
+    module.AbstractServer.__init__ = init
+    module.AbstractServer.serve = act
+
+
+def wrap_granian(module: Any) -> None:
+    """The workers of granian wrap an application."""
+    function, is_wsgi = module._callback_wrapper, module.__name__ == "granian.wsgi"
+
+    @wraps(function)
+    def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
+        if is_worker():
+            from stampede_own import asgi, wsgi  # noqa: PLC0415
+
+            callback = wsgi(callback) if is_wsgi else asgi(callback, at_once=True)
+        return function(callback, *arguments, **named)
+
+    module._callback_wrapper = replaced
+
+
+# hypercorn
+
+
+_OF_HYPERCORN: dict[str, tuple[Any, str]] = {
+    "insecure_bind": ([], BALANCED), "quic_bind": ([], BALANCED), "certfile": (None, BALANCED),
+    "keyfile": (None, BALANCED), "ca_certs": (None, BALANCED), "user": (None, RIGHTS), "group": (None, RIGHTS),
+    "pid_path": (None, DISK), "use_reloader": (False, DEVELOPS),
+}  # fmt: skip
+
+
+def take_hypercorn(config: Any, app: Any) -> None:
+    """Write down what hypercorn serves, and let it listen on ADDRESS."""
+    kinds = {each: getattr(type(config), each) for each in dir(type(config)) if not each.startswith("__")}
+    names = [name.lstrip("_") if name in ("_bind", "_insecure_bind", "_quic_bind") else name
+             for name, value in kinds.items()
+             if value is None or isinstance(value, (int, float, str, list))]  # fmt: skip
+    values = {name: getattr(config, name) for name in names if not name.startswith("_")}
+    differ = [name for name, value in values.items() if kinds.get(name, kinds.get(f"_{name}")) != value]
+    for bind in values.get("bind", []):
+        if str(bind).startswith(("unix:", "fd:")):
+            put_aside("bind", bind, BALANCED)
+    for name, (value, reason) in _OF_HYPERCORN.items():
+        put_aside(name, values.get(name), reason)
+        if serves() and hasattr(config, name):
+            setattr(config, name, value)
+    for name, value in options_of("hypercorn").items():
+        setattr(config, name, value)
+        values[name] = value
+    kind, plain = "", app
+    if isinstance(app, str):
+        kind, plain = app.split(":", 1) if app.startswith(("wsgi:", "asgi:")) else ("", app)
+        plain = plain if ":" in plain else f"{plain}:app"
+    config.bind = [ADDRESS]
+    take("hypercorn", plain, {name: value for name, value in values.items() if not isinstance(value, list)},
+         differ, kind=kind)  # fmt: skip
+
+
+def hook_hypercorn(module: Any) -> None:
+    """Hypercorn makes a Config of its options and its settings file, and runs it."""
+    run = module.run
+
+    def act(config: Any, *arguments: Any, **named: Any) -> Any:
+        take_hypercorn(config, config.application_path)
+        return run(config, *arguments, **named)
+
+    module.run = act
+
+
+def hook_hypercorn_serve(module: Any) -> None:
+    """A program may hand an application to hypercorn, which then has one process."""
+    serve = module.serve
+
+    def serve_app(app: Any, config: Any, *arguments: Any, **named: Any) -> Any:
+        if not is_worker():
+            config.workers = 1
+            take_hypercorn(config, app)
+        return serve(app, config, *arguments, **named)
+
+    module.serve = serve_app
+
+
+def wrap_hypercorn(module: Any) -> None:
+    """Hypercorn wraps each application."""
+
+    def wrapped(result: Any, *_: Any) -> None:
+        from stampede_own import asgi, wsgi  # noqa: PLC0415
+
+        if is_worker():
+            result.app = wsgi(result.app) if type(result).__name__ == "WSGIWrapper" else asgi(result.app)
+
+    after(module, "wrap_app", wrapped)
+
+
+# daphne
+
+
+def hook_daphne(module: Any) -> None:
+    """Daphne imports the application, and makes a server of its options."""
+    named: list[str] = []
+    load = module.import_by_path
+
+    def imported(path: str) -> Callable[..., Any]:
+        named.append(path)
+        if serves():
+            return load(path)  # type: ignore[no-any-return]
+
+        async def app(scope: Any, receive: Any, send: Any) -> None: ...
+
+        return app
+
+    def wrapped(result: Any, *_: Any) -> Any:
+        from stampede_own import asgi  # noqa: PLC0415
+
+        return asgi(result, at_once=True) if serves() else None
+
+    module.import_by_path = imported
+    after(module.CommandLineInterface, "load_asgi_app", wrapped)
+    server = module.CommandLineInterface.server_class
+    run = server.run
+
+    def act(self: Any) -> Any:
+        values = {**vars(self), "workers": 1}
+        if own := [each for each in self.endpoints if not str(each).startswith("tcp:")]:
+            put_aside("endpoint", own[0], BALANCED)
+        length = next((found[0] for each in self.endpoints if (found := re.findall(r":backlog=\d+", str(each)))), "")
+        take("daphne", named[0] if named else "", values, ["http_timeout"] * (values["http_timeout"] is not None))
+        self.endpoints = [f"tcp:port={PORT}:interface={HOST}{length}"]
+        return run(self)
+
+    server.run = act
+
+
+# servers that the lab asks, and in whose place another server serves
+
+
+def hook_waitress(module: Any) -> None:
+    """Waitress makes a server of an application and its options."""
+
+    def act(application: Any, *_: Any, **options: Any) -> None:
+        from waitress.adjustments import Adjustments  # noqa: PLC0415
+
+        words = json.loads(os.environ.get("STAMPEDE_ARGV", "[]"))
+        if not name_of(application) and words and re.fullmatch(r"[\w.]+:[\w.]+", words[-1]):  # a factory has made it
+            application = words[-1] + "()" * ("--call" in words)
+        known = Adjustments(**{name: each for name, each in options.items() if not name.startswith("_")})
+        take("waitress", application, {"workers": 1, "threads": known.threads}, ["threads"] * ("threads" in options))
+
+    module.create_server = act
+
+
+def hook_werkzeug(module: Any) -> None:
+    """The server for development of Flask and others."""
+
+    def act(_hostname: Any, _port: Any, application: Any, *_: Any, **__: Any) -> None:
+        app = name_of(application)
+        source = sys.modules.get(getattr(application, "import_name", ""))
+        names = [name for name in ("create_app", "make_app") if hasattr(source, name)]
+        if not app and source and names:  # where flask itself looks
+            app = f"{source.__name__}:{names[0]}()"
+        take("werkzeug", app, {"workers": 1}, [])
+
+    module.run_simple = act
+
+
+def hook_django(module: Any) -> None:
+    """The server for development of Django. Its settings say where its application is."""
+    run = module.ManagementUtility.execute
+
+    def execute(self: Any) -> None:
+        if self.argv[1:2] != ["runserver"]:
+            return run(self)
+        from django.conf import settings  # noqa: PLC0415
+
+        app = ""
+        with suppress(Exception):
+            app = str(settings.WSGI_APPLICATION or settings.ASGI_APPLICATION)
+        return take("runserver", ":".join(app.rsplit(".", 1)) if app else "", {"workers": 1}, [])
+
+    module.ManagementUtility.execute = execute
+
+
+HOOKS: dict[str, Callable[[Any], None]] = {
+    "gunicorn.arbiter": hook_gunicorn, "gunicorn.config": hook_gunicorn_users, "gunicorn.util": hook_daemon,
+    "gunicorn.workers.base": wrap_gunicorn, "gunicorn.workers.gasgi": wrap_gunicorn_asgi,
+    "uvicorn.config": hook_uvicorn_config, "uvicorn.server": hook_uvicorn,
+    "granian.server.common": hook_granian, "granian.wsgi": wrap_granian, "granian.asgi": wrap_granian,
+    "hypercorn.run": hook_hypercorn, "hypercorn.asyncio": hook_hypercorn_serve, "hypercorn.trio": hook_hypercorn_serve,
+    "hypercorn.utils": wrap_hypercorn, "daphne.cli": hook_daphne, "waitress": hook_waitress,
+    "werkzeug.serving": hook_werkzeug, "django.core.management": hook_django,
+}  # fmt: skip
+hook()

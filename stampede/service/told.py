@@ -1,0 +1,87 @@
+"""What a server said of itself when its start command was followed, in the words of a description."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from stampede.errors import LabError
+from stampede.records.mistakes import reason_of
+from stampede.servers.program import PROGRAMS
+from stampede.service.description import (
+    BESIDE_COMMAND,
+    GRANIAN_BACKLOG,
+    GUNICORN_CLASSES,
+    WITH_THREADS,
+    Served,
+    UserService,
+)
+from stampede.service.discovery.answers import Record
+from stampede.service.layer import FOLDER
+
+SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
+             "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
+"""The server that a command starts, or that stands in for the one that it starts."""
+_COUNTS = {"workers": ("workers", "processes", "p"), "threads": ("threads", "blocking_threads"),
+           "backpressure": ("backpressure",), "worker_connections": ("worker_connections",),
+           "max_requests": ("max_requests", "limit_max_requests", "max-requests"),
+           "max_requests_jitter": ("max_requests_jitter", "limit_max_requests_jitter"),
+           "timeout_s": ("timeout", "timeout_worker_healthcheck")}  # fmt: skip
+"""The numbers of a description, by the names that servers have for them."""
+
+
+def numbers_of(told: Record) -> dict[str, Any]:
+    """Return the class of workers and the numbers that a server said, by their keys in a description.
+
+    What stands in for a server that cannot be measured has the numbers of that server.
+    """
+    server = SERVED_BY.get(told.server, told.server)
+    found: dict[str, Any] = {}
+    if server == "gunicorn":
+        named = str(told.settings.get("worker_class") or "sync") if told.server == "gunicorn" else "gthread"
+        found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), "gthread")
+    if server == "granian":
+        found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
+    for key, names in _COUNTS.items():
+        value = next((told.settings[name] for name in names if told.settings.get(name) is not None), None)
+        if str(value).isdecimal() and (int(str(value)) or key.startswith("max_")):
+            found[key] = int(str(value))
+    found.setdefault("workers", 1)
+    kind = "granian-wsgi" if found.get("interface") == "wsgi" else found.get("worker_class", server)
+    if kind not in WITH_THREADS:
+        found.pop("threads", None)
+    elif server in ("gunicorn", "uwsgi"):
+        found.setdefault("threads", 1)
+    usual = max(1, GRANIAN_BACKLOG // found["workers"])
+    if found.get("backpressure") == usual:
+        del found["backpressure"]
+    if not found.get("max_requests"):
+        found |= {"max_requests": 0, "max_requests_jitter": 0}
+    return {name: value for name, value in found.items() if value or not name.startswith("max_")}
+
+
+def as_told(service: UserService, told: Record) -> UserService:
+    """Return a service with the numbers that its server said. Raise LabError if the lab cannot measure it.
+
+    A server for development, and one that the lab does not know, has another server in its place.
+    """
+    server, is_own = SERVED_BY.get(told.server, told.server), told.server in PROGRAMS
+    kept = {name: getattr(service.served, name) for name in BESIDE_COMMAND & service.served.model_fields_set
+            if name == server or name not in PROGRAMS}  # fmt: skip
+    kept[server] = (told.release if is_own else "") or kept.get(server) or PROGRAMS[server].release
+    if told.processes.isdecimal() and int(told.processes) > 1:
+        kept.setdefault("replicas", int(told.processes))
+    values = numbers_of(told) | kept
+    try:
+        served = Served.model_validate(values)
+    except ValidationError as error:
+        raise LabError(f"{told.server} says what cannot be measured: {reason_of(error, Served, values)}.") from None
+    changed = {"served": served}
+    if is_own:
+        return service.model_copy(update=changed)
+    application = service.application.model_copy(update={"command": "", "callable": told.callable})
+    return service.model_copy(update={**changed, "application": application})
+
+
+def imports_of(told: Record) -> list[str]:
+    """Return the folders of the application from which its server imports modules."""
+    return [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]
