@@ -17,6 +17,7 @@ from typing import Any
 
 from stampede.service.discovery.answers import Followed
 from stampede.service.image import lay_out_programs
+from tests.conftest import wait_until
 
 _OF_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "etc", "dev", "proc")
 _IN_ROOT = """
@@ -89,6 +90,7 @@ def served(
         process = subprocess.Popen(command, env=_environment(venv) | {"LAB_WAY": way}, stdin=subprocess.DEVNULL,
                                    stdout=said, stderr=said, start_new_session=True)  # fmt: skip
         try:
+            wait_until((temporary / "out" / "start").exists)
             yield temporary / "out", process.pid
         finally:
             os.killpg(process.pid, signal.SIGKILL)

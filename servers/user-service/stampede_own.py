@@ -58,9 +58,10 @@ def wsgi(application: Callable[..., Any], *, at_once: bool = True) -> Callable[.
     If the application has a path that tells when it is ready, ``/-/ready`` is this path. ``at_once``: this process is a
     worker, and ready.
     """
-    import stampede_probe  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import Wsgi  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import wsgi as with_probe  # noqa: PLC0415
 
-    probed = stampede_probe.wsgi(application)
+    probed = with_probe(application)
     if at_once:
         counters()
 
@@ -77,14 +78,21 @@ def wsgi(application: Callable[..., Any], *, at_once: bool = True) -> Callable[.
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "6")])
         return [b"ready\n"]
 
-    return app
+    class Ours(Wsgi):
+        """So that the probe does not stand around it once more."""
+
+        def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            return app(environ, start_response)
+
+    return Ours(application)
 
 
 def asgi(application: Callable[..., Any], *, at_once: bool = False) -> Callable[..., Any]:
     """Return an ASGI application that does the same. A request is served when the last part of the answer is sent."""
-    import stampede_probe  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import Asgi  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import asgi as with_probe  # noqa: PLC0415
 
-    probed = stampede_probe.asgi(application)
+    probed = with_probe(application)
     if at_once:
         counters()
 
@@ -119,7 +127,13 @@ def asgi(application: Callable[..., Any], *, at_once: bool = False) -> Callable[
             if not answered:
                 counters().add("served")
 
-    return app
+    class Ours(Asgi):
+        """So that the probe does not stand around it once more."""
+
+        async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+            return await app(scope, receive, send)
+
+    return Ours(application)
 
 
 def load(name: str) -> Any:
