@@ -356,15 +356,17 @@ def the_wrapper(folder: Path) -> None:
     """Time calls of an application that does nothing, with and without the probe that notes who served a request."""
     folder = folder / "wrapped"
     folder.mkdir()
-    (folder / "environment.json").write_text("{}")
     (folder / "plain.py").write_text(WRAPPED)
-    shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
-    text = (SERVERS / "user-service" / "own.py").read_text().replace('"/tmp/served"', repr(str(folder / "served")))
-    (folder / "wrapper.py").write_text(text)
+    shutil.copyfile(SERVERS / "app" / "counters.py", folder / "stampede_counters.py")
+    shutil.copyfile(SERVERS / "user-service" / "stampede_own.py", folder / "stampede_own.py")
     rows = []
     for what, called in (("WSGI", "app"), ("ASGI", "asgi")):
+        kind = what.lower()
+        (folder / "wrapper.py").write_text(
+            f"from stampede_own import {kind} as wrap\nimport plain\n{called} = wrap(plain.{called})\n"
+        )
         environment = os.environ | {
-            "LAB_FOLDER": str(folder), "LAB_CALLABLE": f"plain:{called}", "LAB_APP": f"own:{called}",
+            "STAMPEDE_PROBE_ROWS": str(folder / "served"), "STAMPEDE_PROBE_ID": "Lab-Id", "STAMPEDE_PROBE_SEGMENTS": "1",
             "PYTHONPATH": str(SERVERS.parent / "probe"),
         }  # fmt: skip
         found: dict[str, list[list[float]]] = {"alone": [], "wrapped": []}

@@ -31,7 +31,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from configparser import RawConfigParser
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -381,7 +380,7 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
 
 def supervise(arguments: Sequence[str]) -> NoReturn:
     """Start the programs of supervisord's file one after the other."""
-    named = [after for before, after in pairwise(arguments) if before in ("-c", "--configuration")]
+    named = [after for before, after in zip(arguments, arguments[1:]) if before in ("-c", "--configuration")]
     usual = ("supervisord.conf", "etc/supervisord.conf", "/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")
     parser = RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
     parser.read([named[0] if named else next((name for name in usual if Path(name).is_file()), "")])
@@ -405,7 +404,7 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
 
 def start_procfile(arguments: Sequence[str]) -> NoReturn:
     """Start a process of a Procfile: the one that is named, or web."""
-    file = next((after for before, after in pairwise(arguments) if before in ("-f", "--procfile")), "Procfile")
+    file = next((after for before, after in zip(arguments, arguments[1:]) if before in ("-f", "--procfile")), "Procfile")
     named = {word for word in arguments if not word.startswith("-")} - {"start", file} or {"web"}
     for line in Path(file).read_text(encoding="utf-8").splitlines():
         name, _, command = line.partition(":")
@@ -446,8 +445,12 @@ def ask_uwsgi(arguments: Sequence[str], path: str) -> NoReturn:
     if not program:
         tell("missing", program="uwsgi", words=words)
         sys.exit(0)
-    process = subprocess.Popen([program, "--show-config", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, errors="replace")  # fmt: skip
+    plugin: list[str] = []
+    if "--wsgi-file" not in said_by_uwsgi(program):  # as in Debian, where the plugin for Python is a file of its own
+        plugins = (["--plugin", name] for name in ("python3", "python"))
+        plugin = next((each for each in plugins if "--wsgi-file" in said_by_uwsgi(program, *each)), [])
+    asked = [program, *plugin, "--show-config", *arguments]
+    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     told: list[tuple[str, str]] = []
     inside = False
     assert process.stdout
@@ -487,11 +490,8 @@ def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str,
     names = {"processes": ("processes", "workers", "p"), "threads": ("threads",)}
     dropped = {other for name in added for other in names.get(name, (name,))}
     lines = [*((name, value) for name, value in kept if name not in dropped and is_there(name, value)), *added.items()]
-    if "--wsgi-file" not in said_by_uwsgi(program, *(f"--plugin={value}" for name, value in kept if "plugin" in name)):
-        of_python = (
-            name for name in ("python3", "python") if "--wsgi-file" in said_by_uwsgi(program, "--plugin", name)
-        )
-        lines = [("plugin", next(of_python, "python3")), *lines]
+    if "LAB_FOLDER" in os.environ and sys.prefix != sys.base_prefix and not {*_HOMES} & {name for name, _ in lines}:
+        lines = [("virtualenv", sys.prefix), *lines]  # of an image that exists
     map_socket, count = lines.count(("map-socket", "true")), int(said_number(lines, "processes", "workers", "p"))
     lines = [pair for pair in lines if pair != ("map-socket", "true")]
     if map_socket:  # sockets count from 0, workers from 1
@@ -510,9 +510,12 @@ def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str,
     os.execv(program, [program, "--ini", str(file)])
 
 
+_HOMES = ("virtualenv", "venv", "home", "H", "pyhome")
+
+
 def is_there(name: str, value: str) -> bool:
     """Return whether an environment of Python that uWSGI is told exists here, where it has its own; else true."""
-    return name not in ("virtualenv", "venv", "home", "H", "pyhome") or Path(value).is_dir()
+    return name not in _HOMES or Path(value).is_dir()
 
 
 def said_number(lines: Sequence[tuple[str, Any]], *names: str) -> str:

@@ -21,7 +21,10 @@ SETTINGS = """\
 bind = "unix:/nowhere.sock"
 workers = 3
 threads = __import__('json').loads('2')
-max_requests = 5
+max_requests = 100
+backlog = 64
+keepalive = 30
+preload_app = True
 timeout = int(__import__('os').environ['TIMEOUT'])
 user = "nobody"
 
@@ -111,7 +114,8 @@ def written(tmp_path: Path, further: str = "") -> Path:
     (tmp_path / "names.env").write_text("GREETING=bonjour\nTOKEN=s3cr'et\nTIMEOUT=77\n")
     file = FILE.replace("  environment: {GREETING: hello}", "  env_file: names.env")
     (tmp_path / "shop" / "gunicorn.conf.py").write_text(SETTINGS)
-    file = file.replace("threads: 2}", "threads: 2, settings: gunicorn.conf.py}")
+    file = file.replace("callable: app:app", "command: gunicorn app:app")
+    file = file.replace("workers: 2, threads: 2}", "upstream_keepalive: 8}")
     (tmp_path / "my-service.yaml").write_text(f"{file}  broken: {{path: /items/1, per_second: 2}}\n{BUY}")
     return tmp_path / "my-service.yaml"
 
@@ -120,15 +124,16 @@ def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> No
     """Assert that stampede init has asked the shop, and written what only the shop and gunicorn know."""
     assert told.returncode == 0, told.stderr
     assert '  tea: {path: "/tea", users: 10, pause_s: 0.1}  # from the application: its URL map\n' in described
-    for line in ('callable: "app:app"', "workers: 3", "threads: 2", "max_requests: 5", "timeout_s: 77"):
-        assert re.search(rf"^  {line}  # gunicorn says", described, re.MULTILINE), line
+    for line in ('callable: "app:app"', "workers: 3", "threads: 2", "max_requests: 100", "timeout_s: 77"):
+        assert re.search(rf"^  # {line}  # gunicorn says", described, re.MULTILINE), line
+    assert "not kept: user nobody: the container runs as a user without rights" in described
     assert re.search(r"^  coffee  GET /coffee  +200 +\d+ ms$", told.stderr, re.MULTILINE)
 
 
 def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> None:
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
-    Much output is told. Threads and processes of the application's own are no workers. The probe knows the worker and
+    Its max_requests, keep-alive, backlog, preloading and hooks are in force, because the command is its own. Much output is told. Threads and processes of the application's own are no workers. The probe knows the worker and
     the thread of each request on granian, too. Before, init follows the start command to what gunicorn says, and asks
     the application for its routes.
     """
@@ -155,10 +160,10 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     run = (copied_lab.results / "my-service-tried" / "latest").resolve()
     diagnosis = read_diagnosis(run)
     said = " ".join(diagnosis.sentences) if diagnosis else ""
-    assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
-    on_granian = duckdb.read_parquet(f"{trial_folder(run, 'granian-2x2', 'own', 1)}/requests.parquet")
+    assert "max_requests replaces each worker after 100 requests: at the measured rate, all 3 workers about " in said
+    on_granian = duckdb.read_parquet(f"{trial_folder(run, 'granian-3x2', 'own', 1)}/requests.parquet")
     workers = "SELECT count(DISTINCT worker), count(DISTINCT (worker, thread)) > 2, count(*) > 50 FROM requests"
-    assert rows_of(on_granian, workers) == [(2, True, True)]
+    assert rows_of(on_granian, workers) == [(3, True, True)]
     folder = trial_folder(run, "today", "own", 1)
     requests = duckdb.read_parquet(f"{folder}/requests.parquet")
     of_class = "SELECT request_class, count(*) = count(ended), count(error) > 0 FROM requests GROUP BY 1"
@@ -180,11 +185,16 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     assert b"Bearer ${TOKEN}" in recorded
     assert b"asked with session=$session" in recorded
     assert b"session=ey" not in recorded
-    settings = json.loads(read_trial(folder).settings["gunicorn-1"])
-    assert (settings["workers"], settings["bind"], settings["timeout"]) == ("2", "['0.0.0.0:8000']", "77")
-    assert settings["max_requests"] == "0"
-    assert settings["left_out"] == {"max_requests": "5", "workers": "3"}
-    log = read_trial(folder).logs["gunicorn-1"]
+    settings = json.loads(read_trial(folder).settings["own-1"])
+    names = ("workers", "threads", "max_requests", "timeout", "backlog", "keepalive", "preload_app")
+    assert [settings[name] for name in names] == [3, 2, 100, 77, 64, 30, True]
+    assert sorted(settings["aside"]) == ["bind", "user"]
+    written_log = (folder / "own-1.log").read_text()
+    assert written_log.count("the shop opens") == 1  # it is loaded before the workers are forked
+    assert "Autorestarting worker" in written_log
+    kept = rows_of(requests, "SELECT count(DISTINCT connection) < count(*) / 2 FROM requests")
+    assert kept == [(True,)]
+    log = read_trial(folder).logs["own-1"]
     assert log.kept > log.before > 0
     assert diagnosis
     assert "kB a request to their output" in " ".join([said, *diagnosis.minor])
@@ -203,5 +213,5 @@ def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path)
         reason = "ModuleNotFoundError: No module named 'humanize'"
         assert f"error: Your application cannot be loaded: {reason}\n" in done.stderr
         assert done.stderr.endswith(f"{reason}\n")
-    assert "  workers: 3  # gunicorn says\n" in (tmp_path / "found.yaml").read_text()
+    assert "  # workers: 3  # gunicorn says\n" in (tmp_path / "found.yaml").read_text()
     assert not (lab.results / "my-service-tried").exists()

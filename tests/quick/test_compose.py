@@ -20,6 +20,7 @@ from stampede.servers.base import Variant
 from stampede.servers.gunicorn import GunicornGthread, GunicornSync
 from stampede.servers.unreleased import Unreleased
 from stampede.servers.uwsgi import Uwsgi
+from stampede.service.layer import OWN
 
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
 
@@ -54,7 +55,7 @@ def test_all_servers_get_the_same_box(by_default: dict[str, Any], tmp_path: Path
     resolved = DockerClient(compose_files=[file]).compose.config(return_json=True)
     assert isinstance(resolved, dict)
 
-    assert set(servers) == {one.service for one in SERVERS_OF_THE_LAB}
+    assert set(servers) == {OWN, *(one.service for one in SERVERS_OF_THE_LAB)}
     assert set(servers) <= document["x-balancer"]["depends_on"].keys(), "a balancer starts after its server"
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
@@ -173,13 +174,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_CONNECTS_TO", "LAB_CLIENT_SETTINGS",
               "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
-    own = {
-        "LAB_USER_SERVICE",
-        "LAB_CALLABLE",
-        "LAB_BACKPRESSURE",
-        "LAB_PRELOAD",
-        "LAB_TIMEOUT_S",
-    }  # stampede/service/variants.py sets these
+    own = {"LAB_USER_SERVICE", "LAB_WAY", "LAB_BACKPRESSURE"}  # stampede/service/variants.py sets these
     builds = {"LAB_UNRELEASED"}  # test_a_build_that_is_not_released_has_an_image_of_its_own
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))

@@ -159,29 +159,6 @@ def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
     assert (told / "settings").read_text() == expected
 
 
-@pytest.mark.parametrize(
-    ("server", "command"),
-    [
-        ("granian", "granian --host 0.0.0.0 --port 8000 --interface asgi --loop auto --backpressure 64 --workers 3 "
-                    "--backlog 4096 own:x"),
-        ("granian-wsgi", "granian --host 0.0.0.0 --port 8000 --interface wsgi --no-ws --blocking-threads 2 "
-                         "--backpressure 64 --workers 3 --backlog 4096 own:x"),
-        ("hypercorn", "hypercorn --bind 0.0.0.0:8000 --worker-class asyncio --workers 3 --backlog 4096 own:x"),
-        ("daphne", "daphne --verbosity 0 --endpoint tcp:port=8000:interface=0.0.0.0:backlog=4096 own:x"),
-    ],
-)  # fmt: skip
-def test_somebodys_application_is_served_with_the_loop_that_the_server_finds(
-    told: Path, server: str, command: str
-) -> None:
-    limit = {"LAB_BACKPRESSURE": "64"} if server.startswith("granian") else {}
-    done = shell(
-        SERVERS / "asgi" / "start", told,
-        LAB_SERVER=server, LAB_LOOP="auto", LAB_WORKERS="3", LAB_THREADS="2", LAB_APP="own:x", **limit,
-    )  # fmt: skip
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{command}\n", "")
-
-
 UWSGI = {"WORKERS": "2", "THREADS": "1", "SOMAXCONN": "100", "PROTOCOL": "http", "THUNDER_LOCK": "false",
          "MAP_SOCKET": "false"}  # fmt: skip
 
@@ -244,15 +221,6 @@ def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_
         "==> worker 8 <==\nserved 120\n==> worker 9 <==\nserved 8\n==> worker 10 <==\nserved 0\n"
         "==> settings <==\n[uwsgi]\n"
     )
-
-
-def test_uwsgi_in_an_image_gets_its_plugin_for_python_and_the_virtual_environment(told: Path) -> None:
-    run = 'case "$*" in *python3*--help) echo "  --wsgi-file" ;; *) echo uwsgi "$@" ;; esac'
-    (told / "programs" / "uwsgi").write_text(f"#!/bin/sh\n{run}\n")
-    (told / "programs" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (told / "programs" / "python3").chmod(0o755)
-
-    assert {"plugin = python3", f"virtualenv = {sys.prefix}"} <= {*uwsgi(told, CALLABLE="app:app", FOLDER="/home/shop")}
 
 
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:

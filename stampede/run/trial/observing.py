@@ -51,7 +51,7 @@ def observe(
 
 
 def keep_who_served(containers: Sequence[ContainerInfo], service: str, part: Path) -> None:
-    """Keep what stampede-probe has noted in somebody's own application; see servers/user-service/own.py."""
+    """Keep what stampede-probe has noted in somebody's own application; see servers/user-service/stampede_own.py."""
     for container in containers:
         if container.service == service and container.state.status == "running":
             said = container.execute(["sh", "-c", "cat /tmp/served/* || true"])

@@ -1,8 +1,8 @@
 """Which workers of somebody's own service ended under the load: who ended them, when, and which requests paid for it.
 
 The evidence is what the server wrote to its log (with the engine's times), the processes that were there before and
-after the load, the kernel's count of processes that it killed for lack of memory, what own.py and stampede-probe noted
-in the workers, and the requests.
+after the load, the kernel's count of processes that it killed for lack of memory, what stampede-probe noted in the
+workers, and the requests.
 """
 
 import json
