@@ -366,8 +366,8 @@ def the_wrapper(folder: Path) -> None:
             f"from stampede_own import {kind} as wrap\nimport plain\n{called} = wrap(plain.{called})\n"
         )
         environment = os.environ | {
-            "STAMPEDE_PROBE_ROWS": str(folder / "served"), "STAMPEDE_PROBE_ID": "Lab-Id", "STAMPEDE_PROBE_SEGMENTS": "1",
-            "PYTHONPATH": str(SERVERS.parent / "probe"),
+            "STAMPEDE_PROBE_ROWS": str(folder / "served"), "STAMPEDE_PROBE_ID": "Lab-Id",
+            "STAMPEDE_PROBE_SEGMENTS": "1", "PYTHONPATH": str(SERVERS.parent / "probe"),
         }  # fmt: skip
         found: dict[str, list[list[float]]] = {"alone": [], "wrapped": []}
         for _ in range(REPEATS):

@@ -378,12 +378,17 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
             os.execvp(words[0], words)
 
 
+def value_of(arguments: Sequence[str], *names: str) -> str:
+    """Return the word after an option; empty: the option is not there."""
+    return next((arguments[place + 1] for place, word in enumerate(arguments[:-1]) if word in names), "")
+
+
 def supervise(arguments: Sequence[str]) -> NoReturn:
     """Start the programs of supervisord's file one after the other."""
-    named = [after for before, after in zip(arguments, arguments[1:]) if before in ("-c", "--configuration")]
+    named = value_of(arguments, "-c", "--configuration")
     usual = ("supervisord.conf", "etc/supervisord.conf", "/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")
     parser = RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
-    parser.read([named[0] if named else next((name for name in usual if Path(name).is_file()), "")])
+    parser.read([named or next((name for name in usual if Path(name).is_file()), "")])
     for section in parser.sections():
         if section.startswith(("program:", "fcgi-program:")) and parser[section].get("command"):
             said = parser[section]
@@ -404,7 +409,7 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
 
 def start_procfile(arguments: Sequence[str]) -> NoReturn:
     """Start a process of a Procfile: the one that is named, or web."""
-    file = next((after for before, after in zip(arguments, arguments[1:]) if before in ("-f", "--procfile")), "Procfile")
+    file = value_of(arguments, "-f", "--procfile") or "Procfile"
     named = {word for word in arguments if not word.startswith("-")} - {"start", file} or {"web"}
     for line in Path(file).read_text(encoding="utf-8").splitlines():
         name, _, command = line.partition(":")

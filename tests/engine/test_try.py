@@ -130,12 +130,27 @@ def assert_asked(told: "subprocess.CompletedProcess[str]", described: str) -> No
     assert re.search(r"^  coffee  GET /coffee  +200 +\d+ ms$", told.stderr, re.MULTILINE)
 
 
+def assert_in_force(folder: Path) -> None:
+    """Assert that the settings of the shop's own command show in a trial: a hook is asserted by the shop itself."""
+    settings = json.loads(read_trial(folder).settings["own-1"])
+    names = ("workers", "threads", "max_requests", "timeout", "backlog", "keepalive", "preload_app")
+    assert [settings[name] for name in names] == [3, 2, 100, 77, 64, 30, True]
+    assert sorted(settings["aside"]) == ["bind", "user"]
+    written_log = (folder / "own-1.log").read_text()
+    assert written_log.count("the shop opens") == 1  # it is loaded before the workers are forked
+    assert "Autorestarting worker" in written_log
+    requests = duckdb.read_parquet(f"{folder}/requests.parquet")
+    kept = rows_of(requests, "SELECT count(DISTINCT connection) < count(*) / 2 FROM requests")
+    assert kept == [(True,)]
+
+
 def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> None:
     """With its settings, its secrets and its login. A class that fails stops the run, unless it should.
 
-    Its max_requests, keep-alive, backlog, preloading and hooks are in force, because the command is its own. Much output is told. Threads and processes of the application's own are no workers. The probe knows the worker and
-    the thread of each request on granian, too. Before, init follows the start command to what gunicorn says, and asks
-    the application for its routes.
+    Its max_requests, keep-alive, backlog, preloading and hooks are in force, because the command is its own. Much
+    output is told. Threads and processes of the application's own are no workers. The probe knows the worker and the
+    thread of each request on granian, too. Before, init follows the start command to what gunicorn says, and asks the
+    application for its routes.
     """
     copied_lab.hurry()
     file = written(tmp_path, CHATTER)
@@ -185,15 +200,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     assert b"Bearer ${TOKEN}" in recorded
     assert b"asked with session=$session" in recorded
     assert b"session=ey" not in recorded
-    settings = json.loads(read_trial(folder).settings["own-1"])
-    names = ("workers", "threads", "max_requests", "timeout", "backlog", "keepalive", "preload_app")
-    assert [settings[name] for name in names] == [3, 2, 100, 77, 64, 30, True]
-    assert sorted(settings["aside"]) == ["bind", "user"]
-    written_log = (folder / "own-1.log").read_text()
-    assert written_log.count("the shop opens") == 1  # it is loaded before the workers are forked
-    assert "Autorestarting worker" in written_log
-    kept = rows_of(requests, "SELECT count(DISTINCT connection) < count(*) / 2 FROM requests")
-    assert kept == [(True,)]
+    assert_in_force(folder)
     log = read_trial(folder).logs["own-1"]
     assert log.kept > log.before > 0
     assert diagnosis
