@@ -468,6 +468,7 @@ def ask_uwsgi(arguments: Sequence[str], path: str) -> NoReturn:
         elif not inside:
             sys.stderr.write(line)
     process.kill()
+    told = [("processes" if name in ("workers", "p") else name, value) for name, value in told]
     said = dict(told) | {name: value for name, value in reversed(told) if name in FILES_OF_UWSGI}
     given = dict(value.partition("=")[::2] for name, value in told if name == "env")
     kinds = [(name, value, found.lastgroup or "" if (found := _OF_UWSGI.match(name)) else "") for name, value in told]
@@ -492,9 +493,7 @@ def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str,
     way = json.loads(os.environ["STAMPEDE_OPTIONS"] or "{}")
     added = dict(way.get("settings", {})) if way.get("server") == "uwsgi" else {}
     said = served["settings"]
-    names = {"processes": ("processes", "workers", "p"), "threads": ("threads",)}
-    dropped = {other for name in added for other in names.get(name, (name,))}
-    lines = [*((name, value) for name, value in kept if name not in dropped and is_there(name, value)), *added.items()]
+    lines = [*((name, value) for name, value in kept if name not in added and is_there(name, value)), *added.items()]
     if "LAB_FOLDER" in os.environ and sys.prefix != sys.base_prefix and not {*_HOMES} & {name for name, _ in lines}:
         lines = [("virtualenv", sys.prefix), *lines]  # of an image that exists
     map_socket, count = lines.count(("map-socket", "true")), int(said_number(lines, "processes", "workers", "p"))

@@ -19,14 +19,12 @@ _ASGI = {
     "fastapi-to-thread": "fastapi_app:in_threads",
     "django": "django_app:asgi",
     "django-async": "django_app:asynchronous",
-    "own": "own:asgi",
 }
 _WITHOUT_A_POOL = {
     "fastapi-async": "no threads",
     "fastapi-blocking": "no threads",
     "django": "one thread for each request",
     "django-async": "no threads",
-    "own": "threads that nobody else knows",
 }
 
 
@@ -65,10 +63,33 @@ _OTHER_WAY = "probes that need no thread, beside requests that do"
 _Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
-class AsgiServer(AsgiApplication, Replaced, ABC):
-    """A server that was made for ASGI."""
+class Asgi(AsgiApplication, Replaced):
+    """FastAPI or Django on a server that was made for ASGI."""
 
     server: _Program
+    app: Literal[
+        "fastapi-sync",
+        "fastapi-typed",
+        "fastapi-depends",
+        "fastapi-async",
+        "fastapi-blocking",
+        "fastapi-to-thread",
+        "django",
+        "django-async",
+    ] = Field(
+        description="FastAPI with endpoints that are def, def with a response model, def with a dependency that takes "
+        "the connection to the database, async def, async def that sleeps without await, or async def that calls "
+        "to_thread; or Django with views that are def, or async def."
+    )
+    release: Unreleased | None = Field(
+        None, description="A build that is not released (below); left out: the locked release."
+    )
+    pool_size: int = Field(5, ge=1, le=1000, description="Connections to the database that FastAPI's pool keeps.")
+    max_overflow: int = Field(10, ge=0, le=1000, description="Connections that the pool opens beyond pool_size.")
+    pool_timeout_s: float = Field(
+        30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
+    )
+
     middleware: Literal["none", "sync", "async"] = Field(
         "none", description="Three middlewares before Django's views, which are def (sync) or async def (async)."
     )
@@ -83,8 +104,11 @@ class AsgiServer(AsgiApplication, Replaced, ABC):
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
-    passed_on: ClassVar[tuple[str, ...]] = ("server", "middleware", "keepalive_s", "health")
-    listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
+    passed_on: ClassVar[tuple[str, ...]] = (
+        "server", "middleware", "keepalive_s", "health", "pool_size", "max_overflow", "pool_timeout_s",
+    )  # fmt: skip
+    asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
     def _only_uvicorn_is_told(self) -> Self:
@@ -126,35 +150,3 @@ class AsgiServer(AsgiApplication, Replaced, ABC):
         """Return the command of the server."""
         interface = "--interface asgi " if self.server == "granian" else ""
         return [f"{self.server} {interface}--workers {self.workers}"] if self.replicas == 1 else []
-
-
-class Asgi(AsgiServer):
-    """FastAPI or Django on a server that was made for ASGI."""
-
-    server: _Program
-    app: Literal[
-        "fastapi-sync",
-        "fastapi-typed",
-        "fastapi-depends",
-        "fastapi-async",
-        "fastapi-blocking",
-        "fastapi-to-thread",
-        "django",
-        "django-async",
-    ] = Field(
-        description="FastAPI with endpoints that are def, def with a response model, def with a dependency that takes "
-        "the connection to the database, async def, async def that sleeps without await, or async def that calls "
-        "to_thread; or Django with views that are def, or async def."
-    )
-    release: Unreleased | None = Field(
-        None, description="A build that is not released (below); left out: the locked release."
-    )
-    pool_size: int = Field(5, ge=1, le=1000, description="Connections to the database that FastAPI's pool keeps.")
-    max_overflow: int = Field(10, ge=0, le=1000, description="Connections that the pool opens beyond pool_size.")
-    pool_timeout_s: float = Field(
-        30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
-    )
-
-    passed_on: ClassVar[tuple[str, ...]] = ("pool_size", "max_overflow", "pool_timeout_s")
-    asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
-    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}

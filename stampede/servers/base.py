@@ -12,6 +12,7 @@ from stampede.records.nearest import nearest_first
 from stampede.records.queueing import Queueing
 from stampede.records.run import VariantRecord
 from stampede.servers import limits
+from stampede.servers.program import PROGRAMS
 from stampede.servers.unreleased import Unreleased, patch_of
 from stampede.servers.workload import Workload
 
@@ -31,8 +32,8 @@ BALANCER_PORT = 8080
 REPLICAS_MAX = 240
 """Most containers behind a balancer: a network that spans machines has 256 addresses, some of them for other services.
 Before anything starts, the lab also checks that the machines have the memory."""
-WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app", "own": "own:app"}
-"""Where each application is: the frameworks of the lab's workload, and somebody's own application."""
+WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app"}
+"""Where each application is: the frameworks of the lab's workload."""
 FIRST_PORT = 8001
 """Of the servers in a configuration to paste, the port of the first."""
 _BUILD = "what a build does that is not released"
@@ -108,8 +109,6 @@ class Variant(Model, ABC):
     """The service of docker-compose.yml that serves this variant. The service names its image."""
     packages: ClassVar[tuple[str, ...]]
     """The main packages of the image, by their names in Image.packages. A run records their versions."""
-    listens_with: ClassVar[str] = "--bind 127.0.0.1:"
-    """How the command of the server says on which port it listens, before the number of the port."""
     build_minutes: ClassVar[int] = 0
     """How many minutes the image takes to build, if it takes minutes. Then only the experiments that need the image
     build it."""
@@ -206,8 +205,8 @@ class Variant(Model, ABC):
         if self.replicas == 1:
             return "\n".join(lines)
         ports = range(FIRST_PORT, FIRST_PORT + self.replicas)
-        program = self.server.partition("-")[0]
-        lines.append(f"# start {program} {self.replicas} times: {self.listens_with}{ports[0]} to {ports[-1]}")
+        listens = PROGRAMS[self.program].listens_with if self.program in PROGRAMS else "--bind 127.0.0.1:"
+        lines.append(f"# start {self.program} {self.replicas} times: {listens}{ports[0]} to {ports[-1]}")
         if self.balancer == "nginx":
             return "\n".join([*lines, "", *nginx_upstream(ports)])
         servers = [f"    server w{place} 127.0.0.1:{port} maxconn {self.max_conns}"

@@ -4,7 +4,6 @@ asgi.py, beside this module, serves the lab's ASGI workload with granian, and py
 Python 3.14.
 """
 
-import re
 from abc import ABC
 from typing import Any, ClassVar, Literal
 
@@ -12,10 +11,7 @@ from pydantic import Field
 
 from stampede.records.queueing import EVEN, Queueing
 from stampede.servers.asgi import AsgiApplication
-from stampede.servers.base import Release, Variant
-
-FIRST_WITH_SOCKETS = (2, 8)
-"""From this release on, each worker has its own listening socket on Linux; before, all workers shared one socket."""
+from stampede.servers.base import Variant
 
 
 class Granian(Variant, ABC):
@@ -28,7 +24,6 @@ class Granian(Variant, ABC):
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = ("python/granian",)
     passed_on: ClassVar[tuple[str, ...]] = ("server", "backpressure")
-    listens_with: ClassVar[str] = "--host 127.0.0.1 --port "
     interface: ClassVar[Literal["wsgi", "asgi"]]
 
     @property
@@ -43,18 +38,6 @@ class Granian(Variant, ABC):
                 f"--backpressure {self.backpressure}"]  # fmt: skip
 
 
-class GranianOfRelease(Granian, ABC):
-    """granian of a release that the lab's own image may not have."""
-
-    release: Release
-
-    @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker from granian 2.8 on, which gives each worker its own listening socket; otherwise shared."""
-        numbers = tuple(int(number) for number in re.findall(r"\d+", self.release)[:3])
-        return "per-worker" if numbers >= FIRST_WITH_SOCKETS else "shared"
-
-
 class GranianWsgi(Granian):
     """granian with a WSGI application, whose blocking threads take requests from their worker's queue."""
 
@@ -62,7 +45,7 @@ class GranianWsgi(Granian):
     threads: int = Field(ge=1, description="Blocking threads in each process.")
     app: Literal["wsgi"] = "wsgi"
 
-    modules: ClassVar[dict[str, str]] = {"wsgi": "counted:app", "own": "own:app"}
+    modules: ClassVar[dict[str, str]] = {"wsgi": "counted:app"}
     interface: ClassVar[Literal["wsgi", "asgi"]] = "wsgi"
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2, "backpressure": 256}
 

@@ -8,12 +8,14 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
 from stampede.servers.base import Release, check_lock_file
+from stampede.servers.program import GUNICORN
 from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
 
-FIRST_WITH_REUSE_PORT = 24
-FIRST_THAT_STOPS_ACCEPTING = 24
-IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker", 24
+[FIRST_WITH_REUSE_PORT], [FIRST_WITH_IDLE_THREAD], [FIRST_THAT_STOPS_ACCEPTING] = (
+    GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
+)
+IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker"
 IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
 KEEPALIVE_S: int = Field(
     0,
@@ -51,8 +53,6 @@ class Gunicorn(Replaced, ABC):
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
     passed_on: ClassVar[tuple[str, ...]] = ("reuse_port",)
-    locked: ClassVar[bool] = True
-    """Whether the lab has lock files of the releases; somebody's own application brings its own requirements."""
 
     @property
     def locked_release(self) -> str:
@@ -65,8 +65,7 @@ class Gunicorn(Replaced, ABC):
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
-        if self.locked:
-            check_lock_file("gunicorn", self.locked_release)
+        check_lock_file("gunicorn", self.locked_release)
         if isinstance(self.release, UnreleasedGunicorn) and self.release.like and self.server != "gunicorn-gthread":
             raise ValueError(f"release.like: theory knows no classes of {self.server}; leave like out")
         if self.reuse_port and self._line < FIRST_WITH_REUSE_PORT:
@@ -102,7 +101,7 @@ class GunicornWsgi(Gunicorn, ABC):
 
     @model_validator(mode="after")
     def _release_has_the_framework(self) -> Self:
-        if self.locked and self.app != "wsgi":
+        if self.app != "wsgi":
             check_lock_file("gunicorn", self.locked_release, self.app)
         return self
 
@@ -196,8 +195,7 @@ class GunicornGreen(GunicornWsgi):
 
     @model_validator(mode="after")
     def _release_has_the_loop(self) -> Self:
-        if self.locked:
-            check_lock_file("gunicorn", self.locked_release, self._loop)
+        check_lock_file("gunicorn", self.locked_release, self._loop)
         return self
 
     @property
@@ -231,8 +229,7 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
 
     @model_validator(mode="after")
     def _release_has_fastapi(self) -> Self:
-        if self.locked:
-            check_lock_file("gunicorn", self.locked_release, "fastapi")
+        check_lock_file("gunicorn", self.locked_release, "fastapi")
         return self
 
     def factors(self) -> dict[str, str]:

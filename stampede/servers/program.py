@@ -15,22 +15,24 @@ class Program:
     """A server. ``names`` has, by the name of a setting here, that of the server's own option.
 
     ``release`` is taken if nobody names one. ``flags`` are words of a command that the lab makes itself, and
-    ``flag_names`` the options whose flag is not ``--`` and the name. ``silent_s`` is after how long without a sign of
-    life a worker is ended by default; 0: never. ``first`` is the first release, as numbers, that has an option.
+    ``flag_names`` the options whose flag is not ``--`` and the name; ``names_application`` is the option before the
+    application, and ``listens_with`` what stands before the port. ``silent_s`` is after how long without a sign of life
+    a worker is ended by default; 0: never. ``lifts`` are the kinds of ways that only change how its workers end, and
+    ``first`` has the first release, as numbers, that knows a kind of ways. ``file`` is the settings file that options
+    can be pasted into; empty: they are pasted as a command.
     """
 
     name: str
     release: str
     names: Mapping[str, str]
+    listens_with: str
     flags: tuple[str, ...] = ()
     flag_names: Mapping[str, str] = field(default_factory=dict)
-    silent_s: int = 0
-    first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    counts_requests: bool = False
-    file: str = ""
-    """The settings file that its options can be pasted into; empty: they are pasted as a command."""
     names_application: str = ""
-    """The option that names the application; empty: the last word does."""
+    silent_s: int = 0
+    lifts: tuple[str, ...] = ()
+    first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    file: str = ""
 
     def options(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
         """Return settings by the server's own names, without those that it does not have."""
@@ -67,29 +69,30 @@ GUNICORN = Program(
         "worker_connections": "worker_connections", "max_requests": "max_requests",
         "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout", "preload": "preload_app",
         "reuse_port": "reuse_port", "settings": "config",
-    }, flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"}, silent_s=30, counts_requests=True,
+    }, "--bind 127.0.0.1:", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"}, silent_s=30,
+    lifts=("jitter", "never-replaced", "preload", "longer-timeout"),
     first={"limit": (24,), "idle-thread": (24,), "reuse-port": (24,)}, file="gunicorn.conf.py",
 )  # fmt: skip
 UVICORN = Program(
     "uvicorn", "0.38.0", {
         "workers": "workers", "max_requests": "limit_max_requests", "max_requests_jitter": "limit_max_requests_jitter",
         "timeout_s": "timeout_worker_healthcheck", "keepalive_s": "timeout_keep_alive",
-    }, ("--no-access-log", "--backlog", "4096"), silent_s=5, counts_requests=True,
-    first={"jitter": (0, 41), "longer-timeout": (0, 37)},
+    }, "--host 127.0.0.1 --port ", ("--no-access-log", "--backlog", "4096"), silent_s=5,
+    lifts=("jitter", "never-replaced", "longer-timeout"), first={"jitter": (0, 41), "longer-timeout": (0, 37)},
 )  # fmt: skip
 GRANIAN = Program(
     "granian", "2.8.7", {
         "interface": "interface", "workers": "workers", "threads": "blocking_threads", "backpressure": "backpressure",
-    }, ("--backlog", "4096"),
+    }, "--host 127.0.0.1 --port ", ("--backlog", "4096"), first={"own sockets": (2, 8)},
 )  # fmt: skip
-HYPERCORN = Program("hypercorn", "0.18.0", {"workers": "workers"}, ("--backlog", "4096"))
-DAPHNE = Program("daphne", "4.2.3", {}, ("--verbosity", "0"))
+HYPERCORN = Program("hypercorn", "0.18.0", {"workers": "workers"}, "--bind 127.0.0.1:", ("--backlog", "4096"))
+DAPHNE = Program("daphne", "4.2.3", {}, "--bind 127.0.0.1 --port ", ("--verbosity", "0"))
 UWSGI = Program(
     "uwsgi", "2.0.31", {
         "workers": "processes", "threads": "threads", "max_requests": "max-requests", "map_socket": "map-socket",
         "settings": "ini",
-    }, ("--master", "--lazy-apps", "--disable-logging", "--need-app"), counts_requests=True, file="uwsgi.ini",
-    names_application="--module",
+    }, "--http-socket 127.0.0.1:", ("--master", "--lazy-apps", "--disable-logging", "--need-app"),
+    names_application="--module", lifts=("never-replaced",), file="uwsgi.ini",
 )  # fmt: skip
 PROGRAMS = {each.name: each for each in (GUNICORN, UVICORN, UWSGI, GRANIAN, HYPERCORN, DAPHNE)}
 """The servers that can serve somebody's own application, by the names of their packages."""

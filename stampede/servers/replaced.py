@@ -6,9 +6,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from stampede.servers.base import Variant
-
-COUNT_REQUESTS = ("gunicorn", "uvicorn", "uwsgi")
-"""The programs that replace a worker after a number of requests."""
+from stampede.servers.program import PROGRAMS
 
 
 class Replaced(Variant, ABC):
@@ -45,7 +43,7 @@ class Replaced(Variant, ABC):
 
     @model_validator(mode="after")
     def _workers_can_be_replaced(self) -> Self:
-        if self.max_requests and self.server.partition("-")[0] not in COUNT_REQUESTS:
+        if self.max_requests and "max_requests" not in PROGRAMS[self.program].names:
             others = "uvicorn, uwsgi or gunicorn-…"
             raise ValueError(f"max_requests: {self.server} does not count here; choose server: {others}")
         if self.max_requests_jitter and self.server == "uwsgi":

@@ -30,15 +30,11 @@ class Uwsgi(Replaced):
     service: ClassVar[str] = "uwsgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
     passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket", "router")
-    listens_with: ClassVar[str] = "--http-socket 127.0.0.1:"
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
-    locked: ClassVar[bool] = True
-    """Whether the lab has a lock file of the release; an image that exists brings a release of its own."""
 
     @model_validator(mode="after")
     def _balancer_speaks_it(self) -> Self:
-        if self.locked:
-            check_lock_file("uwsgi", self.release)
+        check_lock_file("uwsgi", self.release)
         if self.balancer == "haproxy" and self.protocol != "http":
             raise ValueError(f"haproxy does not speak {self.protocol} here; choose protocol: http or balancer: nginx")
         if self.map_socket and self.workers > len(APP_PORTS):

@@ -23,7 +23,7 @@ from stampede.records.mistakes import Wording
 from stampede.records.model import Model
 from stampede.records.nearest import nearest_first
 from stampede.servers.base import RELEASE_PATTERN, Balance, Release
-from stampede.servers.replaced import COUNT_REQUESTS
+from stampede.servers.program import PROGRAMS
 from stampede.typed import typed
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
@@ -160,8 +160,9 @@ def _check_arguments(value: str) -> None:
 ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
 """gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
 ServerName = Literal["gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne"]
-_OF_ONE_SERVER = {"gunicorn": {"worker_class", "worker_connections"}, "granian": {"interface", "backpressure"}}
-"""The keys that only one server knows."""
+_OF_SOME_SERVERS = ("worker_class", "worker_connections", "interface", "backpressure", "max_requests",
+                    "max_requests_jitter", "timeout_s", "settings")  # fmt: skip
+"""The keys that only some servers know."""
 GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", "tornado", *ASGI_WORKERS)
 """gunicorn's classes of workers that the lab knows; what is derived from them is like them."""
 _RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
@@ -256,17 +257,12 @@ class Served(Model):
         named = [name for name in SERVERS if name in self.model_fields_set]
         if len(named) > 1:
             raise ValueError(f"give one server, not {' and '.join(named)}")
-        for server, names in _OF_ONE_SERVER.items():
-            if server != self.server and (others := sorted(names & self.model_fields_set)):
-                raise ValueError(f"{others[0]} is a setting of {server}; leave it out for {self.server}")
-        if self.max_requests and self.server not in COUNT_REQUESTS:
-            raise ValueError(f"max_requests: {self.server} replaces no worker here; leave max_requests out")
-        if self.max_requests_jitter and (self.server == "uwsgi" or not self.max_requests):
-            raise ValueError("max_requests_jitter needs max_requests, and gunicorn or uvicorn; leave it out")
-        if self.timeout_s and self.server not in ("gunicorn", "uvicorn"):
-            raise ValueError(f"timeout_s: {self.server} has no such limit here; leave timeout_s out")
-        if self.settings and self.server not in ("gunicorn", "uwsgi"):
-            raise ValueError(f"{self.server} has no settings file that the lab reads; leave settings out")
+        for key in _OF_SOME_SERVERS:
+            owners = [each.name for each in PROGRAMS.values() if key in each.names]
+            if key in self.model_fields_set and getattr(self, key) and self.server not in owners:
+                raise ValueError(f"{key} is a setting of {' and '.join(owners)}; leave it out for {self.server}")
+        if self.max_requests_jitter and not self.max_requests:
+            raise ValueError("max_requests_jitter needs max_requests; give both, or leave it out")
         return self
 
     @model_validator(mode="after")

@@ -21,12 +21,8 @@ from stampede.service.layer import FOLDER
 SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
              "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
 """The server that a command starts, or that stands in for the one that it starts."""
-_COUNTS = {"workers": ("workers", "processes", "p"), "threads": ("threads", "blocking_threads"),
-           "backpressure": ("backpressure",), "worker_connections": ("worker_connections",),
-           "max_requests": ("max_requests", "limit_max_requests", "max-requests"),
-           "max_requests_jitter": ("max_requests_jitter", "limit_max_requests_jitter"),
-           "timeout_s": ("timeout", "timeout_worker_healthcheck")}  # fmt: skip
-"""The numbers of a description, by the names that servers have for them."""
+_NUMBERS = ("workers", "threads", "backpressure", "worker_connections", "max_requests", "max_requests_jitter",
+            "timeout_s")  # fmt: skip
 
 
 def numbers_of(told: Record) -> dict[str, Any]:
@@ -41,8 +37,9 @@ def numbers_of(told: Record) -> dict[str, Any]:
         found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), "gthread")
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
-    for key, names in _COUNTS.items():
-        value = next((told.settings[name] for name in names if told.settings.get(name) is not None), None)
+    names = PROGRAMS[server].names
+    for key in _NUMBERS:
+        value = told.settings.get(names.get(key, ""))
         if str(value).isdecimal() and (int(str(value)) or key.startswith("max_")):
             found[key] = int(str(value))
     found.setdefault("workers", 1)

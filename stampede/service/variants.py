@@ -22,7 +22,7 @@ from stampede.servers.base import Variant
 from stampede.servers.granian import GranianAsgi, GranianWsgi
 from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from stampede.servers.limits import SERVER_MIB
-from stampede.servers.program import PROGRAMS
+from stampede.servers.program import GRANIAN, PROGRAMS
 from stampede.servers.uwsgi import Uwsgi
 from stampede.service.description import (
     ASGI_WORKERS,
@@ -75,8 +75,6 @@ FOR_SINGLE = (*LIFTING, "sync", "uwsgi", *NEIGHBOURS)
 """The kinds of ways that may be better for a single worker, too; all others are for several."""
 ADVISED = "advised"
 """The way that theory advises (stampede.service.theory.py), if ``WAYS`` names it."""
-_WITH_SOCKETS = (2, 8)
-"""From this release of granian on, each worker has its own listening socket on Linux."""
 CALLED = "stampede_called:application"
 """A module of the container that calls a factory with its arguments, for servers that cannot."""
 _LIKE: Mapping[str, type[Variant]] = {
@@ -118,17 +116,12 @@ class Own(Variant):
     start: Start = Field(exclude=True, repr=False)
 
     service: ClassVar[str] = OWN
+    modules: ClassVar[dict[str, str]] = {"own": "own:app"}
 
     @property
     def packages(self) -> tuple[str, ...]:  # type: ignore[override]
         """The package of the server."""
         return (f"python/{self.program}",)
-
-    @property
-    def listens_with(self) -> str:  # type: ignore[override]
-        """How the command of the server says on which port it listens."""
-        return "--http-socket 127.0.0.1:" if self.program == "uwsgi" else "--bind 127.0.0.1:" if (
-            self.program in ("gunicorn", "hypercorn")) else "--host 127.0.0.1 --port "  # fmt: skip
 
     @property
     def workload(self) -> Layer:
@@ -139,7 +132,7 @@ class Own(Variant):
     def accept(self) -> Literal["shared", "per-worker"] | None:
         """Whether the workers share a listening socket."""
         if self.program == "granian":
-            return "per-worker" if numbers(self.release) >= _WITH_SOCKETS else "shared"
+            return "per-worker" if numbers(self.release) >= GRANIAN.first["own sockets"] else "shared"
         return self.like.accept
 
     @property
@@ -318,11 +311,7 @@ def lifting_kinds(served: Served) -> tuple[str, ...]:
             kinds = ("more-workers", "gthread")
         case _:
             kinds = ("more-workers",)
-    of_server = {
-        "gunicorn": ("jitter", "never-replaced", "preload", "longer-timeout"),
-        "uvicorn": ("jitter", "never-replaced", "longer-timeout"),
-        "uwsgi": ("never-replaced",),
-    }.get(served.server, ())
+    of_server = PROGRAMS[served.server].lifts
     return kinds + tuple(kind for kind in of_server if not needs_newer(served, kind))
 
 

@@ -234,9 +234,9 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
 @pytest.mark.parametrize(
     ("served", "says"),
     [
-        ("granian: 2.8.7, interface: asgi, max_requests: 9", "max_requests: granian replaces no worker here"),
+        ("granian: 2.8.7, interface: asgi, max_requests: 9", "max_requests is a setting of gunicorn and "),
         ("max_requests_jitter: 9", "max_requests_jitter needs max_requests"),
-        ("uwsgi: 2.0.31, max_requests: 9, max_requests_jitter: 9", "max_requests_jitter needs max_requests"),
+        ("uwsgi: 2.0.31, max_requests: 9, max_requests_jitter: 9", "max_requests_jitter is a setting of gunicorn "),
     ],
 )
 def test_only_servers_that_count_requests_replace_workers_after_some(served: str, says: str) -> None:
@@ -502,7 +502,7 @@ def test_a_way_is_todays_command_with_an_option_more(
         ({"hypercorn": "0.18.0", "workers": 2}, "granian", "granian", "granian==2.8.7",
          "--interface asgi --workers 2 --backpressure 512 app:app"),
         ({"daphne": "4.2.3"}, "more-workers", "daphne", "",
-         "# start daphne 2 times: --host 127.0.0.1 --port 8001 to 8002\n\n# nginx.conf"),
+         "# start daphne 2 times: --bind 127.0.0.1 --port 8001 to 8002\n\n# nginx.conf"),
         ({"daphne": "4.2.3"}, "uvicorn", "uvicorn", "uvicorn==0.38.0",
          "uvicorn --no-access-log --backlog 4096 --workers 1 app:app"),
         ({"workers": 2, "threads": 2}, "uwsgi", "uwsgi", "", "--processes 2 --threads 2 --module app:app"),
