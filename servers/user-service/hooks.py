@@ -136,6 +136,8 @@ def take(server: str, app: Any, settings: dict[str, Any], differ: Sequence[str],
     settings = {name: each for name, each in settings.items() if each is None or isinstance(each, (int, float, str))}
     processes = os.environ.get("STAMPEDE_PROCESSES", "1")
     settings["workers"] = settings.get("workers") or 1
+    for name in os.environ.get("STAMPEDE_PASSED", "").split():
+        put_aside(name, "command", "stampede-probe stands in its place")
     with suppress(Exception):
         from importlib.metadata import version  # noqa: PLC0415
 

@@ -1,20 +1,20 @@
 """Follow a start command to the server that it starts, or serve it under the probe, with the real programs.
 
 ``python start.py lay-out START [ROOT]`` links what an image has at its places to the application's folder, and makes
-the stand-ins. ``python start.py follow START`` runs the command of START with the folder of stand-ins first on PATH. A
-stand-in of a server runs the real server with hooks.py, which reads its options, its variables and its settings file by
-itself, up to the moment at which it would listen: then it writes down what it would serve, and ends. Commands that
-prepare a database write themselves down and succeed. Standard output gets one JSON object: ``records``, ``said`` (the
+the stand-ins. ``python start.py follow START [FALLBACKS]`` runs the command of START with the folder of stand-ins first
+on PATH. A stand-in of a server runs the real server with hooks.py, which reads its options, its variables and its
+settings file by itself, up to the moment at which it would listen: then it writes down what it would serve, and ends.
+Commands that prepare a database write themselves down and succeed. Standard output gets one JSON object: ``records``, ``said`` (the
 last line that was written), ``ended`` (the exit code; null: it did not end by itself) and ``cores`` (how many the start
 has counted; null: it has not). ``python start.py serve START`` becomes the command, and the server listens on port
 8000. The variable LAB_WAY may change it: ``options`` are settings that are added, by the names of the server, and
 ``words`` another command, which gets the variables, the folder and the imports that the own command gives its server.
 
-START is a file with JSON: ``words``, ``command`` (without an entrypoint; it is tried if ``words`` reach no server),
-``folder``, ``environment``, ``paths`` (what the application's folder has, by its path in the image), ``written`` (texts
-by their paths), ``scripts`` (of the project: a text for a shell, or ``[module, function]``), ``unknown`` (variables
-that nothing gives a value; if the command reaches no server without them, each is 1), ``prepared`` (whether somebody
-has prepared the database) and ``ready`` (the path that tells that the application is ready).
+START is a file with JSON: ``words``, ``folder``, ``environment``, ``paths`` (what the application's folder has, by its
+path in the image), ``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or
+``[module, function]``), ``prepared`` (whether somebody has prepared the database) and ``ready`` (the path that tells
+that the application is ready). FALLBACKS is JSON: ``command`` (without an entrypoint; it is tried if ``words`` reach no
+server) and ``unknown`` (variables that nothing gives a value; if no server is reached without them, each is 1).
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ HANDS_ON = (
     "dockerize", "doppler", "chamber", "envconsul", "infisical", "aws-vault", "sops", "op", "coverage", "scalene",
 )  # fmt: skip
 """Programs that start another command, which stands among their words."""
+MEASURES = (
+    "ddtrace-run", "newrelic-admin", "opentelemetry-instrument", "sentry-run", "honeycomb", "coverage", "scalene",
+)  # fmt: skip
+"""Those of them that look into the application as the probe does, and are passed over."""
 SUCCEED = (
     "sleep", "pg_isready", "nc", "ncat", "mysqladmin", "redis-cli", "mc", "pip", "pip3", "apt-get", "apt", "apk",
     "chown", "chmod", "usermod", "groupmod", "useradd", "groupadd", "service", "nginx", "celery", "cron", "crond", "rq",
@@ -271,7 +275,7 @@ def tell(what: str, **told: Any) -> None:
 # The stand-ins on PATH. Each is this file under another name.
 
 
-def stand_in() -> NoReturn:  # noqa: PLR0912  # a case for each kind of program
+def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of program
     """Do what the program of this name does here."""
     name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
     start = json.loads((OURS / "start.json").read_text(encoding="utf-8"))
@@ -319,6 +323,8 @@ def stand_in() -> NoReturn:  # noqa: PLR0912  # a case for each kind of program
         supervise(arguments)
     if name in ("honcho", "foreman"):
         start_procfile(arguments)
+    if name in MEASURES and shutil.which(name, path=os.environ[BEFORE]):
+        os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
     sys.exit(0)
@@ -547,12 +553,12 @@ def callable_of_uwsgi(said: dict[str, str]) -> str:
 
 def main() -> None:
     """Lay an image out, follow a command, or serve it."""
-    what, path, *root = sys.argv[1:]
+    what, path, *further = sys.argv[1:]
     start = json.loads(Path(path).read_text(encoding="utf-8"))
     if what == "lay-out":
-        lay_out(start, Path(*root or ["/"]))
+        lay_out(start, Path(*further or ["/"]))
     elif what == "follow":
-        json.dump(follow(start), sys.stdout)
+        json.dump(follow({**start, **json.loads("".join(further) or "{}")}), sys.stdout)
     else:
         serve(start)
 

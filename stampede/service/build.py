@@ -36,11 +36,14 @@ def build_layer(layer: Layer, service: str, factors: Mapping[str, str], say: Say
         load_once(name, layer, layer.loaded, _without_secrets(say, layer))
 
 
-def follow_start(layer: Layer, say: Say) -> Followed:
-    """Build the image of an application, and follow the start command that its layer has."""
+def follow_start(layer: Layer, say: Say, fallbacks: Mapping[str, Any]) -> Followed:
+    """Build the image of an application, and follow the start command that its layer has.
+
+    ``fallbacks`` are what start.py may try if the command reaches no server.
+    """
     name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
     with tempfile.TemporaryFile() as told:
-        words = ["/srv/start.py", "follow", "/srv/start.json"]
+        words = ["/srv/start.py", "follow", "/srv/start.json", json.dumps(fallbacks)]
         problem = "The start command cannot be followed."
         _run_once(_tmpfs(layer), name, words, "following the start command", problem, say, told)
         told.seek(0)

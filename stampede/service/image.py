@@ -31,18 +31,17 @@ PORTS = [80, 443]
 
 
 @contextmanager
-def lay_out_layer(service: UserService, fallbacks: Mapping[str, Any] | None = None) -> Iterator[Layer]:
+def lay_out_layer(service: UserService) -> Iterator[Layer]:
     """Lay out the application, the programs that serve it, and what its layer needs in a temporary folder.
 
-    ``fallbacks`` are what start.py may try if the command reaches no server. Values of ``env_file`` go into the image,
-    and nowhere else. Raise WrongUse if the application is too large.
+    Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
     """
     application, served = service.application, service.served
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         secrets = read_env_files(application.env_file)
         lay_out_programs(folder / "srv")
-        start = start_of(application, secrets) | dict(fallbacks or {})
+        start = start_of(application, secrets)
         (folder / "srv" / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
         if served.settings:
             shutil.copyfile(served.settings, folder / "srv" / f"own_settings{served.settings.suffix}")

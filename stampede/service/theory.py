@@ -18,6 +18,7 @@ from stampede.records.folder import read_run, read_summary, trial_folders
 from stampede.records.run import TODAY
 from stampede.servers.limits import SERVER_MIB, WORKER_MIB
 from stampede.service.description import UserService
+from stampede.service.discovery.answers import Record
 from stampede.service.layer import Layer
 from stampede.service.variants import ADVISED, NotPossible, make_way, needs_newer
 
@@ -31,8 +32,8 @@ WHERE variant = $today AND error IS NULL AND service_time_ms > 0 GROUP BY reques
 """
 
 
-def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOption:
-    """Return the best way for the load of an earlier run of a service.
+def advise_way(service: UserService, layer: Layer, earlier: Path, told: Record | None = None) -> ServingOption:
+    """Return the best way for the load of an earlier run of a service. ``told`` is what its server said of itself.
 
     Raise WrongUse if there is no such run, or if theory cannot serve such an application.
     """
@@ -56,7 +57,8 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
             "balance": "round_robin", "memory_mib": load.memory_mib,
         })  # fmt: skip
         try:
-            way = make_way(kind, service.model_copy(update={"served": changed}), layer)
+            described = service.model_copy(update={"served": changed})
+            way = make_way(kind, described, layer, told=told, at_home=served)
         except NotPossible:
             continue  # its workers do not fit into the memory
         return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", label=f"advised: {way.kind.label}"))

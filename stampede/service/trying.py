@@ -86,12 +86,12 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
     Raise LabError if the lab cannot measure the server that the command starts.
     """
     for _ in range(3):
-        with lay_out_layer(service, fallbacks) as layer:
+        with lay_out_layer(service) as layer:
             if not service.application.command:
                 yield Today(service, replace(layer, loaded=how_loaded(service, None)))
                 return
             say("Following the start command …")
-            followed = follow_start(layer, say)
+            followed = follow_start(layer, say, fallbacks or {})
             missing = SERVED_BY.get(followed.missing, followed.missing)
             if missing in SERVERS and missing != service.served.server:
                 served = {missing: PROGRAMS[missing].release, "workers": 1}
@@ -198,7 +198,7 @@ def try_service(
 
         possible = candidates(service, layer, cores, told)
         if ADVISED in named_kinds(ways):
-            possible.append(advise_way(service, layer, results / name / "latest"))
+            possible.append(advise_way(service, layer, results / name / "latest", told))
         tried = choose_ways(possible, ways)
         say_what_is_not_done(service, layer, named_kinds(ways), cores, told)
         if ways:

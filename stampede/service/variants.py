@@ -320,11 +320,13 @@ class NotPossible(ValueError):
 
 
 def make_way(
-    kind: OptionKind, service: UserService, layer: Layer, cores: int = 1, told: Record | None = None
-) -> ServingOption:
+    kind: OptionKind, service: UserService, layer: Layer, cores: int = 1, told: Record | None = None,
+    at_home: Served | None = None,
+) -> ServingOption:  # fmt: skip
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
-    ``cores`` are those that containers may use. Raise NotPossible if it cannot be tried.
+    ``cores`` are those that containers may use; ``at_home`` is how the command serves, if the service is described in
+    another way. Raise NotPossible if it cannot be tried.
     """
     served = service.served
     today = _today(served, told)
@@ -340,7 +342,7 @@ def make_way(
     )
     values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
         "callable": service.application.callable or (told.callable if told else ""), "layer": layer, "cpus": 0,
-        "like": like, "start": _start_of(service, settings, today, told),
+        "like": like, "start": _start_of(service, settings, _today(at_home or served, told), told),
     }  # fmt: skip
     try:
         variant = Own.model_validate(values)
