@@ -37,5 +37,5 @@ if not wsgi_app.startswith("fastapi"):  # these count; the hook would fail after
     def post_worker_init(worker: Any) -> None:
         worker.counters = Counters("served", *getattr(worker, "counted", ()))
 
-    def post_request(worker: Any, request: Any, environ: Any, response: Any) -> None:
+    def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:
         worker.counters.add("served")

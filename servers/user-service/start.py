@@ -4,11 +4,12 @@
 the stand-ins. ``python start.py follow START [FALLBACKS]`` runs the command of START with the folder of stand-ins first
 on PATH. A stand-in of a server runs the real server with hooks.py, which reads its options, its variables and its
 settings file by itself, up to the moment at which it would listen: then it writes down what it would serve, and ends.
-Commands that prepare a database write themselves down and succeed. Standard output gets one JSON object: ``records``, ``said`` (the
-last line that was written), ``ended`` (the exit code; null: it did not end by itself) and ``cores`` (how many the start
-has counted; null: it has not). ``python start.py serve START`` becomes the command, and the server listens on port
-8000. The variable LAB_WAY may change it: ``options`` are settings that are added, by the names of the server, and
-``words`` another command, which gets the variables, the folder and the imports that the own command gives its server.
+Commands that prepare a database write themselves down and succeed. Standard output gets one JSON object: ``records``,
+``said`` (the last line that was written), ``ended`` (the exit code; null: it did not end by itself) and ``cores`` (how
+many the start has counted; null: it has not). ``python start.py serve START`` becomes the command, and the server
+listens on port 8000. The variable LAB_WAY may change it: ``options`` are settings that are added, by the names of the
+server, and ``words`` another command, which gets the variables, the folder and the imports that the own command gives
+its server.
 
 START is a file with JSON: ``words``, ``folder``, ``environment``, ``paths`` (what the application's folder has, by its
 path in the image), ``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or
