@@ -33,7 +33,7 @@ from stampede.reproduce.shown import with_block
 from stampede.servers.program import GUNICORN
 from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
 from stampede.service.kinds import KINDS
-from stampede.service.variants import default_kinds, kinds_if_named, lifting_kinds
+from stampede.service.variants import WORKERS, lifting_kinds
 
 DOCS = ROOT / "docs"
 JOBS_ON_TWO_CORES = 8
@@ -133,10 +133,10 @@ def service_keys() -> Iterator[str]:
 
 def ways() -> Iterator[str]:
     """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
-    kinds_when = {
-        "with several workers": default_kinds,
+    kinds_when: dict[str, Callable[[Served], tuple[str, ...]]] = {
+        "with several workers": lambda served: WORKERS[served.kind].tried,
         "if a bottleneck asks for it": lifting_kinds,
-        "with `--ways`": kinds_if_named,
+        "with `--ways`": lambda served: WORKERS[served.kind].named,
     }
     yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
     for when, kinds_of in kinds_when.items():

@@ -44,8 +44,8 @@ from stampede.service.variants import (
     ADVISED,
     LIFTING,
     ONLY_IF_NAMED,
+    WORKERS,
     candidates,
-    default_kinds,
     kinds_that_lift,
     too_large_ways,
     untried_reasons,
@@ -248,7 +248,7 @@ def say_what_is_not_done(
     service: UserService, layer: Layer, named: Sequence[str], cores: int, told: Record | None = None
 ) -> None:
     """Say which ways are not tried, and what of the service cannot be kept in the lab."""
-    kinds = named or [*default_kinds(service.served), *LIFTING]
+    kinds = named or [*WORKERS[service.served.kind].tried, *LIFTING]
     _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
     _say_each("Not kept", [*(f"{name} {value}." for name, value in (told.aside if told else {}).items()),
                            *(f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out)])  # fmt: skip

@@ -38,16 +38,6 @@ from stampede.service.kinds import KINDS
 from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines
 
-TRIED = {
-    "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
-    "sync": ("one-process", "limit", "idle-thread", "least-conn"),
-    "uwsgi": ("one-process", "map-socket", "least-conn"),
-    "gevent": ("least-conn",),
-    "eventlet": ("least-conn",),
-    "tornado": ("least-conn",),
-}
-"""The kinds of ways that are tried beside today's, by today's kind of workers; for all others, see OTHERWISE."""
-OTHERWISE = ("one-process", "least-conn")
 NEIGHBOURS = ("gunicorn", "granian", "uvicorn")
 """Other servers that are ways."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi", *NEIGHBOURS)
@@ -77,13 +67,46 @@ ADVISED = "advised"
 """The way that theory advises (stampede.service.theory.py), if ``WAYS`` names it."""
 CALLED = "stampede_called:application"
 """A module of the container that calls a factory with its arguments, for servers that cannot."""
-_LIKE: Mapping[str, type[Variant]] = {
-    "gunicorn-gthread": GunicornGthread, "gunicorn-sync": GunicornSync, "gunicorn-gevent": GunicornGreen,
-    "gunicorn-eventlet": GunicornGreen, "gunicorn-tornado": GunicornGreen, "gunicorn-asgi": GunicornAsgi,
-    "gunicorn-uvicorn": GunicornAsgi, "uvicorn": Asgi, "hypercorn": Asgi, "daphne": Asgi, "uwsgi": Uwsgi,
-    "granian": GranianAsgi, "granian-wsgi": GranianWsgi,
+
+
+class Workers(NamedTuple):
+    """A kind of workers: the lab's own variant that accepts and queues like them, and the ways that are tried.
+
+    ``tried`` are tried if there are several workers, ``named`` only if ``--ways`` names them, and ``lifting`` against a
+    limit that was found. ``no_limit`` says why no way can keep a busy worker from accepting requests; empty: one can.
+    """
+
+    label: str
+    like: type[Variant]
+    tried: tuple[str, ...]
+    named: tuple[str, ...]
+    lifting: tuple[str, ...] = ("more-workers",)
+    no_limit: str = "they count busy threads, and an event loop has no threads"
+
+
+_LIMITED = ("one-process", "limit", "idle-thread", "least-conn")
+_LOOPS = ("one-process", "least-conn")
+_THREADS, _NO_THREADS = ("more-workers", "more-threads"), ("more-workers", "gthread")
+_GREEN = "they count busy threads, and greenlets have no threads"
+_OTHERS = ("granian", "uvicorn")
+WORKERS: Mapping[str, Workers] = {
+    "gthread": Workers("gunicorn-gthread", GunicornGthread, _LIMITED, ("reuse-port", "sync", "uwsgi", "granian"),
+                       _THREADS, ""),
+    "sync": Workers("gunicorn-sync", GunicornSync, _LIMITED, ("reuse-port",), _NO_THREADS, ""),
+    **{name: Workers(f"gunicorn-{name}", GunicornGreen, ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN)
+       for name in ("gevent", "eventlet", "tornado")},
+    **{name: Workers(f"gunicorn-{label}", GunicornAsgi, _LOOPS, ("reuse-port", *_OTHERS))
+       for name, label in ASGI_WORKERS.items()},
+    "uvicorn": Workers("uvicorn", Asgi, _LOOPS, ("granian",)),
+    "hypercorn": Workers("hypercorn", Asgi, _LOOPS, _OTHERS),
+    "daphne": Workers("daphne", Asgi, _LOOPS, _OTHERS),
+    "granian": Workers("granian", GranianAsgi, _LOOPS, ("uvicorn",)),
+    "granian-wsgi": Workers("granian-wsgi", GranianWsgi, _LOOPS, ("gunicorn",), _THREADS, "only gunicorn has them"),
+    "uwsgi": Workers("uwsgi", Uwsgi, ("one-process", "map-socket", "least-conn"), (), _THREADS,
+                     "a thread of uWSGI accepts a connection only when it is free, as it is served today"),
 }  # fmt: skip
-"""The lab's own variant that accepts and queues as each kind of workers does."""
+"""Every kind of workers, by the words of a description."""
+_LIKE = {each.label: each.like for each in WORKERS.values()}
 
 
 class Start(NamedTuple):
@@ -218,38 +241,26 @@ def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> 
 def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
-    elsewhere = [] if service.application.folder else [kind for kind in kinds_if_named(served) if kind in _ELSEWHERE]
+    elsewhere = (
+        [] if service.application.folder else [kind for kind in WORKERS[served.kind].named if kind in _ELSEWHERE]
+    )
     no_server = [f"{' and '.join(elsewhere)}, because the image has only {served.server}."] if elsewhere else []
     if served.processes == 1:
         alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
         return [alone, *no_server]
     old = [f"{kind} needs {served.server} {'.'.join(map(str, first))} or later."
            for kind, first in PROGRAMS[served.server].first.items()
-           if kind in default_kinds(served) and needs_newer(served, kind)]  # fmt: skip
-    without = [f"limit and idle-thread, because {why}." for why in [_without_limit(served)] if why]
+           if kind in WORKERS[served.kind].tried and needs_newer(served, kind)]  # fmt: skip
+    without = [f"limit and idle-thread, because {why}." for why in [WORKERS[served.kind].no_limit] if why]
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
 
 
-def _without_limit(served: Served) -> str:
-    """Return why no way can keep a busy worker from accepting requests; empty: there are such ways."""
-    match served.kind:
-        case "gthread" | "sync":
-            return ""
-        case "uwsgi":
-            return "a thread of uWSGI accepts a connection only when it is free, as it is served today"
-        case "granian-wsgi":
-            return "only gunicorn has them"
-        case "gevent" | "eventlet":
-            return "they count busy threads, and greenlets have no threads"
-        case _:
-            return "they count busy threads, and an event loop has no threads"
-
-
 def _is_possible(service: UserService, kind: str) -> bool:
     """Return whether a way of a kind can be tried, if its workers fit into the memory."""
-    served = service.served
-    if kind not in _tried(service) or needs_newer(served, kind):
+    served, workers = service.served, WORKERS[service.served.kind]
+    named = [each for each in workers.named if each not in _ELSEWHERE or service.application.folder]
+    if kind not in (*workers.tried, *named, *lifting_kinds(served)) or needs_newer(served, kind):
         return False
     if kind == "least-conn" and served.processes > MOST_REPLICAS:
         return False
@@ -271,48 +282,14 @@ def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cor
                 yield f"{kind.name}: {error}.{' Give more memory_mib.' if 'memory_mib' in str(error) else ''}"
 
 
-def default_kinds(served: Served) -> tuple[str, ...]:
-    """Return the kinds of ways that need neither a limit nor ``WAYS``."""
-    return TRIED.get(served.kind, OTHERWISE)
-
-
-def _tried(service: UserService) -> tuple[str, ...]:
-    served = service.served
-    further = tuple(kind for kind in kinds_if_named(served) if kind not in _ELSEWHERE or service.application.folder)
-    return default_kinds(served) + further + lifting_kinds(served)
-
-
 _ELSEWHERE = ("uwsgi", *NEIGHBOURS)
 """Ways with another server, which an image that exists lacks."""
 
 
-def kinds_if_named(served: Served) -> tuple[str, ...]:
-    """Return the kinds of ways that are tried only if ``--ways`` names them."""
-    if served.is_asgi:
-        own = ("reuse-port",) if served.server == "gunicorn" else ()
-        return own + tuple(server for server in ("granian", "uvicorn") if server != served.server)
-    match served.kind:
-        case "gthread":
-            return ("reuse-port", "sync", "uwsgi", "granian")
-        case "granian-wsgi":
-            return ("gunicorn",)
-        case "uwsgi":
-            return ()
-        case _:
-            return ("reuse-port",)
-
-
 def lifting_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
-    match served.kind:
-        case "gthread" | "uwsgi" | "granian-wsgi":
-            kinds: tuple[str, ...] = LIFTING[:2]
-        case "sync" | "gevent" | "eventlet":
-            kinds = ("more-workers", "gthread")
-        case _:
-            kinds = ("more-workers",)
-    of_server = PROGRAMS[served.server].lifts
-    return kinds + tuple(kind for kind in of_server if not needs_newer(served, kind))
+    kinds = WORKERS[served.kind].lifting + PROGRAMS[served.server].lifts
+    return tuple(kind for kind in kinds if not needs_newer(served, kind))
 
 
 class NotPossible(ValueError):
@@ -483,17 +460,15 @@ def _today(served: Served, told: Record | None) -> dict[str, Any]:
     names = ["release", "workers", "memory_mib", "replicas", "balance", "upstream_keepalive"]
     names += [name for name in ("max_requests", "max_requests_jitter", "timeout_s") if getattr(served, name)]
     settings: dict[str, Any] = {name: getattr(served, name) for name in names}
+    settings["server"] = WORKERS[served.kind].label
     if served.kind in WITH_THREADS or served.kind == "sync":
         settings["threads"] = served.threads
     if served.server == "gunicorn":
-        label = ASGI_WORKERS.get(served.worker_class, served.worker_class)
-        settings |= {"server": f"gunicorn-{label}", "worker_class": served.worker_class}
+        settings["worker_class"] = served.worker_class
         settings |= {"worker_connections": served.worker_connections} if served.kind != "sync" else {}
         settings |= {"reuse_port": True} if told and told.settings.get("reuse_port") else {}
     elif served.server == "granian":
-        settings |= {"server": served.kind, "interface": served.interface, "backpressure": served.most_at_once}
-    else:
-        settings["server"] = served.server
+        settings |= {"interface": served.interface, "backpressure": served.most_at_once}
     return settings
 
 
