@@ -143,7 +143,7 @@ def assert_in_force(folder: Path) -> None:
     written_log = (folder / "own-1.log").read_text()
     loaded = {*re.findall(r"loaded by (\d+) in (\d+)", written_log)}
     assert len({by for by, _ in loaded}) == 1  # before the workers are forked
-    assert len(loaded) >= 3
+    assert len(loaded) > 1
     assert "Autorestarting worker" in written_log
     requests = duckdb.read_parquet(f"{folder}/requests.parquet")
     kept = rows_of(requests, "SELECT count(DISTINCT connection) < count(*) / 2 FROM requests")
