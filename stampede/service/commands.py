@@ -12,7 +12,6 @@ from stampede.records.plural import plural
 from stampede.run.measuring import print_measured
 from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
 from stampede.terminal import out, say
-from stampede.typed import typed
 
 
 @measure_options("variants", "until", "budget", "jobs", "cpu", "machines")
@@ -86,6 +85,5 @@ def init(
     say(f"Wrote {to}.{top}")
     if check or (sys.stdin.isatty() and typer.confirm("Follow its start command now, and ask it for its routes?")):
         ask_and_start(to, written, lambda answers: describe_folder(here, found, answers, command), results)
-        say(f"To measure it: {typed('try', to)}")
     else:
         say(f"Its numbers and routes come with --check: stampede init {folder} --to another.yaml --check")

@@ -59,7 +59,11 @@ TRIALS = 3
 
 
 class Today(NamedTuple):
-    """A service with what its server said of itself; ``told`` is None if the file says it in the place of a command."""
+    """A service with what its server said of itself.
+
+    ``told`` is None if the file says how the service is served in the place of a command, or if another server stands
+    in for that of the command.
+    """
 
     service: UserService
     layer: Layer
@@ -85,10 +89,11 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
 
     Raise LabError if the lab cannot measure the server that the command starts.
     """
+    followed: Followed | None = None
     for _ in range(3):
         with lay_out_layer(service) as layer:
             if not service.application.command:
-                yield Today(service, replace(layer, loaded=how_loaded(service, None)))
+                yield Today(service, replace(layer, loaded=how_loaded(service, None)), None, followed)
                 return
             say("Following the start command …")
             followed = follow_start(layer, say, fallbacks or {})
@@ -231,7 +236,7 @@ def asked_today(path: Path) -> Iterator[Today]:
             with interruptible(), machine_lock(say, doing), heartbeat([default_machine()], say):
                 make_ready(say)
                 today = stack.enter_context(followed_today(service))
-            if not today.told and today.followed:
+            if today.followed and not today.followed.server:
                 raise no_server(path, today.followed)
         else:
             today = stack.enter_context(followed_today(service))

@@ -53,7 +53,7 @@ from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_
 from stampede.service.diagnosis.rules import diagnose
 from stampede.service.diagnosis.tables import section_of
 from stampede.service.discovery import Description
-from stampede.service.discovery.answers import Answers, Record
+from stampede.service.discovery.answers import Answers, Followed, Record
 from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from stampede.service.kinds import label_of
 from stampede.service.layer import Layer, ServicesBeside
@@ -523,6 +523,42 @@ def test_a_way_says_how_to_serve_like_that_and_which_server_its_image_lacks(
     assert factors["LAB_USER_SERVICE"] == tag
     assert says in f"{shlex.join(way_of(variant)['words'])}\n{variant.deployment()}"
     assert variant.record(way).queueing == variant.queueing
+
+
+UVICORN = TOLD.model_copy(update={
+    "server": "uvicorn", "release": "0.54.0", "chdir": "/opt/application/src", "imports": ["/opt/application", "/usr"],
+    "settings": {"workers": 3, "limit_max_requests": 500, "timeout_worker_healthcheck": 5},
+})  # fmt: skip
+WAITRESS = TOLD.model_copy(update={"server": "waitress", "settings": {"workers": 1, "threads": 6}})
+LACKS = Record(what="missing", program="fastapi", folder="/", words=["fastapi"])
+
+
+@pytest.mark.parametrize(
+    ("follows", "served", "command"),
+    [
+        ([[UVICORN]], {"server": "uvicorn", "release": "0.54.0", "workers": 3, "max_requests": 500}, "./start.sh"),
+        ([[LACKS], [UVICORN]], {"server": "uvicorn", "workers": 3}, "./start.sh"),
+        ([[WAITRESS]], {"server": "gunicorn", "kind": "gthread", "threads": 6}, ""),
+        ([[]], {"server": "gunicorn", "workers": 2}, "./start.sh"),
+    ],
+)
+def test_a_command_is_followed_to_a_server_that_can_be_measured(
+    service: Path, monkeypatch: pytest.MonkeyPatch, follows: list[list[Record]], served: dict[str, object], command: str
+) -> None:
+    """If the image lacks the server, the command is followed once more; what cannot be measured has a stand-in."""
+    asked = iter(follows)
+    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=next(asked)))
+
+    with trying.followed_today(commanded(service, workers=2)) as today:
+        found = today.service
+        assert {name: getattr(found.served, name) for name in served} == served
+        assert found.application.command == command
+        assert (today.told is None) == (not follows[-1] or command == "")
+        assert today.followed == Followed(records=follows[-1])
+        if today.told:
+            assert today.layer.loaded["folder"] == "/opt/application/src"
+            assert today.layer.loaded["imports"] == ["/opt/application"]
+            assert today.layer.server == (found.served.server, found.served.release)
 
 
 def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: Path) -> None:
