@@ -35,9 +35,9 @@ done
 mkdir -p "$root/opt/application" "$root/tmp"
 mount --bind "$out" "$root/tmp"
 cp -a "$application/." "$root/opt/application"
-cp -a "$programs" "$root/srv"
-exec chroot "$root" "$venv/bin/python" -c 'import os, subprocess as s, sys; p = [sys.executable, "/srv/start.py"]
-s.run([*p, "lay-out", "/srv/start.json"], check=True); os.execv(p[0], [*p, sys.argv[1], "/srv/start.json"])' "$what"
+cp -a "$programs" "$root/opt/stampede"
+exec chroot "$root" "$venv/bin/python" -c 'import os, subprocess as s, sys; p = [sys.executable, "/opt/stampede/start.py"]
+s.run([*p, "lay-out", "/opt/stampede/start.json"], check=True); os.execv(p[0], [*p, sys.argv[1], "/opt/stampede/start.json"])' "$what"
 """
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 

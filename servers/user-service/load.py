@@ -45,7 +45,7 @@ def leave(code: int, leave: Any = os._exit) -> None:
     leave(code)
 
 
-SRV = os.environ.get("LAB_SRV", "/srv")
+SRV = os.environ.get("LAB_SRV", "/opt/stampede")
 said = os.fdopen(os.dup(2), "w")  # an application may close the standard streams
 if asks:
     exec(compile(asks[0], "ask.py", "exec"), asking)  # noqa: S102  # before the application prints

@@ -13,7 +13,7 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)")
 _FRAME = re.compile(r'^[ \t]*File "(?P<path>[^"<\n][^"\n]*)", line \d+, in .*\n[ \t]*(?P<code>.*)', re.MULTILINE)
 _WORKERS = {"ggevent": "gevent", "geventlet": "eventlet", "gtornado": "tornado"}
 """gunicorn's modules of workers that have another name than their class."""
-_WRAPPER = "/srv/stampede_own.py"
+_WRAPPER = "/opt/stampede/stampede_own.py"
 """The lab's program that imports the module of application.callable."""
 _PASSED_OVER = {"__pycache__", "docs", "examples", "node_modules", "site-packages", "test", "tests", "venv"}
 _MOST_FOLDERS = 5000

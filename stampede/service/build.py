@@ -43,7 +43,7 @@ def follow_start(layer: Layer, say: Say, fallbacks: Mapping[str, Any]) -> Follow
     """
     name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
     with tempfile.TemporaryFile() as told:
-        words = ["/srv/start.py", "follow", "/srv/start.json", json.dumps(fallbacks)]
+        words = ["/opt/stampede/start.py", "follow", "/opt/stampede/start.json", json.dumps(fallbacks)]
         problem = "The start command cannot be followed."
         _run_once(_tmpfs(layer), name, words, "following the start command", problem, say, told)
         told.seek(0)

@@ -101,11 +101,11 @@ _SRV = {
     "user-service/stampede_called.py": "stampede_called.py", "user-service/forward.py": "forward.py",
     "app/counters.py": "stampede_counters.py", "../idle-thread/gunicorn_idle_thread.py": "gunicorn_idle_thread.py",
 }  # fmt: skip
-"""What serves the application, and its name in /srv."""
+"""What serves the application, and its name in /opt/stampede."""
 
 
 def lay_out_programs(srv: Path) -> None:
-    """Copy what is in /srv of a layer: what follows and serves a command, and the probe."""
+    """Copy what is in /opt/stampede of a layer: what follows and serves a command, and the probe."""
     srv.mkdir(exist_ok=True)
     for source, target in _SRV.items():
         shutil.copyfile(SERVERS / source, srv / target)

@@ -117,7 +117,7 @@ class Layer(Workload):
             services[server] = services[server] | {"volumes": [{"type": "volume", "target": FOLDER}]}
         if self.before:
             added[BEFORE] = services[server] | {
-                "entrypoint": ["python3", "/srv/before.py"], "command": [self.before.replace("$", "$$")],
+                "entrypoint": ["python3", "/opt/stampede/before.py"], "command": [self.before.replace("$", "$$")],
                 "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
@@ -144,7 +144,7 @@ def _variable_of(place: int, port: int) -> str:
 def _to_outside(server: dict[str, Any], place: int, host: str, ports: Sequence[int]) -> dict[str, Any]:
     """Return the service that has the name of a host in the lab's network, and passes connections on to the host."""
     return server | {
-        "entrypoint": ["python3", "/srv/forward.py"],
+        "entrypoint": ["python3", "/opt/stampede/forward.py"],
         "command": [f"{port}=${{{_variable_of(place, port)}:-}}" for port in ports], "depends_on": {}, "scale": 1,
         "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "memswap_limit": str(TO_OUTSIDE_MIB * 2**20),
         # in the place of the check of the image, if it has one

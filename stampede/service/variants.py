@@ -474,4 +474,4 @@ def _today(served: Served, told: Record | None) -> dict[str, Any]:
 
 def own_settings(served: Served) -> str:
     """Return where the settings file of a service without a command is in its container."""
-    return f"/srv/own_settings{served.settings.suffix if served.settings else ''}"
+    return f"/opt/stampede/own_settings{served.settings.suffix if served.settings else ''}"

@@ -139,7 +139,7 @@ def missing(module: str, *frames: tuple[str, str]) -> str:
 
 SITE = "/opt/venv/lib/python3.13/site-packages"
 DYNAMIC = ("/usr/lib/python3.13/importlib/__init__.py", "return _bootstrap._gcd_import(name[level:], package, level)")
-BY_CALLABLE = (("/srv/stampede_own.py", "found: Any = import_module(module)"), DYNAMIC)
+BY_CALLABLE = (("/opt/stampede/stampede_own.py", "found: Any = import_module(module)"), DYNAMIC)
 BY_SETTINGS = ((f"{SITE}/django/conf/__init__.py", "mod = importlib.import_module(self.SETTINGS_MODULE)"), DYNAMIC)
 
 

@@ -192,3 +192,20 @@ def test_another_server_gets_what_the_command_gives_to_its_own(tmp_path: Path) -
 
         assert json.loads((out / "settings").read_text())["server"] == "granian"
     assert answer.startswith("tea ")
+
+
+def test_an_application_may_be_anywhere_in_its_image(tmp_path: Path) -> None:
+    """Its modules have names that programs of the lab have, too."""
+    source = APP.replace("import os", "import counters, hooks, os")
+    program = (
+        "import runpy, sys\nsys.argv = ['gunicorn', '--chdir', '/srv/shop', 'app:app']\n"
+        "runpy.run_module('gunicorn', run_name='__main__')\n"
+    )
+    files = {"shop/app.py": source, "shop/counters.py": "", "shop/hooks.py": "", "start.py": program}
+    folder = written(tmp_path / "shop", files)
+    application = Application(folder=folder, command="python /srv/start.py", paths={"/srv": "."})
+
+    with served(folder, start_of(application, {}), tmp_path) as (out, process):
+        said_by(process, "ask()")
+
+        wait_until(lambda: counted(out) == 1)
