@@ -52,7 +52,12 @@ _KINDS = (
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
 _POOLS = (os.path.join("anyio", "_backends", "_asyncio.py"), os.path.join("concurrent", "futures", "thread.py"))
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OWN = tuple(
+    folder.rstrip(os.sep) + os.sep
+    for folder in (os.path.dirname(os.path.abspath(__file__)), os.environ.get("STAMPEDE_PROBE_PART", ""))
+    if folder
+)
+"""The folders of the probe, and of a program around it: their frames are not the application's."""
 _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 

@@ -352,7 +352,7 @@ class Rows:
     def began(self, request: Request) -> None:
         """Write the first line of a request."""
         self._count += 1
-        request.ident = request.ident or f"{os.getpid()}-{self._count}"
+        request.ident = request.ident or f"pid{os.getpid()}-{self._count}"
         self.write(
             f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{time.time():.6f}"
         )

@@ -245,7 +245,8 @@ def serve(start: dict[str, Any]) -> NoReturn:
             start["environment"]["PYTHONPATH"] = ":".join(dict.fromkeys([str(folder), *filter(None, imports)]))
     environment = with_stand_ins(start, SERVED, OURS / "stampede_probe" / "site")
     environment.update(STAMPEDE_SERVES="1", STAMPEDE_OPTIONS=json.dumps(way.get("options", {})),
-                       STAMPEDE_READY=start.get("ready", ""), STAMPEDE_PROBE_ID="Lab-Id")  # fmt: skip
+                       STAMPEDE_READY=start.get("ready", ""), STAMPEDE_PROBE_ID="Lab-Id",
+                       STAMPEDE_PROBE_PART=str(OURS))  # fmt: skip
     words = runnable(words, folder)
     os.environ.update(environment)
     os.chdir(folder)

@@ -218,9 +218,7 @@ def _stacks(trial: _Trial, routes: Sequence[tuple[str, str, int]]) -> Iterator[S
         kind, route, at = "".join(filter(str.isprintable, seen)).split("|", 2)
         line, _, called = at.partition(" → ")
         of = next((each for each in ("loop", "pool thread", "gc") if kind.startswith(each)), "")
-        known = (
-            "" if line.startswith(("(", "/opt/stampede/", "garbage")) else line
-        )  # not of a library or of the lab itself
+        known = "" if line.startswith(("(", "garbage")) else line  # not of a library
         yield Stack(of, kind.removeprefix(of).strip(), classes.get(route, (0, ""))[1], known, called, seconds)
 
 
