@@ -36,8 +36,8 @@ mkdir -p "$root/opt/application" "$root/tmp"
 mount --bind "$out" "$root/tmp"
 cp -a "$application/." "$root/opt/application"
 cp -a "$programs" "$root/opt/stampede"
-exec chroot "$root" "$venv/bin/python" -c 'import os, subprocess as s, sys; p = [sys.executable, "/opt/stampede/start.py"]
-s.run([*p, "lay-out", "/opt/stampede/start.json"], check=True); os.execv(p[0], [*p, sys.argv[1], "/opt/stampede/start.json"])' "$what"
+exec chroot "$root" sh -c '"$0" /opt/stampede/start.py lay-out /opt/stampede/start.json
+exec "$0" /opt/stampede/start.py "$1" /opt/stampede/start.json' "$venv/bin/python" "$what"
 """
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
