@@ -134,6 +134,8 @@ class Own(Variant):
     max_requests: int = 0
     max_requests_jitter: int = 0
     timeout_s: int = 0
+    added: dict[str, str | int | bool] = Field({}, description="Options that differ from today's.")
+    command: str = Field("", description="The command, unless it is the application's own.")
     like: SkipValidation[Variant] = Field(exclude=True, repr=False)
     layer: Layer = Field(exclude=True, repr=False)
     start: Start = Field(exclude=True, repr=False)
@@ -317,9 +319,10 @@ def make_way(
     like = _LIKE[str(settings["server"])].model_construct(
         app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}
     )
+    start = _start_of(service, settings, _today(at_home or served, told), told)
     values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
         "callable": service.application.callable or (told.callable if told else ""), "layer": layer, "cpus": 0,
-        "like": like, "start": _start_of(service, settings, _today(at_home or served, told), told),
+        "like": like, "start": start, "added": dict(start.changed or {}), "command": shlex.join(start.words),
     }  # fmt: skip
     try:
         variant = Own.model_validate(values)

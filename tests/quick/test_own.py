@@ -484,6 +484,7 @@ def test_a_way_is_todays_command_with_an_option_more(
 
     assert changed.get("options", {}).get("settings", {}) == options
     assert set(changed) <= {"options"}
+    assert variant.record(way).settings["added"] == options  # the run has what was changed
     assert "\n".join(line for line in variant.configuration() if not line.startswith("#")) == pasted
 
 
