@@ -214,7 +214,8 @@ def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record 
     try:
         ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told=told)]
     except NotPossible as error:
-        raise WrongUse(f"served: {error}.", hint="Give more memory_mib, or fewer workers.") from None
+        hint = "Give more memory_mib, or fewer workers." if "memory_mib" in str(error) else ""
+        raise WrongUse(f"served: {error}.", hint) from None
     for kind in KINDS:
         if not _is_possible(service, kind.name):
             continue
