@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
@@ -28,7 +29,7 @@ from rich.console import Console
 
 from stampede.advise.options import ServingOption
 from stampede.cli import app
-from stampede.errors import WrongUse
+from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
@@ -560,6 +561,21 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
             assert today.layer.loaded["folder"] == "/opt/application/src"
             assert today.layer.loaded["imports"] == ["/opt/application"]
             assert today.layer.server == (found.served.server, found.served.release)
+
+
+def test_a_command_that_starts_no_server_is_told_with_its_last_words(
+    service: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.write_text(FILE.replace("callable: app:app", "command: ./start.sh").replace(", workers: 2, threads: 2", ""))
+    for name in ("machine_lock", "heartbeat"):
+        monkeypatch.setattr(trying, name, lambda *_: nullcontext())
+    monkeypatch.setattr(trying, "make_ready", lambda _: None)
+    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[], said="no database yet", ended=1))
+
+    with pytest.raises(LabError, match=r"my-service.yaml starts no server that the lab knows\.$") as raised:
+        trying.asked_today(service).__enter__()
+
+    assert raised.value.hint == "Its last words: no database yet"
 
 
 def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: Path) -> None:
