@@ -299,11 +299,11 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
             sys.exit(0)
         os.execv(python, [python, *arguments])
     if name in PREPARES or prepares_in([name, *arguments]):
-        if really and (program := shutil.which(name, path=os.environ[BEFORE])):
+        if really and (program := real(name)):
             os.execv(program, [program, *arguments])
         prepare([name, *arguments])
     if name == "uwsgi":
-        ask_uwsgi(arguments, os.environ[BEFORE])
+        ask_uwsgi(arguments)
     if name in SERVERS:
         if not has(SERVERS[name].partition(".")[0], python):
             tell("missing", program=name, words=[name, *arguments])
@@ -313,7 +313,7 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         Path(os.environ[TOLD], "cores").touch()
         print(os.cpu_count())
     if name in TOLERANT:
-        program = shutil.which(name, path=os.environ[BEFORE])
+        program = real(name)
         if program:
             subprocess.run([program, *arguments], stderr=subprocess.DEVNULL, check=False)
         sys.exit(0)
@@ -325,11 +325,21 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         supervise(arguments)
     if name in ("honcho", "foreman"):
         start_procfile(arguments)
-    if name in MEASURES and shutil.which(name, path=os.environ[BEFORE]):
+    if name in MEASURES and real(name):
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
     sys.exit(0)
+
+
+def real(name: str) -> str:
+    """Return the path of a program that is no stand-in; empty: there is none."""
+    for folder in os.environ[BEFORE].split(":"):
+        path = Path(folder, name)
+        with suppress(OSError):
+            if os.access(path, os.X_OK) and path.is_file() and str(STAND_INS).encode() not in path.read_bytes()[:200]:
+                return str(path)
+    return ""
 
 
 def prepares_in(words: Sequence[str]) -> bool:
@@ -447,14 +457,14 @@ _REASONS = {
 _REASONS["protocol"] = _REASONS["tls"] = _REASONS["address"]
 
 
-def ask_uwsgi(arguments: Sequence[str], path: str) -> NoReturn:
+def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
     """Let uWSGI print its options, from its command, its variables and its files. Write them down, or serve with them.
 
     As uWSGI itself says its options one by one, those of the address, of the application (which gets the wrapper) and
     of the machine can be left aside.
     """
     words = ["uwsgi", *arguments]
-    program = shutil.which("uwsgi", path=path)
+    program = real("uwsgi")
     if not program:
         tell("missing", program="uwsgi", words=words)
         sys.exit(0)

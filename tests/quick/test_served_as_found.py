@@ -7,10 +7,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 from urllib.parse import quote
 
 import pytest
 
+from stampede.paths import SERVERS as SERVERS_OF_THE_LAB
 from stampede.service.description import Application
 from stampede.service.image import start_of
 from tests.conftest import wait_until
@@ -209,3 +211,16 @@ def test_an_application_may_be_anywhere_in_its_image(tmp_path: Path) -> None:
         said_by(process, "ask()")
 
         wait_until(lambda: counted(out) == 1)
+
+
+def test_a_program_is_never_taken_for_its_own_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that in /usr/local/bin, which is there for scripts that set PATH anew."""
+    program = run_path(str(SERVERS_OF_THE_LAB / "user-service" / "start.py"), run_name="start")
+    for folder, text in (("ours", f"#!/bin/sh\nexec {program['STAND_INS']}/bin/uwsgi\n"), ("theirs", "#!/bin/sh\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "uwsgi").write_text(text)
+        (tmp_path / folder / "uwsgi").chmod(0o755)
+    monkeypatch.setenv("STAMPEDE_PATH", f"{tmp_path}/ours:{tmp_path}/theirs")
+
+    assert program["real"]("uwsgi") == f"{tmp_path}/theirs/uwsgi"
+    assert program["real"]("nothing") == ""
