@@ -262,7 +262,8 @@ class Load(Script):
         if said.get("script", CLASSES) == CLASSES and isinstance(settings, Mapping) and [*settings] == ["classes"]:
             return said  # as a load is written that was read
         if said.get("classes") and not has_script:
-            return {**said, "settings": {"classes": json.dumps(said["classes"], default=str)}}
+            with suppress(TypeError, ValueError):  # a mistake in the classes has a place of its own
+                return {**said, "settings": {"classes": json.dumps(said["classes"], default=str)}}
         if "classes" in said and has_script:
             with suppress(ValidationError):  # a mistake in the classes has a place of its own
                 LOAD_CLASSES.validate_python(said["classes"])
