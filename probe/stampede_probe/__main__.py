@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stampede_probe import __version__
-from stampede_probe.shared import Shared, find
+from stampede_probe.shared import H_CREATOR, Shared, find
 from stampede_probe.top import screen
 
 
@@ -86,7 +86,7 @@ def show(given: argparse.Namespace) -> int:
     if len(files) != 1:
         print(
             "stampede-probe: " + ("several servers run here; name one of:" if files else NONE),
-            *files,
+            *map(_described, files),
             sep="\n",
             file=sys.stderr,
         )
@@ -103,6 +103,19 @@ def show(given: argparse.Namespace) -> int:
     else:
         top(lambda: snapshot(shared), once=given.once or not sys.stdout.isatty())
     return 0
+
+
+def _described(path: str) -> str:
+    """Return the path of a server's file, with the process that started the server and its command."""
+    from stampede_probe.worker import printable
+
+    process = Shared.open(path, patience_s=0).q[H_CREATOR]
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        words = []
+    command = " ".join(os.path.basename(word.decode("utf-8", "replace")) for word in words).strip()
+    return f"{path}  process {process}: {printable(command) or 'has ended'}"
 
 
 NONE = (

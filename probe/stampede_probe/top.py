@@ -33,7 +33,7 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
         lines.append(f"{one['pid']:>8} {span(one['up_s']):>6} {state:>7}  {held}{doing or idle}")
     routes = sorted(found["routes"].items(), key=lambda of: (-of[1]["avoidable_s"], -of[1]["work_s"]))
     if routes:
-        lines += ["", f"{'REQUESTS':>9} {'MEAN':>7} {'WAITED':>7} {'AVOIDABLY':>9}  ROUTE"]
+        lines += ["", f"{'REQUESTS':>9} {'MEAN':>7} {'WAITED':>7} {'AVOIDABLY':>9}  ROUTE, SINCE THE START"]
     for name, of in routes[:8]:
         known = of["known"]
         waited = span(of["delay_s"] / known) if known else "?"
@@ -41,7 +41,7 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
         lines.append(f"{of['requests']:>9} {span(of['work_s'] / of['requests']):>7} {waited:>7} {avoidably:>9}  {name}")
     notes = found["notes"]
     for title, kind in (
-        ("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY", "filled by"),
+        ("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY, FOR SO LONG IN ALL", "filled by"),
         ("POOLS THAT WERE FULL", "pool full"),
     ):
         lines += _shares(title, notes.get(kind, {}), 4)

@@ -464,8 +464,11 @@ def _called(code: CodeType, instruction: int) -> str:
 
         line, _last, start, _ = next(_nth(positions(), instruction // 2), (None, None, None, None))
         source = linecache.getline(code.co_filename, line).encode() if line and start is not None else b""
-        match = re.match(rb"([A-Za-z_][\w.]*)(\(?)", source[start:] if start else source)
-        is_lock = match is not None and not match.group(2) and source.lstrip().startswith((b"with ", b"async with "))
+        called = source[start:] if start else source.lstrip()
+        match = re.match(rb"(?:async )?(?:with )?([A-Za-z_][\w.]*)(\(?)", called)
+        is_with = source.lstrip().startswith((b"with ", b"async with "))
+        is_first = source[: start or 0].strip() in (b"", b"with", b"async with")  # not the name after "as"
+        is_lock = match is not None and not match.group(2) and is_with and is_first
         name = match.group(1).decode() if match is not None and (match.group(2) or is_lock) else ""
         _texts[key] = f"with {name}" if is_lock else name
     return _texts[key]

@@ -26,10 +26,11 @@ PROBE = ROOT / "probe"
 sys.path.insert(0, str(PROBE))
 
 from stampede_probe import shared as layout  # noqa: E402
+from stampede_probe.__main__ import main as command  # noqa: E402
 from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
 from stampede_probe.shared import BUSY, HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _collector, _kind, _natives  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Body, SizedBody, Wsgi  # noqa: E402
 
@@ -455,3 +456,29 @@ def test_threads_that_eventlet_replaced_have_no_id_of_the_kernel_s(monkeypatch: 
     monkeypatch.setitem(threading._active, 1, SimpleNamespace())  # type: ignore[attr-defined]
     assert _natives()[threading.get_ident()] == threading.get_native_id()
     assert 1 not in _natives()
+
+
+def test_several_servers_are_told_apart_by_their_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(layout, "_folders", lambda: [str(tmp_path)])
+    paths = [Shared.create(name).path for name in ("one", "two")]
+
+    assert command(["top"]) == 2
+
+    said = capsys.readouterr().err
+    assert all(re.search(rf"^{path}  process {os.getpid()}: \S*python", said, re.MULTILINE) for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [("with open('x') as file:", "open"), ("with lock:", "with lock"), ("time.sleep(1)", "time.sleep")],
+)
+def test_what_a_line_calls_is_read_from_its_source(tmp_path: Path, line: str, called: str) -> None:
+    path = tmp_path / "shop.py"
+    path.write_text(f"def work():\n    {line}\n" + ("        pass\n" if line.startswith("with") else ""))
+    code = compile(path.read_text(), str(path), "exec").co_consts[0]
+    starts = [place for place, (row, *_) in enumerate(code.co_positions()) if row == 2]
+
+    assert {_called(code, 2 * place) for place in starts} <= {called, ""}
+    assert called in {_called(code, 2 * place) for place in starts}
