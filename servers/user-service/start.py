@@ -509,7 +509,9 @@ def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
 def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str, Any]) -> NoReturn:
     """Become uWSGI with what is kept of its options, those of the way, its address and the wrapped application."""
     way = json.loads(os.environ["STAMPEDE_OPTIONS"] or "{}")
-    added = dict(way.get("settings", {})) if way.get("server") == "uwsgi" else {}
+    stated = way.get("settings", {}).items() if way.get("server") == "uwsgi" else ()
+    added = {name: str(value).lower() if isinstance(value, bool) else value
+             for name, value in stated}  # fmt: skip
     said = served["settings"]
     lines = [*((name, value) for name, value in kept if name not in added and is_there(name, value)), *added.items()]
     if "LAB_FOLDER" in os.environ and sys.prefix != sys.base_prefix and not {*_HOMES} & {name for name, _ in lines}:

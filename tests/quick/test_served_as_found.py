@@ -168,10 +168,16 @@ def test_each_server_serves_its_own_command_on_the_port_of_the_balancer(tmp_path
         ),
         ("granian --interface wsgi app:app", {"server": "granian", "settings": {"backpressure": 7}}, "backpressure", 7),
         ("uwsgi --module app:app --http-socket :9", {"server": "uwsgi", "settings": {"threads": 3}}, "threads", 3),
+        (
+            "uwsgi --module app:app --http-socket :9",
+            {"server": "uwsgi", "settings": {"map-socket": True}},
+            "map-socket",
+            "0:1",
+        ),
     ],
 )
 def test_a_way_adds_its_options_to_the_command(
-    tmp_path: Path, command: str, way: dict[str, object], name: str, value: int
+    tmp_path: Path, command: str, way: dict[str, object], name: str, value: int | str
 ) -> None:
     folder = written(tmp_path / "shop", {"app.py": APP})
 
