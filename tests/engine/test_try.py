@@ -50,7 +50,7 @@ loaded_by = os.getpid()
 
 @app.before_request
 def chatter():
-    print("tick" * 3000, flush=True)
+    print("tick" * 1000, flush=True)
     print("loaded by", loaded_by, "in", os.getpid(), flush=True)
 
 
@@ -208,8 +208,7 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     assert b"session=ey" not in recorded
     assert_in_force(folder)
     log = read_trial(folder).logs["own-1"]
-    assert log.before > 0
-    assert log.cut or log.kept > log.before  # 12 kB a request: the engine may drop the beginning during the load
+    assert log.kept > log.before > 0
     assert diagnosis
     assert "kB a request to their output" in " ".join([said, *diagnosis.minor])
     assert copied_lab.run("verify", str(run)).returncode == 0
