@@ -240,9 +240,8 @@ def kill_a_worker() -> str:
 
 def under_load_there(variant: str, service: str) -> Container:
     """Wait until the workers of a variant have counted some requests, and return the container of another service."""
+    found = wait_until(lambda: container_of(variant, service), 2 * PATIENCE_S, every_s=0.3)  # it takes a while to look
     under_load(variant)
-    found = container_of(variant, service)
-    assert found
     return found
 
 
