@@ -50,7 +50,7 @@ loaded_by = os.getpid()
 
 @app.before_request
 def chatter():
-    print("tick" * 1000, flush=True)
+    print("tick" * 3000, flush=True)
     print("loaded by", loaded_by, "in", os.getpid(), flush=True)
 
 
@@ -140,10 +140,9 @@ def assert_in_force(folder: Path) -> None:
     names = ("workers", "threads", "max_requests", "timeout", "backlog", "keepalive", "preload_app")
     assert [settings[name] for name in names] == [3, 2, 40, 77, 64, 30, True]
     assert sorted(settings["aside"]) == ["bind", "user"]
-    written_log = (folder / "own-1.log").read_text()
-    loaded = {*re.findall(r"loaded by (\d+) in (\d+)", written_log)}
+    loaded = {*re.findall(r"loaded by (\d+) in (\d+)", (folder / "own-1.log").read_text())}
     assert len({by for by, _ in loaded}) == 1  # before the workers are forked
-    assert len(loaded) > 1
+    assert all(by != worker for by, worker in loaded)
     assert (folder / "own-1.after.txt").read_text().count("==> worker ") > 3  # some were replaced
     requests = duckdb.read_parquet(f"{folder}/requests.parquet")
     kept = rows_of(requests, "SELECT count(DISTINCT connection) < count(*) / 2 FROM requests")
@@ -208,7 +207,8 @@ def test_an_application_is_tried_as_it_is(copied_lab: Lab, tmp_path: Path) -> No
     assert b"session=ey" not in recorded
     assert_in_force(folder)
     log = read_trial(folder).logs["own-1"]
-    assert log.kept > log.before > 0
+    assert log.before > 0
+    assert log.cut or log.kept > log.before  # the engine keeps 4 MB, and each request writes 12 kB
     assert diagnosis
     assert "kB a request to their output" in " ".join([said, *diagnosis.minor])
     assert copied_lab.run("verify", str(run)).returncode == 0
