@@ -8,7 +8,7 @@ from tests.containers.conftest import Spoilt
 def test_a_setting_that_the_script_refuses(spoilt: Spoilt) -> None:
     """The lab knows which settings a script has; a script that reads another does not start."""
     assert "k6 ended with exit code 107: " in spoilt.why_failed("refused")
-    assert "MORE_USERS is not set; the .env file beside the script has an example" in spoilt.why_failed("refused")
+    assert "MORE_PATHS is not set; the .env file beside the script has an example" in spoilt.why_failed("refused")
 
 
 @pytest.mark.parametrize("variant", ["throws-one", "throws-all"])
