@@ -25,7 +25,7 @@ import workload
 from counters import Counters
 from fastapi import BackgroundTasks, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _NAME = os.environ["LAB_SERVER"]
 SERVER = f"{_NAME}/{version(_NAME)}"
@@ -40,9 +40,12 @@ class Counted:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-        if scope["type"] == "http":
-            scope["app"].state.counters.add("served")
+        async def counted(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                scope["app"].state.counters.add("served")  # background tasks come later
+
+        await self._app(scope, receive, counted)
 
 
 @asynccontextmanager
