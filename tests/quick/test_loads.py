@@ -303,14 +303,15 @@ def test_a_class_asks_for_what_it_does() -> None:
 def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(K6_SCRIPTS, "idle.js")
-    (tmp_path / "mine.yaml").write_text(GOOD.replace("SCRIPT", "idle.js").replace("SETTINGS", IDLE))
+    assert [*K6_SCRIPTS][-1] == "visits.js"  # so that the order stays when it comes back
+    monkeypatch.delitem(K6_SCRIPTS, "visits.js")
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("SCRIPT", "visits.js").replace("SETTINGS", VISITS))
 
     with pytest.raises(WrongUse) as caught:
         read_experiment(tmp_path / "mine.yaml")
 
     assert caught.value.message.startswith(
-        "mine.yaml:4: load.script: k6/idle.js has no declaration in stampede/experiment/loads/k6.py; there are "
+        "mine.yaml:4: load.script: k6/visits.js has no declaration in stampede/experiment/loads/k6.py; there are "
     )
 
 
