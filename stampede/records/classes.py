@@ -49,6 +49,14 @@ def _kind(takes: object) -> str:
     return "a list" if isinstance(takes, list) else "a number"
 
 
+_Spread = (
+    Annotated[Between, Tag("two ends")]
+    | Annotated[Mean, Tag("a mean")]
+    | Annotated[list[Seconds], Field(min_length=2), Tag("a list")]
+)
+"""Durations that differ."""
+
+
 class Arrivals(Model):
     """How the requests of one class come: from users who wait for each answer, or so many per second."""
 
@@ -170,13 +178,7 @@ class OwnRequestClass(OwnRequest, Arrivals):
 class RequestClass(Arrivals):
     """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
 
-    takes_s: Annotated[
-        Annotated[Seconds, Tag("a number")]
-        | Annotated[Between, Tag("two ends")]
-        | Annotated[Mean, Tag("a mean")]
-        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
-        Discriminator(_kind),
-    ]
+    takes_s: Annotated[Annotated[Seconds, Tag("a number")] | _Spread, Discriminator(_kind)]
     computes: float | None = Field(None, ge=0, le=1)
 
     @property
@@ -221,13 +223,8 @@ class RequestClass(Arrivals):
 class LoadClass(RequestClass):
     """One class of requests of a load, whose application is the lab's own."""
 
-    takes_s: Annotated[
-        Annotated[Short, Tag("a number")]
-        | Annotated[Between, Tag("two ends")]
-        | Annotated[Mean, Tag("a mean")]
-        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
-        Discriminator(_kind),
-    ] = Field(0, description="How long a request takes if it never waits, in seconds: a number, `{least, most}`, the "
+    takes_s: Annotated[Annotated[Short, Tag("a number")] | _Spread, Discriminator(_kind)] = Field(
+        0, description="How long a request takes if it never waits, in seconds: a number, `{least, most}`, the "
         "`{mean}` of exponential durations, or a list of durations of which each is as likely.",
     )  # fmt: skip
     computes: float | None = Field(

@@ -186,6 +186,19 @@ class LoadRecord(Record):
         return others | each
 
     @property
+    def calibrated(self) -> str | None:
+        """The class of requests that a trial is calibrated for; None: all classes, or nobody recorded it.
+
+        Empty: its requests do not all ask for the same, so a quick request is no sign of a wrong calibration.
+        """
+        classes = self.traffic.classes if self.traffic else {}
+        computing = {name: of for name, of in classes.items() if any(work.does == "compute" for work in of.work)}
+        if not computing:
+            return None
+        name, of = max(computing.items(), key=lambda each: each[1].rounds * sum(work.mean_s for work in each[1].work))
+        return name if all(isinstance(work.takes_s, int | float) for work in of.work) else ""
+
+    @property
     def burst(self) -> int | None:
         """How many requests the load sends at once; None: the load has no bursts.
 

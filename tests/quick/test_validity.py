@@ -14,6 +14,7 @@ from stampede.evaluate.read.trial_data import ClassTotals, derive_raw_trial
 from stampede.evaluate.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.classes import Between, LoadClass
 from stampede.records.folder import BadRun, read_run, trial_folder
 from stampede.records.run import (
     Calibration,
@@ -28,6 +29,7 @@ from stampede.records.run import (
     VariantRecord,
 )
 from stampede.records.summary import Validity
+from stampede.records.traffic import of_classes
 from stampede.report.tables.quantities import workers_tables
 from tests.in_memory import MIX, changed, judged, trial_of
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, run_record, write_points
@@ -73,6 +75,21 @@ def test_a_trial_is_judged_by_its_record_and_its_counts(
     record: dict[str, Any], verdict: str, reason: str | None
 ) -> None:
     assert judged(trial_of(SHARED), **record) == (verdict, [reason] if reason else [])
+
+
+def test_a_calibration_is_of_the_class_that_computes_for_longest() -> None:
+    """A quicker class, or durations that differ, are no sign of a calibration that does not hold."""
+
+    def load(**classes: LoadClass) -> LoadRecord:
+        return LoadRecord(name="mix", script="classes.js", duration="9s", settings={}, traffic=of_classes(classes))
+
+    quick, slow = (LoadClass(users=1, takes_s=s, computes=0.5) for s in (0.02, 0.4))
+    varied = LoadClass(users=1, takes_s=Between(least=0.1, most=0.9), computes=1)
+
+    assert load(quick=quick, slow=slow).calibrated == "slow"
+    assert load(quick=quick, waits=LoadClass(users=1, takes_s=9)).calibrated == "quick"
+    assert load(quick=quick, varied=varied).calibrated == ""
+    assert load(waits=LoadClass(users=1, takes_s=9)).calibrated is None
 
 
 @pytest.mark.parametrize(

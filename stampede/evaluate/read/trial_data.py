@@ -58,7 +58,7 @@ class ClassTotals(NamedTuple):
 
     ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
     ``errors`` says how many requests failed for which reason, the most frequent reason first. ``of_client``: a client
-    that misbehaves sent them, and not k6.
+    that misbehaves sent them, and not k6. ``quickest_ms`` is the shortest time that a worker was at work on a request.
     """
 
     request_class: str
@@ -67,6 +67,7 @@ class ClassTotals(NamedTuple):
     refused: int = 0
     of_client: bool = False
     errors: Mapping[str, int] = {}
+    quickest_ms: float | None = None
 
     @property
     def answered(self) -> int:
@@ -89,13 +90,12 @@ class RequestTotals(NamedTuple):
     ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
     of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
     answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
-    ``in_flight``, ``little`` and ``quickest_ms``, the shortest time that a worker was at work on a request, are of the
-    requests that k6 sent. ``workers`` has the answers by class and by the worker (host:pid) that they name; the class
-    None comes last, and in each class the worker with the fewest answers first. ``direct_sent`` is how many requests
-    went directly to the server, not through the balancer, and ``direct_with_status`` how many of these requests were
-    answered. ``sending`` is how bursts were sent; None: the load has no bursts. ``generators`` is how many k6
-    containers sent requests, ``of_visits`` how many requests are part of a visit. ``posts`` says which visits posted a
-    form.
+    ``in_flight`` and ``little`` are of the requests that k6 sent. ``workers`` has the answers by class and by the
+    worker (host:pid) that they name; the class None comes last, and in each class the worker with the fewest answers
+    first. ``direct_sent`` is how many requests went directly to the server, not through the balancer, and
+    ``direct_with_status`` how many of these requests were answered. ``sending`` is how bursts were sent; None: the load
+    has no bursts. ``generators`` is how many k6 containers sent requests, ``of_visits`` how many requests are part of a
+    visit. ``posts`` says which visits posted a form.
     """
 
     began: float | None
@@ -105,7 +105,6 @@ class RequestTotals(NamedTuple):
     workers: list[WorkerTotals]
     in_flight: float | None
     little: float | None
-    quickest_ms: float | None = None
     direct_sent: int = 0
     direct_with_status: int = 0
     sending: Sending | None = None
@@ -275,6 +274,7 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -
                 failed=sum(part.failed for part in mine),
                 refused=sum(part.refused for part in mine),
                 of_client=all(part.generator == CLIENT for part in mine),
+                quickest_ms=min((part.quickest_ms for part in mine if part.quickest_ms is not None), default=None),
                 errors=_most_frequent_first(errors, request_class),
             )
         )
@@ -291,7 +291,6 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -
         ),
         in_flight=in_flight,
         little=little,
-        quickest_ms=min((part.quickest_ms for part in of_k6 if part.quickest_ms is not None), default=None),
         direct_sent=sum(part.sent for part in direct),
         direct_with_status=sum(part.with_status for part in direct),
         sending=Sending(*rows(_SENDING, size=load.burst)[0]) if load.burst else None,

@@ -176,9 +176,11 @@ def _machine(trial: TrialData) -> Iterator[ValidityIssue]:
 
 def _work(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that requests that compute take as long as they ask for when sent alone, and no less during the load."""
-    calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
+    calibration, of = trial.record.calibration, trial.load.calibrated
     if not calibration:
         return
+    quickest_ms = min((each.quickest_ms for each in trial.requests.classes if each.quickest_ms is not None
+                       and not each.of_client and of in (None, each.request_class)), default=None)  # fmt: skip
     asked = f"where it asked for {calibration.service_time_ms:.0f} ms"
     if not calibration.holds:
         yield "suspect", f"a request alone was at work for {median(calibration.alone_ms):.0f} ms {asked}"
