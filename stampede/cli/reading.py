@@ -10,6 +10,7 @@ from stampede.finished import latest, print_differences, reported, run_for, summ
 from stampede.paths import RESULTS
 from stampede.run.options import Results, RunFolder
 from stampede.terminal import out, print_json, report_path, say, talk, write, write_json
+from stampede.typed import typed
 
 if TYPE_CHECKING:
     from stampede.evaluate.statistics.compare import Side
@@ -84,12 +85,15 @@ def compare(
     force: Annotated[
         bool, typer.Option("--force", help="Compare all the same, and print the reasons against it as warnings.")
     ] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Print every measured value, not only values that differ.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what differs as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Say how two runs or variants differ, e.g. stampede compare results/heavy-mix/latest:reuse-port …:least-conn."""
     from stampede.evaluate.statistics import compare as comparing  # noqa: PLC0415
-    from stampede.report.tables.comparison import comparison_tables  # noqa: PLC0415
+    from stampede.report.tables.comparison import comparison_answer, comparison_tables  # noqa: PLC0415
     from stampede.report.terminal import terminal_table  # noqa: PLC0415
 
     if not a or not b:
@@ -106,8 +110,14 @@ def compare(
         settings = [{"setting": name, "a": of_a, "b": of_b} for name, of_a, of_b in differs]
         print_json({"a": a, "b": b, "settings": settings, "changes": [change._asdict() for change in found]})
         return
-    setup, changes = comparison_tables((first.name, other.name), found, differs)
-    out.print(terminal_table(setup), terminal_table(changes), sep="\n")
+    out.print(comparison_answer(first, other, found), markup=False)
+    if not differs:
+        out.print("They were measured in the same way: nothing that was recorded differs.")
+    out.print(f"\na: {a}\nb: {b}", markup=False, soft_wrap=True)
+    for table in comparison_tables(found, differs, every=tables):
+        out.print("", terminal_table(table), sep="\n")
+    if not tables and any(change.verdict == "~" for change in found):
+        out.print(f"\nEvery measured value: {typed('compare', a, b, '--tables')}", markup=False, soft_wrap=True)
 
 
 _COMPARE = "stampede compare results/heavy-mix/latest:shared-socket results/heavy-mix/latest:least-conn"

@@ -27,7 +27,7 @@ from stampede.pipeline import derive_summary
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, Run
 from stampede.records.summary import Estimate, Summary
-from stampede.report.tables.comparison import comparison_tables
+from stampede.report.tables.comparison import comparison_answer, comparison_tables
 from stampede.report.terminal import terminal_table
 from tests.synthetic import Request, make_run
 from tools.study import read
@@ -234,7 +234,7 @@ def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) 
 def shown(*found: Change) -> str:
     """Return a comparison as it is printed."""
     console = Console(width=80, record=True, file=io.StringIO())
-    for table in comparison_tables(("a", "b"), found, []):
+    for table in comparison_tables(found, []):
         console.print(terminal_table(table))
     return console.export_text()
 
@@ -251,7 +251,18 @@ def test_two_trials_of_a_side_show_their_values_and_no_interval() -> None:
     assert re.search(r"142; 219 +31\.5; 61\.5 +– +– +~", said)
     assert "×1000" not in said
 
-    assert "×1000" in shown(a_difference([142, 219, 150], [31, 61, 40]))
+    assert "÷1000+ to ×1000+" in shown(a_difference([142, 219, 150], [31, 61, 40]))
+
+
+def test_a_comparison_says_first_what_changes_most(one: Side) -> None:
+    small = a_difference([3.0] * 3, [2.0] * 3)._replace(low=0.5, high=0.9, verdict="lower")
+    large = small._replace(stat="p90", a=1355, b=4.1, low=0.001, high=0.004)
+    said = comparison_answer(one._replace(variant="queue"), one._replace(variant="cure"), [small, large])
+    assert said == (
+        "Overhead of light requests p90: 1355 ms in queue, 4.1 ms in cure: ÷250 to ÷1000+. "
+        "2 of 2 measured values differ by more than chance."
+    )
+    assert "No measured value differs" in comparison_answer(one, one, [small._replace(verdict="~")])
 
 
 def test_suspect_trials_of_a_side_are_named(one: Side) -> None:

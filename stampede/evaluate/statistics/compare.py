@@ -20,7 +20,7 @@ from stampede.records.summary import Estimate, Summary, TrialValidity, suspect_t
 ERROR = 0.05
 """The share of comparisons, of which nothing differs, that may name a change."""
 
-_FARTHEST = log(1000)
+FARTHEST = log(1000)
 """The end of an interval is never farther than this: ratios of two trials may reach to hundreds of digits."""
 
 
@@ -159,7 +159,7 @@ def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change
     same = isclose(change, 0, abs_tol=1e-12)
     verdict: Literal["lower", "higher", "~"] = "~" if same else "higher" if low > 0 else "lower" if high < 0 else "~"
     if not of_share:
-        low, high, reach = (exp(max(-_FARTHEST, min(end, _FARTHEST))) for end in (low, high, reach))
+        low, high, reach = (exp(max(-FARTHEST, min(end, FARTHEST))) for end in (low, high, reach))
     return Change(
         variant=variant,
         **a.model_dump(include={"load", "request_class", "metric", "stat", "unit"}),
