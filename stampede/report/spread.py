@@ -11,6 +11,7 @@ from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
 from stampede.report.wording import number
+from stampede.typed import option
 
 INTERVAL = (
     f"measured: the median over trials, with its 95 % interval; of fewer than {ENOUGH} trials, and if the interval "
@@ -82,4 +83,4 @@ def trials_that_tell(trials: int | None, round_s: float) -> str:
     """Return about how many trials would tell, and how long they take. ``round_s``: a trial of each variant."""
     if trials is None:
         return f"More than {MOST} trials would be needed to tell."
-    return f"About {trials} trials ({max(1, round(trials * round_s / 60))} min) would tell: TRIALS={trials}"
+    return f"About {trials} trials ({max(1, round(trials * round_s / 60))} min) would tell: {option('trials', trials)}"

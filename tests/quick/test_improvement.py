@@ -71,7 +71,7 @@ def test_two_trials_that_promise_much_are_too_few_to_tell_and_say_how_many_would
         "Too few trials to tell whether another way is better: in 2 trials, home p99 is 31.0 and 61.0 ms with "
         "limit = threads, and 142 and 219 ms today."
     )
-    told = re.fullmatch(r"About (\d+) trials \(\d+ min\) would tell: TRIALS=\1", many)
+    told = re.fullmatch(r"About (\d+) trials \(\d+ min\) would tell: --trials \1", many)
     assert told
     assert 3 <= int(told[1]) <= 10
 
@@ -85,7 +85,7 @@ def test_a_single_trial_never_says_better(suspect: tuple[str, ...]) -> None:
         f"Too few trials to tell whether another way is better{doubt}: in one trial, home p99 is 21.6 ms with "
         "limit = threads, and 289 ms today."
     )
-    assert "TRIALS=5" in many
+    assert "--trials 5" in many
 
 
 def test_a_suspect_trial_is_named_in_the_sentence_that_says_better() -> None:
@@ -174,8 +174,8 @@ def test_an_interval_that_tells_nothing_is_not_shown(values: tuple[float, ...], 
         ((900, 910, 920), (5, 5.1, 5.2),
          r"The advice did not hold: home p99 is 910 \(\d+ to \d+\) ms with a, and 5\.1 \(.*\) ms with today\."),
         ((142, 219), (31, 61),
-         r"Too few trials to tell whether the advice held: home p99 is 142 and 219 ms .*TRIALS=\d+"),
-        ((5,), (900,), r"As far as these trials tell, the advice held: .*TRIALS=5"),
+         r"Too few trials to tell whether the advice held: home p99 is 142 and 219 ms .*--trials \d+"),
+        ((5,), (900,), r"As far as these trials tell, the advice held: .*--trials 5"),
         ((), (), r"Whether the advice held is unknown, .*"),
     ],
 )  # fmt: skip

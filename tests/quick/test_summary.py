@@ -407,19 +407,19 @@ def test_a_verdict_follows_from_the_interval_and_the_bound() -> None:
 99 (99 to 99) ms, <= 99.01: reproduced (needs 2); None
 99 (99 to 99) ms, <= 98.99: not reproduced (needs 2); None
 1000 (1000 to 1000) ms, >= 50: undecided (needs 5); one trial decides nothing; about 5 trials (5 min) would
-    decide: TRIALS=5
+    decide
 100.5 (94.34 to 107.1) ms, >= 50: reproduced (needs 2); None
 130 (6.387 to 2505) ms, >= 50: undecided (needs 3); the interval straddles the bound; about 3 trials (2 min)
-    would decide: TRIALS=3
+    would decide
 85 (40.15 to 179.3) ms, >= 60: undecided (needs 3); the interval straddles the bound; about 3 trials (2 min)
-    would decide: TRIALS=3
+    would decide
 100 (80 to 125) ms, >= 79: reproduced (needs 5); None
 100 (80 to 125) ms, >= 126: not reproduced (needs 5); None
 100 (80 to 125) ms, >= 99: undecided (no number decides); the interval straddles the bound; more than 100
     trials would be needed
 20 (10 to 90) ms, >= 9: reproduced (needs 5); None
 95 (40 to 120) ms, >= 50: undecided (needs 10); the interval straddles the bound; about 10 trials (2 min)
-    would decide: TRIALS=10
+    would decide
 51 (40 to 60) ms, >= 50: undecided (no number decides); the interval straddles the bound; more than 100 trials
     would be needed
 3.333 (2.25 to 5) ratio, >= 2: reproduced (needs 5); None
@@ -428,10 +428,10 @@ nothing ratio, >= 2: undecided (no number decides); a trial of two has 0, by whi
 60 (60 to 60) ms, >= 50: undecided (no number decides); the claim needs 4 cores, and the servers had 2
 60 (60 to 60) ms, >= 50: reproduced (needs 2); None
 60 (60 to 60) ms, >= 50: undecided (needs 2); looking after every round needs more certainty; about 8 trials
-    (2 min) would decide: TRIALS=8
+    (2 min) would decide
 40 (40 to 40) ms, >= 50: not reproduced (needs 2); None
 40 (40 to 40) ms, >= 50: undecided (needs 2); looking after every round needs more certainty; about 26 trials
-    (2 min) would decide: TRIALS=26
+    (2 min) would decide
 60 (60 to 60) ms, >= 50: reproduced (needs 2); None
 5 (5 to 5) ratio, >= 2: reproduced (needs 2); None
 """)
@@ -483,13 +483,13 @@ reproduced ±0.25: p99 100: reproduced, 100 (80 to 125), 1; None
 contradicted ±0.25: p99 60: contradicted, 100 (80 to 125), 1.667; None
 contradicted ±0.25: p99 200: contradicted, 100 (80 to 125), 0.5; None
 undecided ±0.25: p99 99: undecided, 100 (80 to 125), 1.01; the interval of p99 straddles an edge; about 6
-    trials (2 min) would decide: TRIALS=6
+    trials (2 min) would decide
 undecided ±0.25: p99 101: undecided, 100 (80 to 125), 0.9901; the interval of p99 straddles an edge; about 6
-    trials (2 min) would decide: TRIALS=6
+    trials (2 min) would decide
 undecided ±0.05: p99 100: undecided, 100 (80 to 125), 1; the interval of p99 straddles an edge; more than 100
     trials would be needed
 undecided ±0.25: p99 1000: undecided, 1000 (1000 to 1000), 1; one trial decides nothing; about 5 trials (5
-    min) would decide: TRIALS=5
+    min) would decide
 reproduced ±0.25: p50 50: reproduced, 50 (50 to 50), 1; p10 50: reproduced, 50 (50 to 50), 1; None
 reproduced ±0.25: p50 50: reproduced, 50 (50 to 50), 1; p75 99: not measured in a short run; p75 needs 4
     requests a trial; there were 3 at most
@@ -613,9 +613,7 @@ def test_a_reason_that_all_claims_share_is_said_once_below_the_table() -> None:
     table = claims_table(run, summary)
 
     assert [row[1] for row in table.rows] == ["it is fast", "it is quick"]
-    assert table.note.startswith(
-        "one trial decides nothing; about 5 trials (5 min) would decide: TRIALS=5; reproduced:"
-    )
+    assert table.note.startswith("one trial decides nothing; about 5 trials (5 min) would decide; reproduced:")
     assert markdown(run, summary).count("ne trial decides nothing; about 5") == 1
 
 

@@ -100,7 +100,7 @@ def _advice(results: Results, trials: int, needed: int | None) -> str:
     if needed is None:
         return f"more than {MOST} trials would be needed"
     needed = max(needed, trials + 1)
-    return f"about {needed} trials ({ceil(needed * results.measured.round_s / 60)} min) would decide: TRIALS={needed}"
+    return f"about {needed} trials ({ceil(needed * results.measured.round_s / 60)} min) would decide"
 
 
 def _doubt(rests_on: set[tuple[str, str | None]], results: Results) -> str | None:
