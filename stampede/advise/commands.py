@@ -201,6 +201,7 @@ def what_if(
     trial: Annotated[int, typer.Option(min=1, help="Which trial.")] = 1,
     workers: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
     threads: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
+    to: Annotated[Path | None, typer.Option(show_default=False, help="Draw the lanes of each way on this page.")] = None,
     results: Results = RESULTS,
 ) -> None:
     """Say who would have waited if a run was served in another way, e.g. stampede what-if … --workers 2."""
@@ -209,6 +210,7 @@ def what_if(
     from stampede.advise.what_if import lanes, recorded  # noqa: PLC0415
     from stampede.predict.what_if import as_measured, serve_otherwise  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
+    from stampede.run.results import writing  # noqa: PLC0415
 
     folder, record, variant = run_and_variant("what-if", run, results)
     under, serving = find_cell(record, variant, load or None)
@@ -221,15 +223,10 @@ def what_if(
         of = workers or before.workers, threads or before.threads
         title = f"{record.experiment}, {serving.name}, trial {trial}"
         print_what_if(out, title, before, list(serve_otherwise(answered, *of)))
-        page = lanes(derived, record, serving, under, trial, *of)
-    target = results / "what-if.html"
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        write_whole(target, page)
-    except OSError as error:
-        say(f"\nThere is no page of lanes: {target} cannot be written ({error.strerror or error}).")
-    else:
-        say(f"\nLanes: {target}")
+        if to:
+            with writing(to.parent):
+                write_whole(to, lanes(derived, record, serving, under, trial, *of))
+            say(f"\nLanes: {to}")
 
 
 def validate(

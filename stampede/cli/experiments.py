@@ -1,13 +1,15 @@
 """The commands of ``stampede`` that list experiments, and plan their measurement."""
 
+from collections import defaultdict
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment, names
 from stampede.run.options import MeasureOptions, Name, measure_options
-from stampede.terminal import out, print_json, print_plan
+from stampede.terminal import out, print_json, print_plan, write
 
 
 @measure_options("until", "budget", "machines")
@@ -30,8 +32,8 @@ def plan(
 def list_experiments(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per experiment.")] = False,
 ) -> None:
-    """List the experiments with their questions, e.g. stampede list --json."""
-    broken = []
+    """List the experiments by topic, e.g. stampede list --json. In a pipe: a name, a tab and a title on each line."""
+    broken, titles = [], defaultdict[str, dict[str, str]](dict)
     for name in names():
         try:
             experiment = load_experiment(name)
@@ -41,6 +43,7 @@ def list_experiments(
         if as_json:
             values = {
                 "name": name,
+                "topic": experiment.topic,
                 "title": experiment.title,
                 "question": experiment.question,
                 "source": experiment.source.model_dump(mode="json") if experiment.source else None,
@@ -49,7 +52,12 @@ def list_experiments(
             }
             print_json(values)
         else:
-            out.print(f"{name}\n  {experiment.title}\n  {experiment.question}", markup=False)
+            titles[experiment.topic][name] = experiment.title
+    for topic, of_topic in titles.items():
+        if out.is_terminal:
+            out.print(Text(f"\n{topic}", style="bold"))
+        for name, title in of_topic.items():
+            write(f"  {name:<20}  {title}\n" if out.is_terminal else f"{name}\t{title}\n")
     if broken:
         raise WrongUse(
             "\n".join(broken), hint="Correct each file that is named here; all other experiments are listed."

@@ -7,7 +7,7 @@ from stampede.cli.commands import Commands, LazyCommands
 PLACES = {
     "stampede.cli.experiments": ("list:list_experiments", "plan"),
     "stampede.cli.measure": ("run", "watch", "reproduce"),
-    "stampede.cli.reading": ("report", "power", "compare", "verify", "export", "class:class_"),
+    "stampede.cli.reading": ("report", "compare", "verify", "export", "class:class_"),
     "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
     "stampede.advise.commands": ("predict", "validate", "requests", "advise", "what-if"),
     "stampede.service.commands": ("init", "try:try_"),
@@ -24,7 +24,7 @@ GROUPS = {
         "reproduce": "measure every experiment, and show all published figures",
     },
     "Read": {
-        "report, power": "a run's answer and tables; how many trials decide its claims",
+        "report": "a run's answer and its tables",
         "compare": "how two runs or variants differ",
         "predict, validate": "what theory predicts; how many predictions came true",
         "verify, export": "check that a run is unchanged; pack it for somebody else",

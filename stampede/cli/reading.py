@@ -60,23 +60,14 @@ def report(
             raise WrongUse(f"No table has {error.word!r} in its title.", hint=f"The tables:\n{titles}") from None
     elif tables:
         print_tables(out, record, summary, section)
+        rows = Path(report_path(folder)).parent / "*/*/*/requests.parquet"
+        say(f"\nThe requests, for DuckDB and pandas: {rows}")
     else:
         print_screen(out, record, summary, report_path(folder), tables_command(folder), section)
         if not (folder / "report.html").exists():
             say("There is no report.html: to draw it, pip install 'stampede-lab[lab]'")
         return
     say(f"\nReport: {report_path(folder)}")
-
-
-def power(run: RunFolder = None, results: Results = RESULTS) -> None:
-    """Say how many trials each claim of a run needs for a verdict, e.g. stampede power results/heavy-mix/latest."""
-    from stampede.records.folder import read_run  # noqa: PLC0415
-    from stampede.report.tables.verdicts import power_table  # noqa: PLC0415
-    from stampede.report.terminal import terminal_table  # noqa: PLC0415
-
-    folder = run or latest(results)
-    summary = summary_of("power", folder, results)
-    out.print(terminal_table(power_table(read_run(folder), summary)))
 
 
 def compare(

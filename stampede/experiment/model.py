@@ -334,6 +334,7 @@ class Experiment(Model):
 
     title: str = Field(description="A few words.")
     question: str = Field(description="The question that the claims answer.")
+    topic: str = Field("Other", description="Below which heading stampede list shows the experiment.")
     because: str | None = Field(None, description="Why the claims that answer the question are true, in a sentence.")
     source: Source | None = None
     load: Load | None = Field(None, description="The load, if the experiment has only one load.")

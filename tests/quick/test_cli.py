@@ -82,7 +82,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
         (["run", "heavy-mix", "--against-itself", "--trials", "1"],
          "A single trial of each variant shows no spread.",
          "--trials 5"),
-        (["power", "nowhere"], "nowhere has no run.json.", "stampede power results/<experiment>/<time>, or …/latest"),
+        (["verify", "nowhere"], "nowhere has no run.json.", "stampede verify results/<experiment>/<time>, or …/latest"),
         (["report"], "There is no run in {results}.", "stampede run heavy-mix"),
         (["report", "nowhere"], "nowhere has no run.json.", "stampede report results/<experiment>/<time>, or …/latest"),
     ],
@@ -159,7 +159,7 @@ def test_a_mistake_in_a_file_is_wrong_use(lab: Lab, tmp_path: Path, monkeypatch:
 
     assert done.returncode == 2
     assert done.stderr == (
-        "error: heavy-mix.yaml:24: variants.one-process.workers: 0 must be a whole number, at least 1, "
+        "error: heavy-mix.yaml:25: variants.one-process.workers: 0 must be a whole number, at least 1, "
         "e.g. workers: 1\n"
     )
 
@@ -200,9 +200,12 @@ def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
 def test_the_list_for_programs_has_all_experiments(lab: Lab) -> None:
     listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
     assert [one["name"] for one in listed] == NAMES
-    assert {tuple(one) for one in listed} == {("schema", "name", "title", "question", "source", "variants", "loads")}
+    assert {tuple(one) for one in listed} == {
+        ("schema", "name", "topic", "title", "question", "source", "variants", "loads")
+    }
     [one] = [one for one in listed if one["name"] == "heavy-mix"]
     assert one["variants"]["one-process"]["threads"] == 8
+    assert "Other" not in {one["topic"] for one in listed}
 
 
 def test_the_list_goes_on_after_a_broken_file(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,11 +215,11 @@ def test_the_list_goes_on_after_a_broken_file(lab: Lab, tmp_path: Path, monkeypa
 
     assert done.returncode == 2
     assert listed(filter(None, done.stderr.splitlines())) == snapshot("""\
-error: heavy-mix.yaml:3: qestion: unknown key; there are question, because, burns, …
+error: heavy-mix.yaml:4: qestion: unknown key; there are question, because, burns, …
 hint: Correct each file that is named here; all other experiments are listed.
 """)
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["ten-at-once"]
-    assert "ten-at-once\n  Ten requests at once\n" in told.stdout
+    assert told.stdout == "ten-at-once\tTen requests at once\n"
 
 
 def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) -> None:
@@ -236,33 +239,6 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
     assert "| p50 50.5 ms | \\<= 60 ms |" in page.stdout
     assert "Overhead of requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | answered |\n" in page.stdout
     assert "| one | measured | 1.0 | 50.5 | 90.1 | 99.0 | 100 |\n" in page.stdout
-
-
-def test_power_says_how_many_trials_each_claim_needs(lab: Lab) -> None:
-    """A trial takes half a minute. What two equal trials decide is decided, also at the bound."""
-    value = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
-    claims = [
-        Claim(says="It is far", value=value, at_most=1000),
-        Claim(says="It is near", value=value, at_most=50),
-        Claim(says="It is nowhere", value=value.model_copy(update={"stat": "p99.9"}), at_most=50),
-        Claim(says="It is large", value=value, at_most=1000, cores=4),
-    ]
-    run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=50)] * 2}, claims=claims, times=2)
-
-    done = lab.call("power", str(run))
-
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert lines[:5] == [
-        "Trials that decide",
-        "verdict claim measured bound trials time",
-        "reproduced It is far p50 50.0 ms <= 1000 decided –",
-        "reproduced It is near p50 50.0 ms <= 50 decided –",
-        "undecided It is nowhere – <= 50 – –",
-    ]
-    assert lines[5] == "undecided It is large — the claim needs 4 p50 50.0 ms <= 1000 – –"
-    assert lines[6] == "cores, and the servers had 2"
-    assert lines[7].startswith("trials: about how many in all decide, if further trials differ as much as these")
 
 
 def as_measured(run: Path) -> str:

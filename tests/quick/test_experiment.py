@@ -265,11 +265,10 @@ def test_queries_are_for_fastapi_with_a_database(tmp_path: Path) -> None:
     good = (EXPERIMENTS / "pools.yaml").read_text()
 
     assert refused(tmp_path, good.replace("    database: {}\n", "", 1)) == snapshot(
-        "mine.yaml:14: loads.long-queries: a class of requests asks the database; add database: {}"
+        "mine.yaml:15: loads.long-queries: a class of requests asks the database; add database: {}"
     )
     assert refused(tmp_path, good.replace("app: fastapi-depends", "app: fastapi-typed")) == snapshot(
-        "mine.yaml:22: loads.short-queries.database: dependency does not use a database; "
-        "only variants with app: fastapi-sync or fastapi-depends on uvicorn do"
+        "mine.yaml:23: loads.short-queries.database: dependency does not use a database; only variants with app: fastapi-sync or fastapi-depends on uvicorn do"
     )
 
 

@@ -115,17 +115,16 @@ def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(
     assert place in str(caught.value)
 
 
-def test_what_if_answers_although_the_results_folder_cannot_be_written(lab: Lab) -> None:
-    """The page has no place, so only the tables are there. Root may write everywhere, so a file is in the way."""
+def test_what_if_answers_although_the_page_cannot_be_written(lab: Lab, tmp_path: Path) -> None:
+    """Root may write everywhere, so a folder is in the way."""
     run = make_run(lab.results / "made-up" / "20260101T000000Z", {"one": FEW})
     changed(run / "run.json", lambda values: values["variants"][0]["settings"].update({"threads": 2}))
-    (lab.results / "what-if.html").mkdir()
 
-    done = lab.call("what-if", str(run))
+    done = lab.call("what-if", str(run), "--to", str(tmp_path))
 
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "made-up, one, trial 1: 20 requests, replayed" in done.stdout
-    assert "There is no page of lanes: " in done.stderr
+    assert f"Results cannot be written to {tmp_path.parent}: Is a directory" in done.stderr.replace("\n", " ")
 
 
 def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) -> None:
@@ -133,7 +132,7 @@ def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) ->
     (run / MANIFEST).unlink(missing_ok=True)
     copy = shutil.copytree(run, lab.results / "made-up" / "copy")
 
-    assert lab.call("power", str(copy)).returncode == 0
+    assert lab.call("report", str(copy)).returncode == 0
 
 
 def test_a_text_makes_a_name() -> None:

@@ -490,8 +490,9 @@ def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
     advised = lab.call("advise", f"{burst}:gthread", "--load", "computing-2")
     assert (advised.returncode, advised.stderr) == (0, "")
     assert re.search(r"^ +today +[1-9]", advised.stdout, re.MULTILINE)
-    replayed = lab.call("what-if", str(kept), "--load", "heavy-mix", "--workers", "2")
-    assert (replayed.returncode, replayed.stderr) == (0, f"\nLanes: {lab.results / 'what-if.html'}\n")
+    lanes = tmp_path / "lanes.html"
+    replayed = lab.call("what-if", str(kept), "--load", "heavy-mix", "--workers", "2", "--to", str(lanes))
+    assert (replayed.returncode, replayed.stderr) == (0, f"\nLanes: {lanes}\n")
     assert re.search(r"^shared socket +2 x ", replayed.stdout, re.MULTILINE)
     validated = lab.call("validate", str(burst))
     assert (validated.returncode, validated.stderr) == (0, "")

@@ -21,7 +21,7 @@ RUNS = ROOT / "tests" / "runs"
 HEAD = '10.0.0.{} - - [03/Nov/2026:09:00:{:02} +0000] "GET /{} HTTP/1.1" 200 5 "-" "-" {}'
 COMMANDS = {
     "run": ["heavy-mix"], "watch": ["heavy-mix"], "list": [], "plan": ["heavy-mix"], "reproduce": ["--show"],
-    "report": ["{run}"], "power": ["{run}"], "compare": ["{run}:gthread", "{run}:sync", "--force"], "verify": ["{run}"],
+    "report": ["{run}"], "compare": ["{run}:gthread", "{run}:sync", "--force"], "verify": ["{run}"],
     "predict": ["ten-at-once"], "validate": ["{run}"], "export": ["{run}", "--to", "mine.tar.gz"],
     "init": ["."], "try": ["my-service.yaml"],
     "diagnose": ["--balancer", "nginx.log", "--server", "gunicorn.log", "--json"],
@@ -30,7 +30,7 @@ COMMANDS = {
     "bundle": ["--help"], "machines": ["check"],
 }  # fmt: skip
 """Arguments for each command; ``setup`` and ``bundle`` would build images."""
-CORE = ("list", "plan", "report", "power", "compare", "verify", "predict", "diagnose", "requests", "advise")
+CORE = ("list", "plan", "report", "compare", "verify", "predict", "diagnose", "requests", "advise")
 """The commands that need no extra."""
 CLASSES = "cores: 2\nmemory_mib: 1024\nclasses:\n  all: {per_second: 5, takes_s: [0.1, 0.2, 0.3]}\n"
 

@@ -26,7 +26,6 @@ def test_a_run_can_be_used_by_every_command(lab: Lab, tmp_path: Path, made: str)
         for name, options in {
             "report": ["--tables"],
             "verify": [],
-            "power": [],
             "compare": [str(run), "--force"],
             "export": ["--to", str(tmp_path / "run.tar.gz")],
         }.items()
@@ -38,7 +37,7 @@ def test_a_run_can_be_used_by_every_command(lab: Lab, tmp_path: Path, made: str)
 
 
 @pytest.mark.parametrize("schema", [1, 3])
-@pytest.mark.parametrize("command", ["report", "verify", "power", "what-if", "advise", "export", "class"])
+@pytest.mark.parametrize("command", ["report", "verify", "what-if", "advise", "export", "class"])
 def test_a_run_of_another_schema_is_refused_with_both_numbers(lab: Lab, command: str, schema: int) -> None:
     run = of_another_schema(lab.results / "made-up" / "20260101T000000Z", schema)
 
@@ -80,7 +79,6 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
     before = files_with_times(run)
 
     commands = {
-        "power": lab.call("power", str(run)),
         "compare": lab.call("compare", f"{run}:one", f"{run}:two"),
         "what-if": lab.call("what-if", f"{run}:one", "--workers", "1"),
         "validate": lab.call("validate", str(run)),
@@ -91,7 +89,6 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
     }
 
     assert files_with_times(run) == before
-    for name in ("power", "compare", "what-if"):
+    for name in ("compare", "what-if"):
         assert (name, commands[name].returncode) == (name, 0), commands[name].stderr
-    assert (lab.results / "what-if.html").exists()
     assert not any("Traceback" in one.stderr for one in commands.values())

@@ -2,10 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
-from math import ceil
 
-from stampede.evaluate.statistics.stopping import MOST
-from stampede.evaluate.verdict.claims import missing_cores
 from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
 from stampede.report.spread import claim_values, spread
@@ -58,26 +55,6 @@ def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> l
     reasons = [row.reason] if row.reason and row.reason not in told else []
     doubt = [row.doubt] if row.doubt and row.doubt not in told else []
     return [*reasons, ": ".join([suspect, *doubt])] if suspect else reasons
-
-
-def power_table(run: Run, summary: Summary) -> Table:
-    """Return about how many trials each claim needs for a verdict, and how long these trials take."""
-    rows = []
-    for claim, row in zip(run.claims, summary.claims, strict=True):
-        few = missing_cores(claim, run)
-        needed = ("–", "–")
-        if row.decided:
-            needed = ("decided", "–")
-        elif row.measured is not None and not few:
-            more, trials = ("> ", MOST) if row.trials_needed is None else ("", row.trials_needed)
-            needed = f"{more}{trials}", f"{more}{ceil(trials * summary.round_s / 60)} min"
-        says = row.says + (f" — {few}" if few else "")
-        rows.append((verdict_phrase(row.verdict, row.suspect), says, _measured(row), row.bound, *needed))
-    return Table(
-        "Trials that decide", ("verdict", "claim", "measured", "bound", "trials", "time"), rows, words=2,
-        note="trials: about how many in all decide, if further trials differ as much as these; with one trial, as many "
-             "as the lab resamples; > 100: the value is too near the bound",
-    )  # fmt: skip
 
 
 def published_table(run: Run, summary: Summary) -> Table:
