@@ -201,7 +201,7 @@ def what_if(
     trial: Annotated[int, typer.Option(min=1, help="Which trial.")] = 1,
     workers: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
     threads: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
-    to: Annotated[Path | None, typer.Option(show_default=False, help="Draw the lanes of each way on this page.")] = None,
+    to: Annotated[Path | None, typer.Option(show_default=False, help="Draw the lanes of each way here.")] = None,
     results: Results = RESULTS,
 ) -> None:
     """Say who would have waited if a run was served in another way, e.g. stampede what-if … --workers 2."""

@@ -268,7 +268,8 @@ def test_queries_are_for_fastapi_with_a_database(tmp_path: Path) -> None:
         "mine.yaml:15: loads.long-queries: a class of requests asks the database; add database: {}"
     )
     assert refused(tmp_path, good.replace("app: fastapi-depends", "app: fastapi-typed")) == snapshot(
-        "mine.yaml:23: loads.short-queries.database: dependency does not use a database; only variants with app: fastapi-sync or fastapi-depends on uvicorn do"
+        "mine.yaml:23: loads.short-queries.database: dependency does not use a database; "
+        "only variants with app: fastapi-sync or fastapi-depends on uvicorn do"
     )
 
 
