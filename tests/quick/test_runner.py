@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch) -> Told:
     """What stands for Compose when it resolves docker-compose.yml: it makes RESOLVED of it."""
     told = Told(answers=lambda _: json.dumps(RESOLVED).encode())
     monkeypatch.setattr("stampede.run.trial.compose.HERE", told)
+    monkeypatch.setattr("stampede.run.trial.compose._resolved", {})
     return told
 
 
@@ -201,6 +203,30 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     assert services["gunicorn"]["depends_on"] == {"mariadb": {"required": True}}
     assert services["nginx"]["depends_on"] == {"gunicorn": {"required": True}}
     assert [services[name]["command"][0] for name in ("k6", "k6-2")] == ["", "-2"]
+
+
+def test_compose_is_asked_once_for_the_trials_of_a_variant_under_a_load(
+    resolving: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:  # fmt: skip
+    """Each has its own folder and project all the same; another rate of visits is another question."""
+
+    def resolved(words: tuple[str, ...]) -> bytes:
+        there = {"name": words[words.index("--project-name") + 1], "from": str(Path(words[4]).parent)}
+        return json.dumps(RESOLVED | there).encode()
+
+    told = replace(resolving, answers=resolved)
+    monkeypatch.setattr("stampede.run.trial.compose.HERE", told)
+    trials = [overload(tmp_path), overload(tmp_path), overload(tmp_path)]
+    trials[1].part, trials[1].project = tmp_path / ".3.part", "stampede-3"
+    trials[2].part, trials[2].project = tmp_path / ".4.part", "stampede-4"
+
+    for trial, rate in zip(trials, (75.6, 75.6, 80), strict=True):
+        trial.part.mkdir(parents=True)
+        compose(trial.planned, trial.part, trial.project, 1, rate, trial.engines)
+
+    kept = [yaml.safe_load((trial.part / "compose.yml").read_text()) for trial in trials]
+    assert [(each["name"], each["from"]) for each in kept] == [(each.project, str(each.part)) for each in trials]
+    assert len(told.calls) == 2
 
 
 @pytest.mark.usefixtures("resolving")

@@ -166,13 +166,34 @@ def write_settings(
 def resolve(trial: PlannedTrial, part: Path, local: Mapping[str, str], project: str) -> dict[str, Any]:
     """Write a trial's factors to the folder ``part``, and return what Compose makes of docker-compose.yml with them.
 
+    The trials of a variant under a load differ in their folder and their project alone, so that Compose is asked once.
     This needs no engine. Raise DockerError if Compose fails.
     """
     write_whole(part / "factors.env", env_text(factors_of(trial)))
     write_whole(part / LOCAL_ENV, env_text(local))
     words = _compose_words(trial, project, COMPOSE_FILE, [part / "factors.env", part / LOCAL_ENV])
-    resolved: dict[str, Any] = json.loads(HERE.run(*words, "config", "--format", "json"))
+    places = {str(part): "<part>", project: "<project>"}
+    read = [path.read_text() for path in sorted(part.glob("*.env"))]
+    key = _in_place("\0".join([*words, *read]), places)
+    resolved: dict[str, Any]
+    if key in _resolved:
+        resolved = json.loads(_in_place(_resolved[key], {name: place for place, name in places.items()}))
+    else:
+        resolved = json.loads(HERE.run(*words, "config", "--format", "json"))
+        anywhere = _in_place(json.dumps(resolved, ensure_ascii=False), places)
+        if part.name not in anywhere:  # Compose and JSON write some characters of a path in another way
+            _resolved[key] = anywhere
     return resolved
+
+
+_resolved: dict[str, str] = {}
+"""What Compose made of docker-compose.yml in this process, by all that went into it."""
+
+
+def _in_place(text: str, names: Mapping[str, str]) -> str:
+    for name, instead in names.items():
+        text = text.replace(name, instead)
+    return text
 
 
 def _compose_words(trial: PlannedTrial, project: str, file: Path, variables: Sequence[Path]) -> tuple[str, ...]:
