@@ -34,8 +34,12 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # typer's signature
         """Return the command that the first word names. Raise WrongUse if there is none."""
         if args[0] not in self.commands and not args[0].startswith("-"):
-            there = nearest_first(args[0], list(self.commands))
-            raise WrongUse(f"There is no command {args[0]!r}.", hint=f"{ctx.command_path} …, one of {there}")
+            from difflib import get_close_matches  # noqa: PLC0415  # needed only for an error message
+
+            meant = [f"{ctx.command_path} {name}" for name in get_close_matches(args[0], self.commands)]
+            raise WrongUse(
+                f"There is no command {args[0]!r}.", hint=", or ".join(meant) or f"{ctx.command_path} --help"
+            )
         return super().resolve_command(ctx, args)
 
 

@@ -105,10 +105,10 @@ def test_each_kind_of_mistake_in_a_command_line_has_its_message(lab: Lab) -> Non
     said = [" ".join(lab.call(*line.split()).stderr.split()) for line in WRONG_LINES]
 
     assert listed(said) == snapshot("""\
-error: There is no command 'rum'. hint: stampede …, one of run, advise, bundle, …
+error: There is no command 'rum'. hint: stampede run
 error: stampede has no option --fast; it has --help, --install-completion, --show-completion, … hint: stampede
     --help
-error: There is no command 'chek'. hint: stampede machines …, one of check, join, leave
+error: There is no command 'chek'. hint: stampede machines check
 error: stampede machines check does not take all. hint: stampede machines check --help
 error: stampede run does not take b c. hint: stampede run --help
 error: stampede run has no option --trails; it has --trials, --until, --strict, … hint: stampede run --help
