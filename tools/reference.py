@@ -124,6 +124,13 @@ def _judged(kept: Reproduced | None) -> str:
     return f"{kept.words.removesuffix('.')}; {claims}" if kept.figures else f"new; {claims}"
 
 
+def claims_to_measure(name: str) -> Iterator[str]:
+    """Yield what the page of an experiment that nobody has measured shows in the place of results."""
+    yield "Not measured yet. The claims:\n"
+    for claim in load_experiment(name).claims:
+        yield f"- {claim.says.replace('_', chr(92) + '_')}"
+
+
 def service_keys() -> Iterator[str]:
     """Yield the table of the keys of a file that describes somebody's own service."""
     yield "| key | what it says | values | if it is left out |\n| --- | --- | --- | --- |"
@@ -269,6 +276,7 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "k6": ("reference/experiment-file.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
     "tried": ("reference/tried.md", machines_tried),
     "clients": ("reference/experiment-file.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
+    **{page_block(name): (f"experiments/{name}.md", partial(claims_to_measure, name)) for name in names()},
     **{
         page_block(kept.experiment): (f"experiments/{kept.experiment}.md", kept.shown.lines)
         for kept in read_reproduction(REFERENCE).experiments

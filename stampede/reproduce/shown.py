@@ -109,9 +109,9 @@ def _kept(table: Table) -> ShownTable:
 
 def with_block(text: str, name: str, lines: Iterable[str]) -> str:
     """Return a document with new lines in its block of this name. Raise ValueError if it has no such block."""
-    begin = f"<!-- generated: {name} -->\n"
+    begin = f"<!-- generated: {name} -->"
     before, found, rest = text.partition(begin)
     _, end, after = rest.partition(f"\n{END}")
     if not found or not end:
         raise ValueError(name)
-    return before + begin + "\n".join(lines) + "\n" + end + after
+    return before + "\n".join([begin, *lines]) + "\n" + end + after

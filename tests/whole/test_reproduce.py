@@ -129,6 +129,13 @@ def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(
     assert with_block(text, "results of made-up", kept["made-up"].shown.lines()) == text
 
 
+def test_a_page_that_was_never_measured_has_two_lines_for_its_results() -> None:
+    page = "Why.\n\n<!-- generated: results of made-up -->\n<!-- end -->\n"
+    [before, after] = page.splitlines()[2:]
+
+    assert with_block(page, "results of made-up", ["A table."]) == f"Why.\n\n{before}\nA table.\n\n{after}\n"
+
+
 def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(
     made_up: Path, reproduced: Reproduced, tmp_path: Path
 ) -> None:
