@@ -5,7 +5,8 @@ twice. In ``depends``, a dependency takes the connection for ``/query``. ``block
 sleeps without ``await``. ``in_threads`` mends it with asyncio's own pool. ``/background?takes=S`` answers at once, and
 sleeps afterwards as a background task. ``LAB_THREADS`` is the size of the pool
 (default: 40, from AnyIO). ``LAB_SERVER`` names the server, and ``LAB_HEALTH`` says whether ``/health`` is an endpoint
-like the others, ``async def``, or on a port of its own.
+like the others, ``async def``, or on a port of its own. ``LAB_MIDDLEWARE`` is the kind of six middlewares before the
+endpoints, which each add a header to the answer: ``asgi``, ``base`` (Starlette's BaseHTTPMiddleware) or ``none``.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ import anyio.to_thread
 import workload
 from counters import Counters
 from fastapi import BackgroundTasks, Depends, FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _NAME = os.environ["LAB_SERVER"]
@@ -46,6 +49,34 @@ class Counted:
                 scope["app"].state.counters.add("served")  # background tasks come later
 
         await self._app(scope, receive, counted)
+
+
+class Stamped:
+    """Adds a header to each answer, as an ASGI middleware."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def stamped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Lab-Stamp"] = "1"
+            await send(message)
+
+        await self._app(scope, receive, stamped)
+
+
+class StampedByStarlette(BaseHTTPMiddleware):
+    """Adds the same header, as ``@app.middleware("http")`` does."""
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        response = await call_next(request)
+        response.headers["Lab-Stamp"] = "1"
+        return response
+
+
+_KINDS: dict[str, list[type[Stamped | StampedByStarlette]]] = {"asgi": [Stamped], "base": [StampedByStarlette]}
+_MIDDLEWARES = 6 * _KINDS.get(os.environ.get("LAB_MIDDLEWARE", ""), [])
 
 
 @asynccontextmanager
@@ -96,7 +127,8 @@ def _failed(_: Request, failure: Exception) -> JSONResponse:
 
 def _application(*, health_on_the_loop: bool = False) -> FastAPI:
     app = FastAPI(lifespan=_worker, openapi_url=None)
-    app.add_middleware(Counted)
+    for middleware in (*_MIDDLEWARES, Counted):  # the last one comes first
+        app.add_middleware(middleware)
     app.add_exception_handler(workload.Failure, _failed)
     app.add_api_route("/-/ready", lambda: {"ready": True})
     if health_on_the_loop or _HEALTH == "loop":

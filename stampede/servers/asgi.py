@@ -90,8 +90,10 @@ class Asgi(AsgiApplication, Replaced):
         30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
     )
 
-    middleware: Literal["none", "sync", "async"] = Field(
-        "none", description="Three middlewares before Django's views, which are def (sync) or async def (async)."
+    middleware: Literal["none", "sync", "async", "asgi", "base"] = Field(
+        "none",
+        description="Three middlewares before Django's views, which are def (sync) or async def (async); or six before "
+        "FastAPI's endpoints, in plain ASGI (asgi) or on Starlette's BaseHTTPMiddleware (base).",
     )
     health: Literal["endpoint", "loop", "port"] = Field(
         "endpoint",
@@ -117,9 +119,10 @@ class Asgi(AsgiApplication, Replaced):
         return self
 
     @model_validator(mode="after")
-    def _middlewares_are_djangos(self) -> Self:
-        if self.middleware != "none" and not self.app.startswith("django"):
-            raise ValueError(f"middleware: app: {self.app} has none; leave middleware out, or choose app: django")
+    def _framework_has_the_middlewares(self) -> Self:
+        of = ("none", "sync", "async") if self.app.startswith("django") else ("none", "asgi", "base")
+        if self.middleware not in of:
+            raise ValueError(f"middleware: {self.middleware} is not for app: {self.app}; choose {', '.join(of)}")
         return self
 
     @model_validator(mode="after")

@@ -115,7 +115,9 @@ OTHER_MISTAKES = [
     ("gunicorn-gthread\n    workers: 4", "uwsgi\n    map_socket: true\n    memory_mib: 1024\n    workers: 65",
      VARIANT + "map_socket 65 64 workers"),
     (GTHREAD, "uvicorn\n    app: fastapi-async\n    workers: 4\n    middleware: sync\n",
-     VARIANT + "middleware fastapi-async django"),
+     VARIANT + "middleware sync fastapi-async asgi base"),
+    (GTHREAD, "uvicorn\n    app: django\n    workers: 4\n    middleware: base\n",
+     VARIANT + "middleware base django sync async"),
     (GTHREAD, "granian\n    app: fastapi-async\n    workers: 4\n    keepalive_s: 65\n",
      VARIANT + "keepalive_s granian uvicorn"),
     ("server: gunicorn-gthread\n", "server: gunicorn-gthread\n    balancer: none\n    resend: true\n",
@@ -335,7 +337,8 @@ gunicorn-gthread, threads: 3, app: django, memory_mib: 2048, somaxconn: 16 | gun
     APP=django_app:app MEMORY=2048m
 gunicorn-tornado, app: django | gunicorn:27.0.1 shared | APP=django_app:app
 uvicorn, app: django | asgi:trixie shared | APP=django_app:asgi THREADS= MEMORY=256m SOMAXCONN=4096
-granian, app: django-async, middleware: sync | asgi:trixie per-worker | APP=django_app:asynchronous
+granian, app: django-async, middleware: sync | asgi:trixie per-worker | APP=django_app:asynchronous MIDDLEWARE=sync
+uvicorn, app: fastapi-async, middleware: base | asgi:trixie shared | MIDDLEWARE=base
 uwsgi, threads: 1, app: django, protocol: fastcgi | uwsgi:2.0.31 shared | APP=django_app:app ROUTER=none
 uwsgi, threads: 1, router: unix | uwsgi:2.0.31 none | URL=http://balancer:8080
 uwsgi, threads: 1, balancer: none | uwsgi:2.0.31 shared | URL=http://app:8000

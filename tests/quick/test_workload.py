@@ -572,10 +572,10 @@ def test_the_pool_of_threads_is_as_large_as_it_is_told_to_be(
 
 
 @contextmanager
-def fastapi_with(health: str) -> Iterator[ModuleType]:
-    """Load the applications of FastAPI with another answer to /health."""
+def fastapi_with(**environment: str) -> Iterator[ModuleType]:
+    """Load the applications of FastAPI with other variables."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LAB_SERVER": "httpx", "LAB_HEALTH": health, "LAB_THREADS": "2"}.items():
+        for name, value in {"LAB_SERVER": "httpx", "LAB_THREADS": "2", **environment}.items():
             patch.setenv(name, value)
         patch.delitem(sys.modules, "fastapi_app", raising=False)
         yield importlib.import_module("fastapi_app")
@@ -589,7 +589,7 @@ def fastapi_with(health: str) -> Iterator[ModuleType]:
 )  # fmt: skip
 def test_a_probe_waits_for_a_thread_unless_it_is_answered_on_a_free_loop(health: str, name: str, waits: bool) -> None:
     """Two requests keep both threads, or the loop."""
-    with fastapi_with(health) as module:
+    with fastapi_with(LAB_HEALTH=health) as module:
         *users, probe = [
             one.json() for one in answers(getattr(module, name), ["/?delay=0.2", "/?delay=0.2", "/health"])
         ]
@@ -597,8 +597,18 @@ def test_a_probe_waits_for_a_thread_unless_it_is_answered_on_a_free_loop(health:
     assert (probe["began"] >= min(user["ended"] for user in users)) == waits
 
 
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(("kind", "stamp"), [("none", None), ("asgi", "1"), ("base", "1")])
+def test_six_middlewares_add_a_header_to_the_answer(kind: str, stamp: str | None) -> None:
+    with fastapi_with(LAB_MIDDLEWARE=kind) as module:
+        [answer] = answers(module.asynchronous, ["/?delay=0"])
+
+        assert (answer.status_code, answer.headers.get("Lab-Stamp")) == (200, stamp)
+        assert len(module.asynchronous.user_middleware) == (1 if kind == "none" else 7)
+
+
 def test_a_port_of_its_own_answers_while_the_loop_is_blocked(workers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free, fastapi_with("port") as module:
+    with socket.socket() as free, fastapi_with(LAB_HEALTH="port") as module:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setattr(module, "HEALTH_PORT", free.getsockname()[1])
         free.close()
