@@ -6,12 +6,14 @@ A request names its work by its path and query string: ``/?delay=S`` sleeps S se
 ``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
 ``/query?takes=S`` takes a connection to the database from a pool, and asks for something that takes S seconds;
 ``/crash`` kills the process; ``/health`` asks for no work;
+``/cache`` renews an entry of a cache, and ``/collect`` runs Python's garbage collector;
 ``/stream?parts=N&every=S`` sends N server-sent events, each after S seconds (bare WSGI and FastAPI alone).
 The answer says which process and thread did the work, and when.
 """
 
 import asyncio
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -25,6 +27,8 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
+
+import cache
 
 MAX_SERVICE_S = 3600.0
 HOLD_CALL_US = 940.0
@@ -201,6 +205,7 @@ def _planned_work(path: str, query: str) -> Work:
     plans: dict[str, Callable[[dict[str, str]], Work]] = {
         "/": _waiting, "/work": _rounds, "/fibonacci": _fibonacci, "/call": _calling, "/query": _querying,
         "/crash": _crashing, "/health": lambda _: _without_waiting(lambda: None),
+        "/cache": lambda _: _without_waiting(cache.renew), "/collect": lambda _: _without_waiting(gc.collect),
     }  # fmt: skip
     if path not in plans:
         raise NoSuchPath(f"no such path: {path}")

@@ -98,6 +98,13 @@ class GunicornWsgi(Gunicorn, ABC):
     app: Literal["wsgi", "flask", "django"] = Field(
         "wsgi", description="The framework of the application; wsgi: no framework."
     )
+    collector: Literal["none", "default", "freeze", "disable", "rare"] = Field(
+        "none",
+        description="How Python's garbage collector is set, beside a cache of two million objects: as by default, with "
+        "gc.freeze, with gc.disable, or to start after 50,000 new objects (rare); none: there is no cache.",
+    )
+
+    passed_on: ClassVar[tuple[str, ...]] = ("collector",)
 
     @model_validator(mode="after")
     def _release_has_the_framework(self) -> Self:

@@ -333,6 +333,7 @@ gunicorn-sync, replicas: 2, term_after_s: 3, pre_stop_s: 2 | gunicorn:27.0.1 sha
 granian, app: fastapi-async, loop: uvloop | asgi:trixie per-worker | SERVER=granian APP=fastapi_app:asynchronous
 hypercorn, app: fastapi-async, balancer: haproxy | asgi:trixie shared | SERVER=hypercorn
 granian-wsgi, threads: 3, backpressure: 16 | asgi:trixie per-worker | SERVER=granian-wsgi APP=counted:app
+gunicorn-gthread, threads: 3, collector: freeze | gunicorn:27.0.1 shared | COLLECTOR=freeze
 gunicorn-gthread, threads: 3, app: django, memory_mib: 2048, somaxconn: 16 | gunicorn:27.0.1 shared |
     APP=django_app:app MEMORY=2048m
 gunicorn-tornado, app: django | gunicorn:27.0.1 shared | APP=django_app:app

@@ -82,6 +82,7 @@ def test_readiness_does_no_work_and_an_unknown_path_is_not_found() -> None:
         ("/call", "dealy=1", "unknown parameter dealy"),
         ("/work", "cpu_ms=1e9", "cpu_ms=1e9 is not between 0 and 3.6e+06"),
         ("/crash", "now=1", "unknown parameter now"),
+        ("/cache", "objects=1", "unknown parameter objects"),
         ("/query", "takes=long", "takes='long' is not a number"),
         ("/stream", "parts=0.5", "parts=0.5 is not a whole number"),
         ("/stream", "parts=10001", "parts=10001 is not between 0 and 10000"),
@@ -101,6 +102,33 @@ def test_a_fibonacci_number_is_computed_call_by_call() -> None:
     get("/fibonacci", "n=24")
 
     assert time.thread_time() - began - less > 3 * less  # 76 times as many calls
+
+
+@pytest.mark.parametrize(
+    ("collector", "enabled", "threshold", "frozen"),
+    [("default", True, 700, False), ("freeze", True, 700, True), ("disable", False, 700, False),
+     ("rare", True, 50_000, False)],
+)  # fmt: skip
+def test_the_collector_is_set_beside_a_full_cache_that_requests_renew(
+    collector: str, enabled: bool, threshold: int, frozen: bool
+) -> None:
+    """In a process of its own, whose cache has a thousandth of the objects."""
+    program = f"""
+import gc, sys
+sys.path.insert(0, {str(SERVERS / "app")!r})
+import cache, workload
+gc.set_threshold(700)
+cache.OBJECTS = 10
+cache.set_up({collector!r})
+first = cache._entries[0]
+frozen = gc.get_freeze_count() > 2000
+workload.answer("/cache", "", "")
+workload.answer("/collect", "", "")
+print(gc.isenabled(), gc.get_threshold()[0], frozen, len(cache._entries), cache._entries[0] is first)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == [str(said) for said in (enabled, threshold, frozen, 200, False)]
 
 
 def test_burning_uses_processor_time_and_sleeping_does_not() -> None:
