@@ -1,7 +1,8 @@
 """The work that requests ask for, the same for every server and framework. This module does not know HTTP.
 
 A request names its work by its path and query string: ``/?delay=S`` sleeps S seconds;
-``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
+``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms}; with ``cpu=pool`` and
+``cpu=dirty``, another process computes meanwhile: the only one of a pool, or one of gunicorn's dirty workers;
 ``/fibonacci?n=N`` computes the Nth Fibonacci number by recursion, a fixed amount of work in pure Python;
 ``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
 ``/query?takes=S`` takes a connection to the database from a pool, and asks for something that takes S seconds;
@@ -21,10 +22,12 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
+from multiprocessing import get_context
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
@@ -173,6 +176,23 @@ def hold(cpu_ms: float, call_us: float = HOLD_CALL_US) -> None:
         _libc_holding_the_lock.usleep(round(call_us))
 
 
+@lru_cache
+def _pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, get_context("spawn"))
+
+
+def burn_in_pool(cpu_ms: float) -> None:
+    """Let a process of a pool compute, and wait for it."""
+    _pool().submit(burn, cpu_ms).result()
+
+
+def burn_in_dirty_worker(cpu_ms: float) -> None:
+    """Let one of gunicorn's dirty workers compute, and wait for it."""
+    from gunicorn.dirty import get_dirty_client  # noqa: PLC0415  # other servers have none
+
+    get_dirty_client().execute("dirty_app:Burning", "burn", cpu_ms)
+
+
 def fibonacci(n: int) -> int:
     """Return the nth Fibonacci number; about 1.6 to the power of n calls."""
     return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
@@ -255,9 +275,11 @@ def _rounds(given: dict[str, str]) -> Work:
     cpu_ms = _number(given, "cpu_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
     call_us = _number(given, "call_us", default=HOLD_CALL_US, at_most=MAX_CALL_US)
     kind = given.pop("cpu", "burn")
-    computes: dict[str, Callable[[float], None]] = {"burn": burn, "hold": partial(hold, call_us=call_us)}
+    computes: dict[str, Callable[[float], None]] = {
+        "burn": burn, "hold": partial(hold, call_us=call_us), "pool": burn_in_pool, "dirty": burn_in_dirty_worker,
+    }  # fmt: skip
     if kind not in computes:
-        raise BadRequest(f"cpu={kind!r} is not one of burn, hold")
+        raise BadRequest(f"cpu={kind!r} is not one of {', '.join(computes)}")
 
     def work() -> Iterator[float]:
         for _ in range(rounds):

@@ -18,6 +18,9 @@ keepalive = int(os.environ["LAB_KEEPALIVE_S"])
 reuse_port = os.environ["LAB_REUSE_PORT"] == "true"
 asgi_loop = os.environ["LAB_LOOP"]  # releases before 24 ignore settings that they do not know
 
+dirty_workers = int(os.environ.get("LAB_DIRTY_WORKERS", "0"))
+dirty_apps = ["dirty_app:Burning"] if dirty_workers else []
+
 worker_tmp_dir = "/dev/shm"  # keeps the heartbeat file in memory
 control_socket_disable = True  # from 25.1 on, all instances would use the same path
 max_requests = int(os.environ.get("LAB_MAX_REQUESTS", "0"))

@@ -15,6 +15,7 @@ from stampede.servers.unreleased import Unreleased
 [FIRST_WITH_REUSE_PORT], [FIRST_WITH_IDLE_THREAD], [FIRST_THAT_STOPS_ACCEPTING] = (
     GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
 )
+FIRST_WITH_DIRTY_WORKERS = 25
 IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker"
 IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
 KEEPALIVE_S: int = Field(
@@ -103,11 +104,19 @@ class GunicornWsgi(Gunicorn, ABC):
         description="How Python's garbage collector is set, beside a cache of two million objects: as by default, with "
         "gc.freeze, with gc.disable, or to start after 50,000 new objects (rare); none: there is no cache.",
     )
+    dirty_workers: int = Field(
+        0, ge=0, le=64, description="Dirty workers, which compute for the others if a request asks for it, from 25 on."
+    )
 
-    passed_on: ClassVar[tuple[str, ...]] = ("collector",)
+    passed_on: ClassVar[tuple[str, ...]] = ("collector", "dirty_workers")
 
     @model_validator(mode="after")
-    def _release_has_the_framework(self) -> Self:
+    def _release_can(self) -> Self:
+        if self.dirty_workers and self._line < FIRST_WITH_DIRTY_WORKERS:
+            raise ValueError(
+                f"dirty_workers: gunicorn {self.locked_release} has none; choose a release from "
+                f"{FIRST_WITH_DIRTY_WORKERS} on"
+            )
         if self.app != "wsgi":
             check_lock_file("gunicorn", self.locked_release, self.app)
         return self

@@ -108,6 +108,7 @@ OTHER_MISTAKES = [
     ("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n", VARIANT + "23.0.0 reuse_port 24"),
     ("threads: 2\n", "threads: 2\n    release: 23.0.0\n    worker_class: gunicorn_idle_thread.IdleThreadWorker\n",
      VARIANT + "IdleThreadWorker 24 23.0.0"),
+    ("threads: 2\n", "threads: 2\n    release: 24.1.1\n    dirty_workers: 2\n", VARIANT + "dirty_workers 24.1.1 25"),
     ("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n", VARIANT + "cpus 0.005 0.01"),
     ("server: gunicorn-gthread\n", "server: uwsgi\n    release: 2.0.0\n", VARIANT + "2.0.0 2.0.31"),
     ("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: uwsgi\n    balancer: haproxy\n",
@@ -333,7 +334,8 @@ gunicorn-sync, replicas: 2, term_after_s: 3, pre_stop_s: 2 | gunicorn:27.0.1 sha
 granian, app: fastapi-async, loop: uvloop | asgi:trixie per-worker | SERVER=granian APP=fastapi_app:asynchronous
 hypercorn, app: fastapi-async, balancer: haproxy | asgi:trixie shared | SERVER=hypercorn
 granian-wsgi, threads: 3, backpressure: 16 | asgi:trixie per-worker | SERVER=granian-wsgi APP=counted:app
-gunicorn-gthread, threads: 3, collector: freeze | gunicorn:27.0.1 shared | COLLECTOR=freeze
+gunicorn-gthread, threads: 3, collector: freeze, dirty_workers: 2 | gunicorn:27.0.1 shared |
+    COLLECTOR=freeze DIRTY_WORKERS=2
 gunicorn-gthread, threads: 3, app: django, memory_mib: 2048, somaxconn: 16 | gunicorn:27.0.1 shared |
     APP=django_app:app MEMORY=2048m
 gunicorn-tornado, app: django | gunicorn:27.0.1 shared | APP=django_app:app

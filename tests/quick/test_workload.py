@@ -76,7 +76,7 @@ def test_readiness_does_no_work_and_an_unknown_path_is_not_found() -> None:
         ("/fibonacci", "n=36", "n=36 is not between 0 and 35"),
         ("/fibonacci", "n=2.5", "n=2.5 is not a whole number"),
         ("/fibonacci", "m=1", "unknown parameter m"),
-        ("/work", "cpu=melt", "cpu='melt' is not one of burn, hold"),
+        ("/work", "cpu=melt", "cpu='melt' is not one of burn, hold, pool, dirty"),
         ("/work", "cpu=hold&call_us=3000", "call_us=3000 is not between 0 and 2000"),
         ("/call", "delay=31", "delay=31 is not between 0 and 30"),
         ("/call", "dealy=1", "unknown parameter dealy"),
@@ -140,6 +140,34 @@ def test_burning_uses_processor_time_and_sleeping_does_not() -> None:
 
     assert burnt >= 0.06
     assert held < burnt / 2
+
+
+def test_a_process_of_a_pool_computes_while_the_thread_waits() -> None:
+    began, began_here = time.time(), time.process_time()
+    status, _ = get("/work", "cpu_ms=200&cpu=pool")
+    workload._pool().shutdown()
+    workload._pool.cache_clear()
+
+    assert status == "200 OK"
+    assert time.time() - began >= 0.2
+    assert time.process_time() - began_here < 0.15
+
+
+def test_a_dirty_worker_of_gunicorn_computes_what_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its class has the method that it is called by; gunicorn's client carries the call into its process."""
+    monkeypatch.syspath_prepend(str(SERVERS / "gunicorn"))
+    burnt: list[float] = []
+    monkeypatch.setattr(workload, "burn", burnt.append)
+
+    class Client:
+        def execute(self, path: str, action: str, *given: object) -> None:
+            module, _, name = path.partition(":")
+            getattr(importlib.import_module(module), name)()(action, *given)
+
+    monkeypatch.setattr("gunicorn.dirty.get_dirty_client", Client)
+
+    assert get("/work", "rounds=2&cpu_ms=30&cpu=dirty")[0] == "200 OK"
+    assert burnt == [30, 30]
 
 
 def test_holding_keeps_the_interpreter_lock() -> None:
