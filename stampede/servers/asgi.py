@@ -60,6 +60,7 @@ class AsgiApplication(Variant, ABC):
 HEALTH_URL = "http://app:9000"
 """The port of its own on which servers/app/fastapi_app.py answers ``/health``."""
 _OTHER_WAY = "probes that need no thread, beside requests that do"
+_REFUSES = "a server that answers 503 at a limit of connections"
 _Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
@@ -103,19 +104,24 @@ class Asgi(AsgiApplication, Replaced):
     keepalive_s: int = Field(
         5, ge=1, le=3600, description="How long uvicorn keeps an idle connection open, in seconds."
     )
+    limit_concurrency: int = Field(
+        0, ge=0, le=65535, description="At so many open connections, uvicorn answers 503 to every request; 0: no limit."
+    )
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
     passed_on: ClassVar[tuple[str, ...]] = (
-        "server", "middleware", "keepalive_s", "health", "pool_size", "max_overflow", "pool_timeout_s",
+        "server", "middleware", "keepalive_s", "limit_concurrency", "health", "pool_size", "max_overflow",
+        "pool_timeout_s",
     )  # fmt: skip
     asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
     def _only_uvicorn_is_told(self) -> Self:
-        if self.server != "uvicorn" and "keepalive_s" in self.model_fields_set:
-            raise ValueError(f"keepalive_s: {self.server} keeps its own time here; choose server: uvicorn")
+        for name in ("keepalive_s", "limit_concurrency"):
+            if self.server != "uvicorn" and name in self.model_fields_set:
+                raise ValueError(f"{name}: {self.server} has settings of its own; choose server: uvicorn")
         return self
 
     @model_validator(mode="after")
@@ -135,10 +141,11 @@ class Asgi(AsgiApplication, Replaced):
 
     @property
     def queueing(self) -> Queueing:
-        """As of every application on an event loop; theory lacks probes that need no thread."""
+        """As of every application on an event loop; theory lacks probes that need no thread, and answers of 503."""
         beside = self.health != "endpoint" or self.app == "fastapi-to-thread"
+        missing = _OTHER_WAY if beside else _REFUSES if self.limit_concurrency else None
         known = super().queueing
-        return known.model_copy(update={"missing": _OTHER_WAY}) if beside else known
+        return known.model_copy(update={"missing": missing}) if missing else known
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

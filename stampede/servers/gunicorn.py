@@ -25,6 +25,10 @@ KEEPALIVE_S: int = Field(
     description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
 )
 
+WORKER_CONNECTIONS: int = Field(
+    GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
+)
+
 
 class UnreleasedGunicorn(Unreleased):
     """A build of gunicorn that is not released."""
@@ -135,9 +139,7 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.CountedRandomAccept",
         "gunicorn_idle_thread.IdleThreadWorker",
     ] = "gthread"
-    worker_connections: int = Field(
-        GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
-    )
+    worker_connections: int = WORKER_CONNECTIONS
     keepalive_s: int = KEEPALIVE_S
 
     passed_on: ClassVar[tuple[str, ...]] = ("worker_class", "worker_connections", "keepalive_s")
@@ -206,7 +208,10 @@ class GunicornGreen(GunicornWsgi):
 
     server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
     threads: None = None
+    worker_connections: int = WORKER_CONNECTIONS
+    keepalive_s: int = KEEPALIVE_S
 
+    passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @model_validator(mode="after")
@@ -217,7 +222,13 @@ class GunicornGreen(GunicornWsgi):
     @property
     def queueing(self) -> Queueing:
         """A worker accepts everything; Tornado's handlers block its loop."""
-        return Queueing(loop=True, blocks_loop=self._loop == "tornado", race=EVEN)
+        limited = self.worker_connections < GTHREAD_CONNECTIONS
+        return Queueing(
+            loop=True,
+            blocks_loop=self._loop == "tornado",
+            race=EVEN,
+            missing="idle connections that count against a limit" if limited else None,
+        )
 
     @property
     def _loop(self) -> str:
@@ -237,10 +248,11 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         description="FastAPI with endpoints that are def, def with a response model, or async def."
     )
 
+    worker_connections: int = WORKER_CONNECTIONS
     keepalive_s: int = KEEPALIVE_S
 
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
-    passed_on: ClassVar[tuple[str, ...]] = ("keepalive_s",)
+    passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")

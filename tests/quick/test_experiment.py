@@ -121,6 +121,8 @@ OTHER_MISTAKES = [
      VARIANT + "middleware base django sync async"),
     (GTHREAD, "granian\n    app: fastapi-async\n    workers: 4\n    keepalive_s: 65\n",
      VARIANT + "keepalive_s granian uvicorn"),
+    (GTHREAD, "hypercorn\n    app: fastapi-async\n    workers: 4\n    limit_concurrency: 8\n",
+     VARIANT + "limit_concurrency hypercorn uvicorn"),
     ("server: gunicorn-gthread\n", "server: gunicorn-gthread\n    balancer: none\n    resend: true\n",
      VARIANT + "resend none nginx"),
     ("gunicorn-gthread\n", "uwsgi\n    router: tcp\n    protocol: uwsgi\n", VARIANT + "router protocol"),
@@ -341,7 +343,11 @@ gunicorn-gthread, threads: 3, app: django, memory_mib: 2048, somaxconn: 16 | gun
 gunicorn-tornado, app: django | gunicorn:27.0.1 shared | APP=django_app:app
 uvicorn, app: django | asgi:trixie shared | APP=django_app:asgi THREADS= MEMORY=256m SOMAXCONN=4096
 granian, app: django-async, middleware: sync | asgi:trixie per-worker | APP=django_app:asynchronous MIDDLEWARE=sync
-uvicorn, app: fastapi-async, middleware: base | asgi:trixie shared | MIDDLEWARE=base
+uvicorn, app: fastapi-async, middleware: base, limit_concurrency: 8 | asgi:trixie shared |
+    MIDDLEWARE=base LIMIT_CONCURRENCY=8
+gunicorn-gevent, worker_connections: 8, keepalive_s: 5 | gunicorn:27.0.1 shared |
+    WORKER_CLASS=gevent WORKER_CONNECTIONS=8 KEEPALIVE_S=5
+gunicorn-asgi, app: fastapi-async, worker_connections: 8 | gunicorn:27.0.1 shared | WORKER_CONNECTIONS=8
 uwsgi, threads: 1, app: django, protocol: fastcgi | uwsgi:2.0.31 shared | APP=django_app:app ROUTER=none
 uwsgi, threads: 1, router: unix | uwsgi:2.0.31 none | URL=http://balancer:8080
 uwsgi, threads: 1, balancer: none | uwsgi:2.0.31 shared | URL=http://app:8000

@@ -159,6 +159,16 @@ def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
     assert (told / "settings").read_text() == expected
 
 
+def test_uvicorn_is_told_at_how_many_connections_it_refuses_requests(told: Path) -> None:
+    done = shell(
+        SERVERS / "asgi" / "start", told,
+        LAB_SERVER="uvicorn", LAB_LOOP="asyncio", LAB_WORKERS="1", LAB_APP="fastapi_app:sync",
+        LAB_LIMIT_CONCURRENCY="8",
+    )  # fmt: skip
+
+    assert " --limit-concurrency 8 --workers 1 " in done.stdout
+
+
 UWSGI = {"WORKERS": "2", "THREADS": "1", "SOMAXCONN": "100", "PROTOCOL": "http", "THUNDER_LOCK": "false",
          "MAP_SOCKET": "false"}  # fmt: skip
 
