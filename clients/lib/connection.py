@@ -3,12 +3,13 @@
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self
 
 from lib.points import Points
 
-REQUEST = b"GET /?delay=0 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
+REQUEST = b"%s /?delay=0 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n"
 
 
 class NoAnswer(Exception):
@@ -28,6 +29,7 @@ class Connection:
 
     def __init__(self, address: tuple[str, int], points: Points, request_id: str) -> None:
         self._address = address
+        self._host = "{}:{}".format(*address).encode()
         self._points = points
         self._id = request_id
         self._connecting_ms = 0.0
@@ -59,14 +61,21 @@ class Connection:
 
     async def get(self) -> None:
         """Send the request, read the whole answer (by its Content-Length), and write both points."""
+        await self._exchange(REQUEST % (b"GET", self._host, b""))
+
+    async def post(self, length: int, parts: AsyncIterator[bytes]) -> None:
+        """Do the same for a request with a body of ``length`` bytes, which is sent part by part."""
+        await self._exchange(REQUEST % (b"POST", self._host, b"Content-Length: %d\r\n" % length), parts)
+
+    async def _exchange(self, head: bytes, body: AsyncIterator[bytes] | None = None) -> None:
         if not self._stream:
             return
         self._points.sent(self._id)
         began = _now()
         try:
-            status, body = await _ask(*self._stream, host="{}:{}".format(*self._address))
+            status, answer = await _ask(*self._stream, head, body)
             duration_ms = (_now() - began) * 1000
-            served = _served(status, body)
+            served = _served(status, answer)
         except OSError as error:
             self._failed((_now() - began) * 1000, NoAnswer(_reason(error)))
         except NoAnswer as error:
@@ -95,12 +104,18 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> tuple[int, bytes]:
+async def _ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, body: AsyncIterator[bytes] | None
+) -> tuple[int, bytes]:
     """Send the request, and return the status and the body of the answer."""
     if reader.at_eof():
         raise NoAnswer("the server had closed the connection before the request")
-    writer.write(REQUEST % host.encode())
+    writer.write(head)
     await writer.drain()
+    if body:
+        async for part in body:
+            writer.write(part)
+            await writer.drain()
     return await _read(reader)
 
 

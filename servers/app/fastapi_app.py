@@ -195,7 +195,8 @@ def work(path: str, request: Request) -> dict[str, Any]:
 
 @asynchronous.api_route("/{path:path}", methods=METHODS, response_model=None)
 async def work_on_the_loop(path: str, request: Request) -> dict[str, Any]:
-    """Do the work that the path asks for (see ``workload``), on the event loop."""
+    """Read the body, and do the work that the path asks for (see ``workload``), on the event loop."""
+    await request.body()
     return await workload.answer_async(f"/{path}", request.url.query, SERVER)
 
 

@@ -12,7 +12,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """Serve ``/-/ready``, ``/stream`` and the paths of ``workload``."""
+    """Read the body, if there is one, and serve ``/-/ready``, ``/stream`` and the paths of ``workload``."""
     path = environ.get("PATH_INFO", "/")
     body: dict[str, Any]
     status = HTTPStatus.OK
@@ -20,6 +20,8 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         body = {"ready": True}
     else:
         try:
+            if length := int(environ.get("CONTENT_LENGTH") or 0):
+                environ["wsgi.input"].read(length)
             query, server = environ.get("QUERY_STRING", ""), environ.get("SERVER_SOFTWARE", "unknown")
             if path == "/stream":
                 stream = workload.stream(query, server, connection(environ))

@@ -1,4 +1,4 @@
-"""clients: two that misbehave as k6 cannot, and rows that stampede.evaluate.read.rows makes of their points."""
+"""clients: some that misbehave as k6 cannot, and rows that stampede.evaluate.read.rows makes of their points."""
 
 import errno
 import gzip
@@ -30,7 +30,7 @@ sys.path.insert(0, str(SERVERS / "app"))
 
 import wsgi
 
-CLIENTS = ("silent", "lingering")
+CLIENTS = ("silent", "lingering", "uploading")
 BODY = b'{"worker": 7, "host": "box", "thread": 9, "began": 1.5, "ended": 1.5, "server": "scripted"}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 POINTS = "points-client.json.gz"
@@ -47,6 +47,8 @@ def start(client: str, results: Path, server: str, **changed: str | None) -> sub
         "SILENT_S": "0.4",
         "LINGER_S": "0.4",
         "PAUSE_S": "0",
+        "KIB": "64",
+        "UPLOAD_S": "0.4",
         **changed,
     }
     env = os.environ | {name: value for name, value in settings.items() if value is not None}
@@ -289,6 +291,17 @@ def test_a_lingering_client_pauses_before_it_begins_anew(tmp_path: Path) -> None
 
     assert first.answered is not None
     assert second.accepted - first.answered >= 0.59
+
+
+def test_an_upload_is_answered_after_its_whole_body_which_comes_slowly(tmp_path: Path) -> None:
+    """The application begins its work when it has read the body. What is left when the load ends comes at once."""
+    with lab_app() as address:
+        found = measure("uploading", tmp_path, address, UPLOAD_S="0.4", DURATION="0.6s", CONNECTIONS="1")
+
+    first, last = sorted(found, key=lambda row: row["sent"])
+    assert (first["error"], last["error"]) == (None, None)
+    assert first["began"] - first["sent"].timestamp() >= 0.39
+    assert last["duration_ms"] < first["duration_ms"]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -28,5 +28,17 @@ CLIENT_SCRIPTS = {
         rate_rps=lambda asked: closed_loop_rps(asked["connections"], asked["silent_s"]),
         grace_s=lambda _asked, _duration_s: CLIENT_GRACE_S,
     ),
+    "uploading.py": LoadScript(
+        "sends a request with a body of `kib` KiB, slowly, so that it takes `upload_s`",
+        {
+            "connections": _connections(4),
+            "kib": Number(256, 1, 1024, "nginx refuses a larger body", whole=True),
+            "upload_s": Number(5, 0.1, HOUR_S),
+        },
+        users=("connections",),
+        classes=("uploading",),
+        rate_rps=lambda asked: closed_loop_rps(asked["connections"], asked["upload_s"]),
+        grace_s=lambda _asked, _duration_s: CLIENT_GRACE_S,
+    ),
 }
 """The scripts of clients/ by name."""
