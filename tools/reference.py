@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from stampede import cli
+from stampede import __version__, cli
 from stampede.cli.help import GROUPS
 from stampede.docker.facts import combinations
 from stampede.evaluate.metrics import METRICS
@@ -122,6 +122,36 @@ def _judged(kept: Reproduced | None) -> str:
     verdicts = [row[0] for table in kept.shown.tables if table.title == "Claims" for row in table.rows]
     claims = f"{sum(verdict.startswith('reproduced') for verdict in verdicts)} of {len(verdicts)} claims hold"
     return f"{kept.words.removesuffix('.')}; {claims}" if kept.figures else f"new; {claims}"
+
+
+def still_holds(kept: Reproduced) -> Iterator[str]:
+    """Yield whether an article still holds: what became of its figures, and of the claim that answers the question."""
+    claim, verdict, measured = _answer(kept)
+    yield f"**Does the article still hold?** {claim}: {verdict}, {measured}. Beside its figures: {kept.words}"
+
+
+def to_quote(kept: Reproduced) -> Iterator[str]:
+    """Yield the results on an experiment's page, and below them the paragraph that a writer may quote."""
+    assert kept.shown
+    yield from kept.shown.lines()
+    claim, verdict, measured = _answer(kept)
+    yield (
+        f"To quote, under the MIT licence ([citation](../../CITATION.cff)):\n\n> {claim}: {verdict}, {measured}. "
+        f"{_SENTENCE.split(kept.shown.about)[0]} (Stampede {__version__}, experiment {kept.experiment})."
+    )
+
+
+_SENTENCE = re.compile(r"\.(?= [A-Z0-9]|$)", re.MULTILINE)
+"""Where a sentence ends; the points of version numbers end none."""
+
+
+def _answer(kept: Reproduced) -> tuple[str, str, str]:
+    """Return the claim that answers an experiment's question, its verdict, and what was measured."""
+    claims = load_experiment(kept.experiment).claims
+    says = next((claim for claim in claims if claim.role == "answer"), claims[0]).says.replace("_", r"\_")
+    rows = [row for table in kept.shown.tables if table.title == "Claims" for row in table.rows] if kept.shown else []
+    verdict, _, measured, _ = next(row for row in rows if row[1].startswith(says.replace(r"\_", "_")))
+    return says, verdict, measured
 
 
 def claims_to_measure(name: str) -> Iterator[str]:
@@ -278,9 +308,13 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "clients": ("reference/experiment-file.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
     **{page_block(name): (f"experiments/{name}.md", partial(claims_to_measure, name)) for name in names()},
     **{
-        page_block(kept.experiment): (f"experiments/{kept.experiment}.md", kept.shown.lines)
+        block: (f"experiments/{kept.experiment}.md", partial(lines, kept))
         for kept in read_reproduction(REFERENCE).experiments
         if kept.shown
+        for block, lines in {
+            page_block(kept.experiment): to_quote,
+            **({f"{kept.experiment} today": still_holds} if kept.figures else {}),
+        }.items()
     },
 }
 """The generated parts by name: the document of docs/, and the function that yields its lines."""
