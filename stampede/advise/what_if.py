@@ -9,7 +9,8 @@ from stampede.predict.what_if import can_serve_otherwise
 from stampede.records.folder import trial_folder
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
-from stampede.report.html import timeline_page
+from stampede.report.html import Opening, timeline_page
+from stampede.typed import option
 
 
 def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecord, trial: int) -> Answered:
@@ -22,7 +23,7 @@ def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecor
         answered = read_answered(rows, variant.name, load.name, trial)
     if not len(answered.sent_s):
         problem = f"Trial {trial} of {variant.name} under {load.name} has no answered request."
-        raise WrongUse(problem, hint=f"TRIAL=…, from 1 to {run.trials}")
+        raise WrongUse(problem, hint=f"{option('trial', 1)}; there are {run.trials}")
     return answered
 
 
@@ -34,6 +35,6 @@ def lanes(
     shown = run.model_copy(update=only | {"order": [[variant.name, load.name, str(trial)]]})
     valid = TrialValidity(variant=variant.name, load=load.name, trial=trial, verdict="valid", reasons=[])
     summary = Summary.of_nothing(run.experiment).model_copy(update={"trials": [valid]})
-    heading = f"What if the requests of {variant.name}, trial {trial}, had been served in another way?"
+    asked = f"What if the requests of {variant.name}, trial {trial}, had been served in another way?"
     with opened([trial_folder(run_folder, variant.name, load.name, trial)]) as database:
-        return timeline_page(database, run_folder, shown, summary, [heading], (workers, threads))
+        return timeline_page(database, run_folder, shown, summary, Opening([asked]), (workers, threads))

@@ -44,7 +44,8 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
             "partly the same": f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}",
         }[conclusion.verdict])  # fmt: skip
     told = "; ".join(filter(None, (", ".join(whole), figures_counted(summary, article))))
-    return f"{shortened(name, max(MOST_CHARACTERS - len(told) - len(': .'), _LEAST_NAME))}: {told}."
+    room = max(MOST_CHARACTERS - len(told) - len(": ."), _LEAST_NAME)
+    return f"{name if len(name) <= room else shortened(name.partition(',')[0], room)}: {told}."
 
 
 def _short_name(run: Run) -> str:

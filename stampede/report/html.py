@@ -12,7 +12,7 @@ from stampede.predict.lanes import load_lanes
 from stampede.records.folder import read_run, trial_folder, write_whole
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.report.answer import first_figure, key_claims
+from stampede.report.answer import FirstFigure, first_figure, key_claims
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.extensions import Section
 from stampede.report.figures import pictures, published_picture
@@ -88,27 +88,38 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
     write_whole(run_folder / "report.html", page)
 
 
-class _Bar(NamedTuple):
-    """A variant's value of what the answer is about, and how long its bar is: a part of the longest, in percent."""
+class Bar(NamedTuple):
+    """A value of what the answer is about, and how long its bar is: a part of the longest, in percent."""
 
     label: str
     figure: str
     percent: float
 
 
-def _bars(run: Run, summary: Summary, section: Section | None) -> tuple[str, list[_Bar]]:
+def bars_of(found: Sequence[tuple[str, str, float]]) -> list[Bar]:
+    """Return a bar for each label, figure and value."""
+    longest = max((value for *_, value in found), default=0.0) or 1.0
+    return [Bar(label, figure, round(100 * value / longest, 1)) for label, figure, value in found]
+
+
+class Opening(NamedTuple):
+    """What a page opens with: sentences, of which the first is the verdict; its number; and a bar for each row."""
+
+    sentences: Sequence[str]
+    first: FirstFigure | None = None
+    bars_title: str = ""
+    bars: Sequence[Bar] = ()
+
+
+def _bars(run: Run, summary: Summary, section: Section | None) -> tuple[str, list[Bar]]:
     """Return what the answer is about, and a bar for each variant."""
     _, lead = deciding_columns(run, summary, section.columns if section else ())
     if lead is None:
         return "", []
     rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
     found = [(name, row.unit, row.measured) for name, row in rows.items() if row and row.measured is not None]
-    longest = max((value for *_, value in found), default=0.0) or 1.0
     labels = section.labels if section else {}
-    bars = [
-        _Bar(labels.get(name, name), short_figure(of_unit, value), round(100 * value / longest, 1))
-        for name, of_unit, value in found
-    ]
+    bars = bars_of([(labels.get(name, name), short_figure(of_unit, value), value) for name, of_unit, value in found])
     group = lead.group
     of = f"{group.request_class} requests, " if group.request_class else ""
     under = f" ({group.load})" if group.load and len(run.loads) > 1 else ""
@@ -121,12 +132,12 @@ def timeline_page(
     run_folder: Path,
     run: Run,
     summary: Summary,
-    heading: Sequence[str],
+    said: Opening,
     capacity: tuple[int, int],
     title: str = "",
     began_s: float | None = None,
 ) -> str:
-    """Return a page that has only the timeline of the requests in a database, below the paragraphs of a heading.
+    """Return a page that has only the timeline of the requests in a database, below what it opens with.
 
     As many workers and threads as ``capacity`` has serve the requests in the lanes that are computed. ``title`` stands
     in the place of the timeline's own. ``began_s``: when the first request was sent, in seconds since 1970, if the axis
@@ -134,7 +145,7 @@ def timeline_page(
     """
     loads = [load_timeline(run, lanes) for lanes in load_lanes(database, run_folder, run, summary, capacity)]
     timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]
-    return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, heading=heading)
+    return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, said=said)
 
 
 def _cite(run: Run) -> str:

@@ -19,7 +19,9 @@ from stampede.logs.diagnose.requests import Requests
 from stampede.logs.diagnose.screen import cures_in_words, findings_in_words
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
-from stampede.report.html import timeline_page
+from stampede.report.answer import FirstFigure
+from stampede.report.html import Opening, bars_of, timeline_page
+from stampede.report.wording import percent
 
 MOST = 4000
 """So many requests are shown at most: those around the longest wait."""
@@ -41,16 +43,27 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         early_s = _insert(database, requests, capacity, findings)
-        heading = [*findings_in_words(found), *cures_in_words(found, replayed)]
+        sentences = [*findings_in_words(found), *cures_in_words(found, replayed)]
         if early_s > EARLY_S:
-            heading.append(
+            sentences.append(
                 f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "
                 "the balancer notes some ends late. So a worker may have more rows than threads."
             )
         return timeline_page(
-            database, Path(), _run(requests, variant, load), summary, heading, (workers, threads), _title(requests),
+            database, Path(), _run(requests, variant, load), summary, _opening(found, sentences), (workers, threads),
+            _title(requests),
             requests.first + float(requests.sent_s[_shown(requests)].min()),
         )  # fmt: skip
+
+
+def _opening(found: Diagnosis, sentences: list[str]) -> Opening:
+    """Return the sentences below the share of requests that waited, beside a bar for each class; else only them."""
+    findings = found.findings
+    if not found.requests.joins:
+        return Opening(sentences)
+    first = FirstFigure(percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
+    bars = bars_of([(each.name, percent(each.waited), each.waited) for each in findings.classes])
+    return Opening(sentences, first, "Requests that waited for more than 50 ms, by class", bars)
 
 
 def _shown(requests: Requests) -> slice:

@@ -42,8 +42,8 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
     for sentence in (*_sources(logs, requests), *_capacity(found)):
         _say(console, sentence, "dim")
     console.print()
-    for sentence in findings_in_words(found):
-        _say(console, sentence)
+    for paragraph in (*found.capacity.doubts, " ".join(answer(found))):
+        _say(console, paragraph)
     console.print()
     known, rows = bool(requests.joins), []
     for each in findings.classes:
@@ -67,9 +67,12 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
 
 
 def findings_in_words(found: Diagnosis) -> Iterator[str]:
-    """Yield what is doubtful, and what was wrong: the same sentences on the terminal and on the page."""
+    """Yield what is doubtful, and what was wrong: the sentences of the terminal in the paragraphs of the page."""
     yield from found.capacity.doubts
-    yield " ".join(answer(found))
+    verdict, *further = answer(found)
+    yield verdict
+    if further:
+        yield " ".join(further)
 
 
 def cures_in_words(found: Diagnosis, replayed: Replay | None) -> Iterator[str]:
