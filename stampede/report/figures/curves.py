@@ -16,12 +16,14 @@ from stampede.report.figures.drawing import (
     Marks,
     bars_subtitle,
     each_trial_subtitle,
+    in_a_row,
     inline_data,
     interval_ends,
     measured_rows,
     panel_title,
     series_names,
     shape_scale,
+    stacked,
     style_chart,
 )
 from stampede.report.wording import load_suffix, plain_name
@@ -39,7 +41,7 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
     rows = [row for measure in run.curve.values for row in measured_rows(summary, load, measure).values()]
     theory = "; theory's line is dashed" * any(row.predicted is not None for row in rows)
     subtitle = each_trial_subtitle(run) + theory
-    return style_chart(alt.hconcat(*panels), title, subtitle, None)
+    return style_chart(in_a_row(panels), title, subtitle, None)
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
@@ -111,11 +113,9 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     if setting is None:
         return None
     servers = dict.fromkeys(str(variant.settings.get("server")) for variant in run.variants)
-    rows = [
-        alt.hconcat(*(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS)) for server in servers
-    ]
+    rows = [in_a_row(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS) for server in servers]
     title = f"What changes with {plain_name(setting.lower())}"
-    chart = alt.vconcat(*rows).resolve_scale(color="independent")
+    chart = stacked(rows).resolve_scale(color="independent")
     subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars_subtitle(run)}; diamonds are published"
     return style_chart(chart, title, subtitle, None)
 
@@ -202,4 +202,4 @@ def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | Non
         panels.append(alt.layer(boxes, texts).properties(title=says, width=width, height=18 * len(lanes)))
     title = f"Waves: how many requests each worker began in each wave{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; a wave lasts as long as one request asks for"
-    return style_chart(alt.vconcat(*panels, spacing=10), title, which, None)
+    return style_chart(stacked(panels, spacing=10), title, which, None)

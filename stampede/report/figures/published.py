@@ -15,8 +15,10 @@ from stampede.report.figures.drawing import (
     CROSS,
     FLOOR_MS,
     Marks,
+    in_a_row,
     inline_data,
     panel_title,
+    stacked,
     style_chart,
     variant_axis,
     variant_names,
@@ -73,7 +75,7 @@ def published_chart(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     floors = sorted({number(abs(floor.ms)) for floor in article.floors}) if article and times else []
     floor = f"; light band: the floor of {' and '.join(floors)} ms" if floors else ""
     subtitle = f"each mark is a figure, a line its interval; dark band: the tolerance{floor}"
-    return style_chart(alt.vconcat(*parts), title, subtitle, None)
+    return style_chart(stacked(parts), title, subtitle, None)
 
 
 def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[str, Any]:
@@ -104,7 +106,7 @@ def _panels(summary: Summary, times: Marks, order: list[str]) -> list[alt.HConca
         _panel(summary, name, marks, domain, first=place % _IN_A_ROW == 0, last=place + _IN_A_ROW >= len(shown))
         for place, (name, marks) in enumerate(shown.items())
     ]
-    return [alt.hconcat(*panels[start : start + _IN_A_ROW]) for start in range(0, len(panels), _IN_A_ROW)]
+    return [in_a_row(panels[start : start + _IN_A_ROW]) for start in range(0, len(panels), _IN_A_ROW)]
 
 
 def _panel(

@@ -28,6 +28,7 @@ from stampede.report.figures.drawing import (
     panel_title,
     read_first_trials,
     spaced,
+    stacked,
     style_chart,
     time_axis,
     variant_axis,
@@ -164,7 +165,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
         others = "none" if shares[best] == 0 else percent(shares[best])
         compared = f" with {worst}, {others} with {best}" * (shares[worst] != shares[best])
         says = f"{percent(shares[worst])} of the visits failed{compared}"
-    return style_chart(alt.vconcat(*panels, spacing=10), says + load_suffix(run, load), which, None)
+    return style_chart(stacked(panels, spacing=10), says + load_suffix(run, load), which, None)
 
 
 _WAITS, _AT_WORK, _AS_PUBLISHED = "it waits", "a worker is at work on it", "answered, as published"
@@ -207,7 +208,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; each row is a request, in order of completion"
     which += divisor_subtitle(run, "response_time", load)
-    return style_chart(alt.vconcat(*panels, spacing=8), title, which, None)
+    return style_chart(stacked(panels, spacing=8), title, which, None)
 
 
 def _burst_panel(
