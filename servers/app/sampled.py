@@ -1,8 +1,9 @@
 """Looks ten times a second at what monitoring would see of the server, and writes sums into /tmp/signals.
 
-``backlog`` counts the samples in which a connection waited to be accepted, as ``Recv-Q`` of ``ss`` and gunicorn's
-backlog metric say it. ``busy`` and ``threads`` are sums over the samples. Of the requests so far, the probe knows of
-``known`` how long they waited, and ``avoidable`` waited although another worker had a free thread.
+Only ``samples`` with a request at work count. ``backlog`` counts those in which a connection waited to be accepted, as
+``Recv-Q`` of ``ss`` and gunicorn's backlog metric say it. ``busy`` and ``threads`` are sums over the samples. Of the
+requests so far, the probe knows of ``known`` how long they waited, and ``avoidable`` waited although another worker had
+a free thread.
 """
 
 import time
@@ -29,11 +30,12 @@ def sampled(shared: Shared | None, tables: Iterable[Path]) -> Iterator[dict[str,
     """Yield the sums after each further sample."""
     sums = {"samples": 0, "backlog": 0, "busy": 0, "threads": 0}
     while True:
-        found = snapshot(shared)
-        sums["samples"] += 1
-        sums["backlog"] += waiting(tables) > 0
-        sums["busy"] += found["busy_threads"]
-        sums["threads"] += found["threads"]
+        found, has_backlog = snapshot(shared), waiting(tables) > 0
+        if found["busy_threads"] or has_backlog:  # not before and after the load
+            sums["samples"] += 1
+            sums["backlog"] += has_backlog
+            sums["busy"] += found["busy_threads"]
+            sums["threads"] += found["threads"]
         routes = found["routes"].values()
         yield sums | {name: sum(route[name] for route in routes) for name in ("known", "avoidable")}
 

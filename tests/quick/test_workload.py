@@ -147,7 +147,7 @@ def test_a_connection_that_nobody_accepts_waits_in_the_listen_queue(monkeypatch:
 def test_samples_of_the_probe_are_summed_and_its_counts_are_as_they_stand(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    told = iter([(2, 1), (1, 4)])
+    told = iter([(2, 1), (1, 4), (0, 4)])
 
     def snapshot(_: object) -> dict[str, Any]:
         busy, known = next(told)
@@ -162,6 +162,7 @@ def test_samples_of_the_probe_are_summed_and_its_counts_are_as_they_stand(
     assert [*next(samples).values()] == [1, 1, 2, 8, 2, 1]
     table.write_text(table.read_text().replace("3 00:0", "0 00:0"))
     assert next(samples) == {"samples": 2, "backlog": 1, "busy": 3, "threads": 16, "known": 5, "avoidable": 1}
+    assert next(samples)["samples"] == 2, "nobody is at work"
 
 
 def test_burning_uses_processor_time_and_sleeping_does_not() -> None:

@@ -108,8 +108,9 @@ SIGNALS = Metric(
     "signals",
     {"backlog": "share", "busy": "share", "waits": "share"},
     {
-        "backlog": "of variants with `probe: true`: the share of ten looks a second at which a connection waited to be "
-        "accepted (`Recv-Q`; gunicorn's backlog metric is the same number)",
+        "backlog": "of variants with `probe: true`, at which the lab looks ten times a second: the share of the looks, "
+        "while any request is at work, at which a connection waited to be accepted (`Recv-Q`; gunicorn's backlog "
+        "metric is the same number)",
         "busy": "the mean share of busy threads, as the probe sees them at these looks",
         "waits": "the share of the requests that waited avoidably, as the probe counts them",
     },
