@@ -117,6 +117,7 @@ def observation(
     stalls: Iterable[tuple[float, float]] | None = None,
     rows: Iterable[str] | None = None,
     database: dict[str, int] | None = None,
+    signals: dict[str, int] | None = None,
 ) -> str:
     """Return what servers/observe prints in a container with such counts.
 
@@ -149,6 +150,8 @@ def observation(
         sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
     if rows is not None:
         sections["rows"] = "".join(f"{visit}\n" for visit in rows)
+    if signals is not None:
+        sections["signals"] = "".join(f"{name} {count}\n" for name, count in signals.items())
     if database is not None:
         sections["database"] = "".join(f"{name} {count}\n" for name, count in database.items())
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())

@@ -170,3 +170,22 @@ def test_how_long_a_limit_stopped_the_servers_is_a_share_of_the_load(tmp_path: P
 
     assert found is not None
     assert found.median == 0.1
+
+
+def test_what_monitoring_saw_counts_from_before_the_load(tmp_path: Path) -> None:
+    """Two containers together: 5 of 50 looks found a connection that waited, and 30 of 120 threads were busy."""
+    requests = [Request(sent_s=place, worker=f"{host}:7") for place, host in enumerate(5 * ["one", "two"])]
+    run = make_run(tmp_path, {"one": requests})
+    folder = make_trial(run, "one", 1, requests)
+    names = "samples", "backlog", "busy", "threads", "known", "avoidable"
+    before, after = (10, 2, 4, 40, 3, 1), (35, 5, 24, 100, 8, 1)
+    for server, host, further in ((1, "one", 0), (2, "two", 3)):
+        last = (35, 5 - 1, 24 - 10, 100, 8, 1 + further) if further else after
+        for when, served, seen in (("before", 0, before), ("after", 5, last)):
+            text = observation(host, {7: served}, signals=dict(zip(names, seen, strict=True)))
+            (folder / f"server-{server}.{when}.txt").write_text(text)
+
+    rows = derive_summary(run)
+    found = [rows.row("one", "mix", None, "signals", stat) for stat in ("backlog", "busy", "waits")]
+
+    assert [row and row.median for row in found] == [5 / 50, 30 / 120, 3 / 10]

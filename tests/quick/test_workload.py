@@ -24,14 +24,16 @@ from typing import Any
 import httpx
 import pytest
 
-from stampede.paths import SERVERS
+from stampede.paths import ROOT, SERVERS
 from tests.conftest import wait_until
 from tests.django_site import Site
 
 sys.path.insert(0, str(SERVERS / "app"))
+sys.path.insert(0, str(ROOT / "probe"))
 
 import counters
 import flask_app
+import sampled
 import workload
 import wsgi
 
@@ -129,6 +131,38 @@ print(gc.isenabled(), gc.get_threshold()[0], frozen, len(cache._entries), cache.
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == [str(said) for said in (enabled, threshold, frozen, 200, False)]
+
+
+def test_a_connection_that_nobody_accepts_waits_in_the_listen_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's table tells of each listening socket; a busy server's other sockets do not count."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(sampled, "_PORT", f":{server.getsockname()[1]:04X}")
+        assert sampled.waiting(sampled.TABLES) == 0
+        with socket.create_connection(server.getsockname()), socket.create_connection(server.getsockname()):
+            assert sampled.waiting(sampled.TABLES) == 2
+            server.accept()[0].close()
+            assert sampled.waiting([*sampled.TABLES, Path("no-such-table")]) == 1
+
+
+def test_samples_of_the_probe_are_summed_and_its_counts_are_as_they_stand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = iter([(2, 1), (1, 4), (0, 4)])
+
+    def snapshot(_: object) -> dict[str, Any]:
+        busy, known = next(told)
+        routes = {"/": {"known": known, "avoidable": 1}, "/slow": {"known": 1, "avoidable": 0}}
+        return {"busy_threads": busy, "threads": 8, "routes": routes}
+
+    monkeypatch.setattr(sampled, "snapshot", snapshot)
+    table = tmp_path / "tcp"
+    table.write_text("sl local rem st queues\n 0: 00000000:1F40 00000000:0000 0A 00000000:00000003 00:0\n")
+    samples = sampled.sampled(None, [table])
+
+    assert [*next(samples).values()] == [1, 1, 2, 8, 2, 1]
+    table.write_text(table.read_text().replace("3 00:0", "0 00:0"))
+    assert next(samples) == {"samples": 2, "backlog": 1, "busy": 3, "threads": 16, "known": 5, "avoidable": 1}
+    assert next(samples)["samples"] == 2, "nobody is at work"
 
 
 def test_burning_uses_processor_time_and_sleeping_does_not() -> None:

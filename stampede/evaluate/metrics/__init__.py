@@ -103,6 +103,18 @@ OUTPUT = Metric(
     "what the containers send, files included",
     of_all=True,
 )
+SIGNALS = Metric(
+    "signals",
+    {"backlog": "share", "busy": "share", "waits": "share"},
+    {
+        "backlog": "of variants with `probe: true`, at which the lab looks ten times a second: the share of the looks, "
+        "while any request is at work, at which a connection waited to be accepted (`Recv-Q`; gunicorn's backlog "
+        "metric is the same number)",
+        "busy": "the mean share of busy threads, as the probe sees them at these looks",
+        "waits": "the share of the requests that waited avoidably, as the probe counts them",
+    },
+    of_all=True,
+)
 FAILURES = Metric(
     "failures",
     {"share": "share", "count": "requests", "in_a_row": "requests"},
@@ -199,7 +211,7 @@ METRICS = {
         THROUGHPUT,
         RATE_WITHIN,
         REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION,
-        ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT,
+        ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS,
         FAILURES,
         AVOIDABLE_WAIT, RECOVERY,
         BURST,

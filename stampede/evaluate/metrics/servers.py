@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from stampede.evaluate.metrics import (
     OUTPUT,
     PROCESSOR,
     QUEUED,
+    SIGNALS,
     THROTTLED,
 )
 from stampede.evaluate.metrics.metric import Family, MetricValues, Severity, Stats, ValidityIssue
@@ -61,7 +63,17 @@ def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
     for _name, before, after in observed:
         if before.queued is not None and after.queued is not None:
             stats[QUEUED.name, "count"] = after.queued - before.queued
-    yield MetricValues(None, stats)
+    yield MetricValues(None, stats | _signals([(before, after) for _, before, after in servers]))
+
+
+def _signals(servers: list[tuple[Observation, Observation]]) -> Stats:
+    """Return what monitoring saw of servers with the probe; nothing if no server has it."""
+    sums = Counter[str]()
+    for before, after in servers:
+        sums.update(after.signals)
+        sums.subtract(before.signals)
+    parts = {"backlog": ("backlog", "samples"), "busy": ("busy", "threads"), "waits": ("avoidable", "known")}
+    return {(SIGNALS.name, stat): sums[part] / sums[whole] for stat, (part, whole) in parts.items() if sums[whole]}
 
 
 def _total(trial: TrialData, counter: str) -> int:
@@ -251,4 +263,6 @@ def _named(workers: set[int]) -> str:
     return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
 
 
-FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT), _measure, _issues)
+FAMILY = Family(
+    (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS), _measure, _issues
+)

@@ -40,7 +40,8 @@ class Observation(Model):
     ``out_of_memory`` how many of its processes the kernel has killed; None: the machine does not report it. For a
     database, ``rows`` names for each row the visit that wrote the row, and ``database`` has two counters:
     ``connections_max`` (the most connections at the same time) and ``connections_refused``. For other containers
-    ``rows`` is None and ``database`` is empty. ``written`` is how many bytes the processes wrote by write(): to files,
+    ``rows`` is None and ``database`` is empty. ``signals`` has the sums of servers/app/sampled.py, if the probe sits in
+    the workers. ``written`` is how many bytes the processes wrote by write(): to files,
     to their output, and with some servers to connections. ``sent`` is how many bytes the container sent. None: nobody
     asked.
     """
@@ -58,6 +59,7 @@ class Observation(Model):
     stalls: tuple[tuple[float, float], ...] = ()
     rows: tuple[str, ...] | None = None
     database: dict[str, int] = Field({})
+    signals: dict[str, int] = Field({})
     written: int | None = None
     sent: int | None = None
 
@@ -203,6 +205,7 @@ def parse(text: str) -> Observation:
         stalls=tuple(stalls),
         rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
         database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
+        signals={name: int(count) for name, count in _pairs(sections.get("signals", "")).items()},
         written=sum(written) if written else None,
         sent=sum(sent) if sent else None,
     )
