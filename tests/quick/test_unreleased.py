@@ -138,7 +138,7 @@ def test_a_build_that_cannot_be_measured_is_refused_with_the_way_out(tmp_path: P
     with pytest.raises(WrongUse) as refused:
         read_experiment(tmp_path / "mine.yaml")
 
-    assert refused.value.message.removeprefix("mine.yaml:16: variants.released") == message
+    assert refused.value.message.removeprefix("mine.yaml:17: variants.released") == message
 
 
 def test_sources_that_the_image_cannot_compile_are_refused_with_the_way_out(tmp_path: Path) -> None:
