@@ -313,7 +313,7 @@ longest wait of each period: up to 50 ms ▁, up to 4.74 s █ (logarithmic)
 
 Replayed as today (shared socket: a busy worker accepts requests, and no other
 worker can take them from it), 49.0% of requests wait, p99 5.44 s (measured:
-38.8%, 3.75 s; 5 replays: 42.4% to 52.4%). Cures, smallest change first:
+38.8%, 3.75 s; 5 replays: 42.4% to 52.4%). Cures (threads of a worker):
 - worker_connections = 2 (gunicorn 24 or later): 0.0% wait. Cost: no keep-alive;
   silent clients keep others out.
 - worker_class = gunicorn_idle_thread.IdleThreadWorker (pip install
@@ -387,7 +387,7 @@ def test_what_the_user_says_is_doubted_if_the_logs_contradict_it_and_no_cure_is_
     for told in (few_threads, many_workers):
         assert "no cure is named" in told
     assert "Check" not in right
-    assert "Cures, smallest change first:" in right
+    assert "Cures (threads of a worker):" in right
 
 
 def test_threads_are_at_least_those_that_the_logs_show_if_no_wait_tells_their_number(

@@ -64,7 +64,7 @@ def test_what_the_balancer_answered_itself_comes_first_if_nobody_waited(tmp_path
                 Logged("GET /page", 60.5, 0, 60.6)]  # fmt: skip
     found, said = diagnose(tmp_path, requests)
     assert said.startswith("The balancer answered 4 requests itself, without a line in any server's log: "
-                           "502 for POST /pay (3, at once), 504 for GET /page (1, after 30 s).")  # fmt: skip
+                           "status 502 for POST /pay (3, at once), status 504 for GET /page (1, after 30 s).")  # fmt: skip
     assert "closed the connection" in said
     assert found.findings.cause == ""
     told = json.loads(lab.call("diagnose", *map(str, write(tmp_path, requests)), "--json").stdout)
@@ -101,14 +101,14 @@ def test_a_request_that_was_killed_with_its_worker_held_it_until_then(tmp_path: 
     assert found.findings.waited == pytest.approx(pages_wait, abs=0.001)
     assert found.findings.waited_avoidably == 0
     assert found.findings.cause == "full"
-    assert "2 requests ended together with their worker: 500 for POST /upload (2, after 30.5 s)" in said
+    assert "2 requests ended together with their worker: status 500 for POST /upload (2, after 30.5 s)" in said
     assert "timeout" in said
 
 
 def test_without_workers_in_the_log_failures_of_one_length_met_a_time_limit(tmp_path: Path) -> None:
     found, said = diagnose(tmp_path, killed_uploads(), workers=False)
     assert found.requests.waited_s[found.requests.status == 500].max() < 1
-    assert "2 requests failed at the same time limit: 500 for POST /upload" in said
+    assert "2 requests failed at the same time limit: status 500 for POST /upload" in said
 
 
 def test_a_failure_after_a_wait_is_no_killed_worker_if_the_worker_goes_on(tmp_path: Path) -> None:

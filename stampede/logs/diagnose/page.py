@@ -43,7 +43,8 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         early_s = _insert(database, requests, capacity, findings)
-        sentences = [*findings_in_words(found), *cures_in_words(found, replayed)]
+        verdict, *further = findings_in_words(found)
+        sentences = [verdict, *cures_in_words(found, replayed), *further]
         if early_s > EARLY_S:
             sentences.append(
                 f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "

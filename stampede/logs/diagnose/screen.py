@@ -211,7 +211,7 @@ def _refused(found: Diagnosis) -> Iterator[str]:
 
 def _rows(noted: Sequence[Noted], found: Diagnosis) -> str:
     names = found.logs.routes.names
-    rows = [f"{each.status} for {names[each.route]} ({each.requests:,}, "
+    rows = [f"status {each.status} for {names[each.route]} ({each.requests:,}, "
             f"{'at once' if each.median_s <= FROM_S else f'after {_time(each.median_s)}'})"
             for each in noted[:MOST_ROWS]]  # fmt: skip
     rest = sum(each.requests for each in noted[MOST_ROWS:])
@@ -298,7 +298,7 @@ def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Itera
         yield "No way to serve that the simulator knows reproduces these waits, so no cure is named."
     else:
         spread = f"; {SEEDS} replays: {percent(today.least)} to {percent(today.most)}" * (today.least < today.most)
-        said = "Cures, smallest change first:" if replayed.better else "No other way halves the waits."
+        said = "Cures (threads of a worker):" if replayed.better else "No other way halves the waits."
         yield (f"Replayed as today ({today.label}: {today.serves.removeprefix('gunicorn: ').rstrip('.')}), "
                f"{percent(today.waited)} of requests wait, p99 {_time(today.p99_s)} (measured: "
                f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread}). {said}")  # fmt: skip
