@@ -80,7 +80,10 @@ def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
     for pair in cures(run, summary):
         cured = [_cured_sentence(summary, pair[0], answer) for answer, _ in asked[:1]]
         sentences = [_measured_sentence(run, summary, *pair), *filter(None, cured)]
-        yield KeyClaim(lead(run, pair), pair[1].says, measured_phrase(run, summary, pair), ". ".join(sentences))
+        short = measured_phrase(run, summary, pair) + "".join(
+            _uncured(summary, pair[0], answer) for answer, _ in asked[:1]
+        )
+        yield KeyClaim(lead(run, pair), pair[1].says, short, ". ".join(sentences))
 
 
 class FirstFigure(NamedTuple):
@@ -165,6 +168,15 @@ def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> st
         case _:
             says = f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"
     return f"{where}: {says}"
+
+
+def _uncured(summary: Summary, cure: Claim, answer: Claim) -> str:
+    """Return the number of a cure in the variant of the answer, e.g. ``, instead of 42% (shared-socket)``."""
+    value, variant = cure.value, answer.value.variant
+    row = summary.row(variant, answer.value.load, value.request_class, value.metric, value.stat)
+    if cure.relative_to or row is None or row.measured is None:
+        return ""
+    return f", instead of {short_figure(row.unit, row.measured)}{unit_suffix(row.unit)} ({variant})"
 
 
 def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:

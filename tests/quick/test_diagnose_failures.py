@@ -64,7 +64,8 @@ def test_what_the_balancer_answered_itself_comes_first_if_nobody_waited(tmp_path
                 Logged("GET /page", 60.5, 0, 60.6)]  # fmt: skip
     found, said = diagnose(tmp_path, requests)
     assert said.startswith("The balancer answered 4 requests itself, without a line in any server's log: "
-                           "status 502 for POST /pay (3, at once), status 504 for GET /page (1, after 30 s).")  # fmt: skip
+                           "status 502 for POST /pay (3, at once), "
+                           "status 504 for GET /page (1, after 30 s).")  # fmt: skip
     assert "closed the connection" in said
     assert found.findings.cause == ""
     told = json.loads(lab.call("diagnose", *map(str, write(tmp_path, requests)), "--json").stdout)
