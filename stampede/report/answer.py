@@ -80,9 +80,7 @@ def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
     for pair in cures(run, summary):
         cured = [_cured_sentence(summary, pair[0], answer) for answer, _ in asked[:1]]
         sentences = [_measured_sentence(run, summary, *pair), *filter(None, cured)]
-        short = measured_phrase(run, summary, pair) + "".join(
-            _uncured(summary, pair[0], answer) for answer, _ in asked[:1]
-        )
+        short = measured_phrase(run, summary, pair) + "".join(_uncured(summary, pair, answer) for answer, _ in asked[:1])
         yield KeyClaim(lead(run, pair), pair[1].says, short, ". ".join(sentences))
 
 
@@ -170,12 +168,14 @@ def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> st
     return f"{where}: {says}"
 
 
-def _uncured(summary: Summary, cure: Claim, answer: Claim) -> str:
+def _uncured(summary: Summary, pair: Pair, answer: Claim) -> str:
     """Return the number of a cure in the variant of the answer, e.g. ``, instead of 42% (shared-socket)``."""
-    value, variant = cure.value, answer.value.variant
+    (cure, measured), variant = pair, answer.value.variant
+    value = cure.value
     row = summary.row(variant, answer.value.load, value.request_class, value.metric, value.stat)
-    if cure.relative_to or row is None or row.measured is None:
+    if cure.relative_to or row is None or row.measured in (None, measured.measured):
         return ""
+    assert row.measured is not None
     return f", instead of {short_figure(row.unit, row.measured)}{unit_suffix(row.unit)} ({variant})"
 
 
