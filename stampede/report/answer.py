@@ -80,7 +80,9 @@ def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
     for pair in cures(run, summary):
         cured = [_cured_sentence(summary, pair[0], answer) for answer, _ in asked[:1]]
         sentences = [_measured_sentence(run, summary, *pair), *filter(None, cured)]
-        short = measured_phrase(run, summary, pair) + "".join(_uncured(summary, pair, answer) for answer, _ in asked[:1])
+        short = measured_phrase(run, summary, pair) + "".join(
+            _uncured(summary, pair, answer) for answer, _ in asked[:1]
+        )
         yield KeyClaim(lead(run, pair), pair[1].says, short, ". ".join(sentences))
 
 
