@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from stampede.errors import LabError
 from stampede.records.mistakes import reason_of
 from stampede.servers.program import PROGRAMS
+from stampede.service.answers import Record
 from stampede.service.description import (
     BESIDE_COMMAND,
     GRANIAN_BACKLOG,
@@ -15,7 +16,6 @@ from stampede.service.description import (
     Served,
     UserService,
 )
-from stampede.service.discovery.answers import Record
 from stampede.service.layer import FOLDER
 
 SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
@@ -34,7 +34,7 @@ def numbers_of(told: Record) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if server == "gunicorn":
         named = str(told.settings.get("worker_class") or "sync") if told.server == "gunicorn" else "gthread"
-        found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), "gthread")
+        found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), named)
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
     names = PROGRAMS[server].names

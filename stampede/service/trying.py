@@ -26,12 +26,12 @@ from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.program import PROGRAMS
-from stampede.service.build import ask_application, follow_start
+from stampede.service.answers import Answers, Followed, Record
+from stampede.service.build import ask_application, command_of_image, follow_start
 from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
 from stampede.service.diagnosis.deaths import preload_helps
 from stampede.service.diagnosis.model import read_diagnosis
 from stampede.service.discovery import FROM_APPLICATION, Description
-from stampede.service.discovery.answers import Answers, Followed, Record
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer
 from stampede.service.layer import Layer
@@ -88,6 +88,10 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
     Raise LabError if the lab cannot measure the server that the command starts.
     """
     followed: Followed | None = None
+    application = service.application
+    if application.image and not (application.command or application.callable):
+        command = command_of_image(application.image, say)
+        service = service.model_copy(update={"application": application.model_copy(update={"command": command})})
     for _ in range(3):
         with lay_out_layer(service) as layer:
             if not service.application.command:
@@ -120,7 +124,10 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
     it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
     """
-    if path.read_text(encoding="utf-8") == written.text and written.fallbacks is not None:
+    if path.read_text(encoding="utf-8") == written.text:
+        if written.fallbacks is None:
+            hint = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
+            raise WrongUse(f"No start command was found, so {path} is not complete.", hint)
         with (
             interruptible(),
             machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
@@ -135,9 +142,8 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
 
 def _ask_today(path: Path, written: Description, describe: Callable[[Answers], Description]) -> Answers:
     """Follow the start command in the image of a service, and ask the application that it serves for its routes."""
-    cores = engine_cores()
     with followed_today(read_user_service(path), written.fallbacks) as today:
-        answers = Answers(followed=today.followed, cores=cores)
+        answers = Answers(followed=today.followed)
         described = describe(answers)
         write_whole(path, described.text)
         if today.followed and not today.followed.server:
@@ -157,8 +163,6 @@ def _say_answers(path: Path, answers: Answers, described: Description) -> None:
         say(f"The application ({answers.framework}) has {routes}.{named}")
     else:
         say(f"The requests are guessed, because {answers.problem or 'the application has no routes'}.")
-    for remark in described.remarks:
-        say(remark)
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
@@ -229,21 +233,16 @@ def asked_today(path: Path) -> Iterator[Today]:
     service = read_user_service(path)
     doing = f"stampede try, which follows the start command of {path.name}"
     with ExitStack() as stack:
-        if service.application.command:
+        if not service.application.callable:
             with interruptible(), machine_lock(say, doing):
                 make_ready(say)
                 today = stack.enter_context(followed_today(service))
             if today.followed and not today.followed.server:
-                raise no_server(path, today.followed)
+                problem = f"The start command of {path.name} {today.followed.why}."
+                raise LabError(problem, f"Its last words: {today.followed.said or 'none'}")
         else:
             today = stack.enter_context(followed_today(service))
         yield today
-
-
-def no_server(path: Path, followed: Followed) -> LabError:
-    """Return why a start command that was followed cannot be measured."""
-    why = "does not end" if followed.ended is None else "starts no server that the lab knows"
-    return LabError(f"The start command of {path.name} {why}.", f"Its last words: {followed.said or 'none'}")
 
 
 def say_what_is_not_done(

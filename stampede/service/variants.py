@@ -24,6 +24,7 @@ from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthre
 from stampede.servers.limits import SERVER_MIB
 from stampede.servers.program import GRANIAN, PROGRAMS
 from stampede.servers.uwsgi import Uwsgi
+from stampede.service.answers import Record
 from stampede.service.description import (
     ASGI_WORKERS,
     GRANIAN_BACKLOG,
@@ -33,7 +34,6 @@ from stampede.service.description import (
     Served,
     UserService,
 )
-from stampede.service.discovery.answers import Record
 from stampede.service.kinds import KINDS
 from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines
@@ -194,10 +194,9 @@ class Own(Variant):
         if self.start.changed is None:
             named = [self.callable if word == CALLED else word for word in self.start.words]
             return [shlex.join(named)]
-        lines = PROGRAMS[self.program].pasted(self.start.changed)
-        if str(self.start.changed.get("worker_class", "")).startswith("gunicorn_idle_thread"):
-            lines += ["# pip install gunicorn-idle-thread, which needs gunicorn 24 or later"]
-        return lines
+        if self.start.changed.get("map-socket"):  # each process needs its socket, and nginx all of them
+            return self.like.configuration()
+        return PROGRAMS[self.program].pasted(self.start.changed)
 
 
 def numbers(release: str) -> tuple[int, ...]:
@@ -336,8 +335,6 @@ def make_way(
 
 
 _OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
-_OFF = ("max_requests", "max_requests_jitter", "timeout_s", "reuse_port", "preload")
-"""Settings of which zero or false is the default."""
 
 
 def _start_of(
@@ -354,10 +351,9 @@ def _start_of(
         raise NotPossible("the server of today's command names no application that can be imported")
     if served.settings and program.name == served.server:
         own["settings"] = own_settings(served)
-    stated = {name: value for name, value in own.items() if (value or name not in _OFF) and name != "map_socket"
-              and (name, value) != ("worker_connections", GTHREAD_CONNECTIONS)}  # fmt: skip
+    stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
     given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and program.name not in ("gunicorn", "uwsgi") else {}
-    words = program.command(CALLED if given else callable_, program.options(stated))
+    words = program.command(CALLED if given else callable_, stated)
     added = program.options({"map_socket": True}) if own.get("map_socket") else {}
     return Start(added, words, given, changed if program.name == served.server else None)
 

@@ -44,6 +44,7 @@ from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.base import Variant
 from stampede.service import trying
 from stampede.service.advice import print_best_way
+from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import not_built
 from stampede.service.description import Served, UserService, read_env_file, read_user_service
 from stampede.service.diagnosis import extension
@@ -54,7 +55,6 @@ from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_
 from stampede.service.diagnosis.rules import diagnose
 from stampede.service.diagnosis.tables import section_of
 from stampede.service.discovery import Description
-from stampede.service.discovery.answers import Answers, Followed, Record
 from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from stampede.service.kinds import label_of
 from stampede.service.layer import Layer, ServicesBeside
@@ -575,6 +575,39 @@ def test_a_command_that_starts_no_server_is_told_with_its_last_words(
         trying.asked_today(service).__enter__()
 
     assert raised.value.hint == "Its last words: no database yet"
+
+
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ({"Entrypoint": ["/start.sh"], "Cmd": ["gunicorn", "app:app"]}, "/start.sh gunicorn app:app"),
+        ({"Entrypoint": None, "Cmd": ["/bin/sh", "-c", "exec gunicorn $A"]}, "/bin/sh -c 'exec gunicorn $A'"),
+        ({"Cmd": None}, None),
+    ],
+)
+def test_an_image_starts_with_its_own_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, list[str] | None], command: str | None
+) -> None:
+    """If the file gives neither a command nor a callable."""
+    path = tmp_path / "my.yaml"
+    path.write_text(
+        "{application: {image: 'shop:1'}, served: {gunicorn: 23.0.0}, requests: {a: {path: /, users: 1}}}\n"
+    )
+    monkeypatch.setattr("stampede.service.build.inspected", lambda _: {"Config": config})
+    followed: list[list[str]] = []
+
+    def follow(layer: Layer, *_: object) -> Followed:
+        followed.append(json.loads((layer.folder / "srv" / "start.json").read_text())["words"])
+        return Followed(records=[])
+
+    monkeypatch.setattr(trying, "follow_start", follow)
+    if command is None:
+        with pytest.raises(WrongUse, match="The image shop:1 has no command of its own"):
+            trying.followed_today(read_user_service(path)).__enter__()
+        return
+    with trying.followed_today(read_user_service(path)) as today:
+        assert today.service.application.command == command
+    assert followed == [["sh", "-c", command] if "$" in command else shlex.split(command)]
 
 
 def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: Path) -> None:
@@ -1652,6 +1685,9 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
 
     assert started == ["mine: 1\n" if changed else "nobody knows\n"]
     assert ("The requests are guessed, because nobody knows" in capsys.readouterr().err) != changed
+    service.write_text("no command\n")
+    with pytest.raises(WrongUse, match=r"^No start command was found, so .*my-service.yaml is not complete\.$"):
+        trying.ask_and_start(service, Description("no command\n"), lambda _: written, tmp_path)
 
 
 @pytest.fixture(autouse=True)

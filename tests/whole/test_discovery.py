@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stampede.errors import LabError
+from stampede.service.answers import Answers, Followed
 from stampede.service.description import UserService, read_env_file, read_env_files, variables_of_env_file
 from stampede.service.discovery import NO_COMMAND, Description, describe_folder
-from stampede.service.discovery.answers import Answers, Followed
 from stampede.service.image import start_of
 from stampede.service.layer import FOLDER
 from stampede.service.packages import pinned_release, required_lines
@@ -115,12 +115,15 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }, {"callable": "shop:app", "uwsgi": "2.0.31"}),
     # cookiecutter-django, compose/production
     "a Compose file for production, and scripts without a suffix": ({
+        "compose/local/django/start": "#!/bin/sh\nexec uvicorn config.asgi:application --reload\n",
+        "compose/production/aws/Dockerfile": "FROM amazon/aws-cli\nENTRYPOINT bash\n",
         "docker-compose.local.yml": "services:\n  django:\n    build: {context: ., dockerfile: "
             "./compose/local/Dockerfile}\n    command: /start\n",
         "compose/local/Dockerfile": "FROM python\n",
         "docker-compose.production.yml": "services:\n  django: &django\n    build:\n      context: .\n"
             "      dockerfile: ./compose/production/django/Dockerfile\n    depends_on: [redis]\n    command: /start\n"
-            "  worker:\n    <<: *django\n    command: /start-worker\n  redis: {image: redis}\n",
+            "  worker:\n    <<: *django\n    command: /start-worker\n  redis: {image: redis}\n  awscli:\n"
+            "    build: {context: ., dockerfile: ./compose/production/aws/Dockerfile}\n",
         "compose/production/django/Dockerfile": "ARG V=3.12\nFROM python:$V AS run\nARG APP_HOME=/app\n"
             "WORKDIR ${APP_HOME}\nCOPY --chown=a:a ./compose/production/django/entrypoint /entrypoint\n"
             "COPY --chown=a:a ./compose/production/django/start /start\nCOPY ./compose/production/django/worker/start "
@@ -433,7 +436,8 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }),
     # healthchecks, moto and pypiserver: what a Dockerfile installs beside the file of requirements
     "extras, groups and further packages in a Dockerfile": ({
-        "Dockerfile": "FROM python\nCOPY . /app\nRUN pip install --no-cache-dir -U pip setuptools && \\\n"
+        "Dockerfile": "FROM python\nCOPY . /app\nRUN poetry export -f requirements.txt -o a.txt\n"
+            "RUN pip install --no-cache-dir -U pip setuptools && \\\n"
             "    pip install 'psycopg[c]' minio==7.2.20 gunicorn==24.1.1 -e '.[server]' \\\n    --group docker\n"
             "WORKDIR /app\nCMD gunicorn shop:app\n",
         "pyproject.toml": "[project]\ndependencies = ['flask']\n[project.optional-dependencies]\nserver = ['redis']\n"
@@ -864,7 +868,8 @@ PIECES = [
 ]  # fmt: skip
 FOREIGN = (
     "Procfile", "Dockerfile", "compose.yaml", "start.sh", "gunicorn.conf.py", ".env", "uwsgi.ini",
-    "pyproject.toml", "requirements.txt", "app.yaml", "supervisord.conf", "app.py", "render.yaml",
+    "pyproject.toml", "requirements.txt", "app.yaml", "supervisord.conf", "app.py", "render.yaml", "web.service",
+    "taskdef.json", "k8s.yaml",
 )  # fmt: skip
 TEXTS = st.one_of(
     st.binary(max_size=60),
@@ -886,3 +891,16 @@ def test_whatever_a_folder_has_it_is_described_or_refused(tmp_path: Path, files:
     with suppress(LabError):
         text = describe_folder(folder).text
         assert re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text) is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"Procfile": "web: gunicorn a:b\n", "app.json": '{"env": [3], "formation": ["x"]}'},
+        {"Procfile": "web: gunicorn a:b\n", "app.json": "[]"},
+        {"taskdef.json": '{"containerDefinitions": ["x", {"command": 3}]}'},
+        {"k8s.yaml": "kind: Deployment\nspec: {template: {spec: {containers: [{env: [{value: 3}], command: [a]}]}}}\n"},
+    ],
+)
+def test_a_file_whose_parts_have_another_form_is_passed_over(tmp_path: Path, files: dict[str, str]) -> None:
+    assert "application:" in describe_folder(written(tmp_path, files)).text

@@ -22,10 +22,10 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.servers.program import PROGRAMS
-from stampede.service.description import CALLABLE_PATTERN, SERVERS, UWSGI
-from stampede.service.discovery.answers import Answers, Followed, Route, first_of
-from stampede.service.discovery.dockerfile import docker_images
-from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.answers import Answers, Followed, Route, first_of
+from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
+from stampede.service.discovery.dockerfile import as_text, docker_images
+from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_release, pinned_release
@@ -35,7 +35,6 @@ MOST_ROUTES = 10
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
-UNKNOWN = "the value is not in the repository"
 NO_COMMAND = "no start command found; give it with --command"
 NOT_ASKED = "  # workers, threads and the application: stampede init --check asks the server"
 FROM_APPLICATION = "from the application: its URL map"
@@ -45,6 +44,8 @@ _STANDS_IN = {
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
+_BY_HEROKU = ("gunicorn", "uvicorn")
+"""Servers whose number of workers WEB_CONCURRENCY says."""
 _OF_COMMAND = ("callable", "worker_class", "interface", "workers", "threads", "backpressure", "worker_connections",
                "max_requests", "max_requests_jitter", "timeout_s")  # fmt: skip
 """What the command says, which the description has as comments; without a command, as values."""
@@ -58,13 +59,12 @@ _MIGRATIONS = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic 
 
 
 class Description(NamedTuple):
-    """The description of a service as YAML, and what is worth a word on the terminal.
+    """The description of a service as YAML.
 
     ``fallbacks`` are what start.py may try if the command reaches no server; None: there is no command.
     """
 
     text: str
-    remarks: Sequence[str] = ()
     fallbacks: Mapping[str, Any] | None = None
 
 
@@ -76,7 +76,6 @@ class Discovery:
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
     cores: int | None = None
     """How many cores the start has counted, so that its numbers may differ on another machine."""
     assumed: bool = False
@@ -114,8 +113,10 @@ def describe_folder(
         if (folder / ".env").is_file() and (folder / ".env").resolve() not in map(Path.resolve, start.env_files):
             found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
     else:
-        found.problems += [f"{image.place}: states no command, so that of its base image counts, which the lab cannot "
-                           "read" for image in docker_images(repository)[:1]]  # fmt: skip
+        found.problems += [
+            f"{image.place}: states no command, so that of its base image counts: build the image, and write its name "
+            "as image in the place of folder" for image in docker_images(repository)[:1]
+        ]  # fmt: skip
         found.problems.append(NO_COMMAND)
     followed = answers.followed if answers else None
     if start and followed:
@@ -127,16 +128,15 @@ def describe_folder(
     requests = classes_of_log(log) if log else _classes_of_routes(answers)
     found.problems += repository.problems
     fallbacks = {"command": [*start.command], "unknown": [*_unknown_variables(repository, start)]} if start else None
-    return Description(_yaml(found, repository, requests), found.remarks, fallbacks)
+    return Description(_yaml(found, repository, requests), fallbacks)
 
 
 def _note_command(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
     """Note the command, where it runs, and what its image has at other places."""
     of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
     words = [*of_entrypoint, *start.command]
-    is_shell = len(words) == 3 and words[0] in ("sh", "/bin/sh") and words[1] == "-c"
     if "callable" not in found.values or found.places["callable"] != INSTEAD:
-        found.note("command", words[2] if is_shell else shlex.join(words), start.place)
+        found.note("command", as_text(words), start.place)
     if (here := repository.name(repository.folder_of(start))) != ".":
         found.note("working_folder", here, start.place)
     found.note("paths", repository.paths_of(start) or None, start.place)
@@ -148,9 +148,9 @@ def _note_command(found: Discovery, start: Start, repository: Repository, follow
 def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
     """Yield the variables that a command or its scripts need and that nothing in the repository gives."""
     text = text_of(repository, start)
-    given = {*start.environment, *re.findall(r"(?:^|[\s;(&])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
+    given = {*start.environment, *re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
     given |= {*re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text), "PORT", "PWD", "HOME", "HOSTNAME", "PATH", "USER",
-              "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "IFS", "CLI"}  # fmt: skip
+              "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "EUID", "IFS", "CLI"}  # fmt: skip
     for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
         if name not in given:
             yield name
@@ -187,8 +187,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         )
     found.assumed, found.cores = bool(followed.assumed), followed.cores
     if not servers:
-        why = "does not end" if followed.ended is None else "starts no server that the lab knows"
-        why = f"starts {followed.missing}, which the image lacks" if followed.missing else why
+        lacks = f"starts {followed.missing}, which the image lacks: name its package in application.packages"
+        why = lacks if followed.missing else followed.why
         found.problems.append(f"{start.place}: the command {why}; its last words: {followed.said or 'none'}")
         return
     told = servers[0]
@@ -199,8 +199,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     found.problems += [f"{start.place}: not kept: {name} {value}" for name, value in told.aside.items()]
     server = SERVED_BY.get(told.server, told.server)
     is_own = server == told.server
-    if told.server in _STANDS_IN:
-        found.problems.append(f"{start.place}: {_STANDS_IN[told.server]}")
+    found.problems += [f"{start.place}: {why}" for why in [_STANDS_IN.get(told.server)] if why]
     said = f"{told.server} says" if is_own else f"guessed: {server} stands in for {told.server}"
     found.note("server", server, said)
     if re.fullmatch(CALLABLE_PATTERN, told.callable):
@@ -211,14 +210,20 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     default = found.default_of(told.server)
     said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
     names = PROGRAMS[server].names
+    by_heroku = start.place.startswith("Procfile") and told.server in _BY_HEROKU and not found.unknown
+    if by_heroku and "workers" not in told.differ:
+        found.note("workers", 1, "guessed: Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment")
     for key, value in numbers_of(told).items():
         differs = names.get(key, key) in told.differ and not found.assumed
         if key == "worker_class" and not is_own:
             found.note(key, value, f"guessed: gunicorn stands in for {told.server}")
         else:
             found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
-    if found.values.get("interface") not in (None, "wsgi", "asgi"):
-        found.problems.append(f"{start.place}: the lab does not serve granian's interface {told.settings['interface']}")
+    found.problems += [
+        f"{start.place}: the lab does not serve {server}'s {key} {found.values[key]}"
+        for key, known in (("interface", ("wsgi", "asgi")), ("worker_class", GUNICORN_CLASSES))
+        if found.values.get(key, known[0]) not in known
+    ]
     if told.processes.isdecimal() and int(told.processes) > 1:
         found.note("replicas", int(told.processes), f"{start.place}: numprocs")
     prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
@@ -233,12 +238,12 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
             found.note(f"environment {name}", value, start.place if start else "")
     if start and start.env_files:
         files = [str(path) for path in start.env_files]
-        found.note("env_file", files[0] if len(files) == 1 else files, start.compose)
+        found.note("env_file", files[0] if len(files) == 1 else files, start.compose or start.place)
     if start and start.replicas and start.replicas > 1:
         found.note("replicas", start.replicas, start.compose or start.place)
     if start and start.beside:
         found.note("beside", [*start.beside], start.compose)
-    before = {re.sub(r"(?<!python )(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
+    before = {re.sub(r"(?:python[\d.]*\s+)?(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
               for command, place in (start.before if start else ())}  # fmt: skip
     place = found.places.pop("before of start", "")
     before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +13,16 @@ from typing import Any
 import yaml
 
 from stampede.service.description import variables_of_env_file
-from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, FOR_PRODUCTION, by_purpose, image_of, preparing
-from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.discovery.dockerfile import (
+    FOR_DEVELOPMENT,
+    FOR_PRODUCTION,
+    as_text,
+    by_purpose,
+    docker_images,
+    image_of,
+    preparing,
+)
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 
 _UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
 _ENV_FILE = re.compile(r"env file (\S+) not found")
@@ -27,12 +34,17 @@ def compose_starts(repository: Repository) -> list[Start]:
     paths = [path for path in paths if "override" not in path.name]
     paths = [path for path in paths if not FOR_DEVELOPMENT.search(repository.name(path))] or paths
     found: list[Start] = []
+    alone: list[str] = []
     for path in sorted(by_purpose(paths, repository), key=lambda path: not FOR_PRODUCTION.search(path.name)):
         if repository.text(path) and repository.documents(path):
             files, resolved, raw, unset = _resolved(repository, path, paths)
             for name in resolved:
-                if {"build", "command", "entrypoint"} & {*(key for key, said in resolved[name].items() if said)}:
-                    found += _service(repository, files, name, resolved, raw, unset)
+                if starts := [*_service(repository, files, name, resolved, raw, unset)]:
+                    found += starts
+                elif (image := resolved[name].get("image")) and not NO_APPLICATION.search(image):
+                    alone.append(f"{repository.name(path)}: {name} starts with the command of {image}; if it is the "
+                                 f"service, write image: {image} in the place of folder")  # fmt: skip
+    repository.problems += [] if found else alone
     return found
 
 
@@ -90,7 +102,7 @@ def _service(
     """Yield what a service of a Compose file starts."""
     said, plain, path = services[name], raw.get(name, {}), files[-1]
     place = repository.name(path)
-    image = _image_of_service(repository, said)
+    image = _image_of_service(repository, said, services)
     in_files, env_files, problems = _of_env_files(repository, place, plain)
     of_compose = variables_of_env_file(repository.text(files[0].parent / ".env"))
     written = plain.get("environment") or {}
@@ -102,9 +114,9 @@ def _service(
     given: dict[str, str] = {}
     for key in written:
         if written[key] is None:
-            problems.append(f"{place}: {key}: the value is not in the repository")
+            problems.append(f"{place}: {key}: {UNKNOWN}")
         elif lacking := [each for each in unset if re.search(rf"\$\{{?{each}\b", str(written[key]))]:
-            problems.append(f"{place}: {key} is {written[key]}: the value is not in the repository")
+            problems.append(f"{place}: {key} is {written[key]}: {UNKNOWN}")
             environment.pop(key, None) if environment.get(key) == "" else lacking
         else:
             named = re.sub(
@@ -127,7 +139,7 @@ def _service(
     at = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
     for each in unset:
         if re.search(rf"\$\{{?{each}\b", json.dumps([plain.get("command"), plain.get("entrypoint")])):
-            problems.append(f"{place}: ${each} of the command: the value is not in the repository")
+            problems.append(f"{place}: ${each} of the command: {UNKNOWN}")
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     mounts = [(repository.name(Path(each["source"])), each["target"]) for each in said.get("volumes") or []
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
@@ -138,7 +150,7 @@ def _service(
             replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]), image=image,
             mounts=tuple(mounts), beside=tuple(_beside(repository, said, services)),
             env_files=tuple(dict.fromkeys(env_files)), before=(*image.before, *_jobs(said, services, place)),
-            problems=tuple(problems),
+            problems=tuple(problems), name=name,
         )  # fmt: skip
 
 
@@ -168,7 +180,9 @@ def _beside(repository: Repository, said: Mapping[str, Any], services: Mapping[s
     """Yield the services that a service needs, such as a database: images, or builds that start no Python."""
     for name in said.get("depends_on") or {}:
         other = services.get(name, {})
-        if _is_other(other, said) and (not other.get("build") or not _serves(_image_of_service(repository, other))):
+        if _is_other(other, said) and (
+            not other.get("build") or not _serves(_image_of_service(repository, other, services))
+        ):
             yield name
 
 
@@ -188,14 +202,18 @@ def _jobs(said: Mapping[str, Any], services: Mapping[str, Any], place: str) -> I
     for name, how in (said.get("depends_on") or {}).items():
         other = services.get(name, {})
         ends = how.get("condition") == "service_completed_successfully" or str(other.get("restart")) in ("no", "False")
-        command = shlex.join(other.get("command") or [])
+        command = as_text(other.get("command") or [])
         if command and not _is_other(other, said) and (ends or preparing(command)):
             yield preparing(command) or command, f"{place}, {name}"
 
 
-def _image_of_service(repository: Repository, said: Mapping[str, Any]) -> Image:
-    """Return the image that a service is built from."""
-    build = said.get("build") or {}
+def _image_of_service(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Image:
+    """Return the image of a service, which it builds, another service builds, or the repository of its name."""
+    named = str(said.get("image", ""))
+    same = [other for other in (said, *services.values()) if other.get("image") == said.get("image") or other is said]
+    build: Mapping[str, Any] = next((other["build"] for other in same if other.get("build")), {})
+    if not build and named.rpartition("/")[2].partition(":")[0] == repository.folder.name.lower():
+        return next(iter(docker_images(repository)), Image())
     context = Path(build.get("context", "/nowhere")).resolve()
     file = context / str(build.get("dockerfile", "Dockerfile"))
     root = repository.folder.resolve()

@@ -18,6 +18,9 @@ from stampede.foreign import read_text
 from stampede.service.discovery.installs import Installs
 from stampede.service.image import LEFT_OUT
 
+UNKNOWN = "the value is not in the repository"
+NO_APPLICATION = re.compile(r"(^|/)(nginx|redis|valkey|postgres|mysql|mariadb|envoy|haproxy|traefik|caddy)\b")
+"""The images of other containers of a pod or a Compose file."""
 _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
 
@@ -68,6 +71,8 @@ class Start:
     before: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
     """What the file says of the service and the lab cannot read, each with its place."""
+    name: str = ""
+    """The service of a Compose file."""
 
     @property
     def words(self) -> list[str]:
@@ -165,8 +170,9 @@ class Repository:
         pairs = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
         for base, source, target in pairs:
             matches = [*base.glob(source.strip("/"))] if re.search(r"[*?[]", source) else [base / source.strip("/")]
+            is_folder = target.endswith("/") or len(matches) > 1 or target == start.image.folder
             for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                into = (target.endswith("/") or len(matches) > 1) and each.is_file()
+                into = is_folder and each.is_file()
                 there = PurePosixPath(target) / each.name if into else PurePosixPath(target)
                 found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
@@ -181,6 +187,6 @@ class Repository:
         for word in " ".join(start.words).split():
             name = PurePosixPath(word.strip("\"';")).name
             if name and ("/" in word or name.endswith((".sh", ".py"))):
-                yield from self.files(name)[:1]
-                yield from (self.folder / source.strip("/") for source, target in start.image.copies
-                            if target.endswith(f"/{name}") and (self.folder / source.strip("/")).is_file())  # fmt: skip
+                copied = [self.folder / source.strip("/") for source, target in start.image.copies
+                          if target.endswith(f"/{name}") and (self.folder / source.strip("/")).is_file()]  # fmt: skip
+                yield from copied or self.files(name)[:1]

@@ -5,11 +5,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
-from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, docker_images, preparing
-from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 from stampede.service.scripts import read_document, scripts_of
 
 SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "waitress", "fastapi", "litestar", "flask")
@@ -63,37 +65,28 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [_start(repository, images, "--command", command)]
     else:
         plain = [
-            Start(
-                image.command,
-                image.place,
-                image.entrypoint,
-                image.folder,
-                image.environment,
-                image.environment,
-                image=image,
-                before=image.before,
-            )
-            for image in images
-            if image.command or image.entrypoint
-        ]
+            Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image.environment,
+                  image=image, before=image.before) for image in images if image.command or image.entrypoint
+        ]  # fmt: skip
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
-        found = [*_platform_starts(repository, images), *replaces, *plain, *others]
-        found = found or [*_machine_starts(repository, images)] or [*_script_starts(repository)]
-        found = sorted(found, key=lambda start: _unlikely(repository, start)[0] if start in compose else (
-            bool(_DEVELOPS.search(text_of(repository, start)))))  # fmt: skip
+        platforms = [*_platform_starts(repository, images)]
+        found = [*platforms, *replaces, *plain, *others]
+        found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
+        found = [*found, *_machine_starts(repository, images)] or [*_script_starts(repository)]
     if found and compose and not found[0].compose:
-        found[0] = merged(found[0], compose[0])
+        found[0] = merged(found[0], next((start for start in compose if _WEB.search(start.name)), compose[0]))
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
     for start in found:
         known.setdefault((start.place, start.command), start)
     return [*known.values()]
 
 
-def _unlikely(repository: Repository, start: Start) -> tuple[bool, bool, bool]:
-    """Return what speaks against a command: it is for development, names no server, and its service is no usual one."""
+def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
+    """Return what speaks against a command: it is for development, or it, its scripts or its service name no server."""
     text = text_of(repository, start)
-    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not _WEB.search(start.place)
+    named = SERVES.search(shlex.join(start.words))
+    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not named, not _WEB.search(start.name or start.place)
 
 
 def text_of(repository: Repository, start: Start) -> str:
@@ -113,24 +106,25 @@ def _start(
 ) -> Start:  # fmt: skip
     """Return the start that a command of a file stands for, in the image of the repository if it has one."""
     image = next(iter(images), Image())
-    said = _variables(given)
+    variables = _variables(given)
+    said = {name: value for name, value in variables.items() if value is not None}
+    unknown = tuple(f"{place.partition(':')[0]}: {name}: {UNKNOWN}" for name in variables.keys() - said.keys())
     words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
     at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
     return Start(
         words, place, (), at, {**image.environment, **said}, {**image.environment, **said}, image=image,
-        replicas=replicas if isinstance(replicas, int) else None, before=image.before,
+        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=tuple(sorted(unknown)),
     )  # fmt: skip
 
 
-def _variables(said: object) -> dict[str, str]:
-    """Return variables that a file gives: a mapping, or a list of names with values."""
+def _variables(said: object) -> dict[str, str | None]:
+    """Return variables that a file gives, as a mapping or a list of names with values. None: a value is elsewhere."""
+    pairs: list[tuple[object, object]] = []
     if isinstance(said, list):
-        named = ((each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict))
-        return {str(name): str(value) for name, value in named if name and value is not None}
-    if isinstance(said, dict):
-        values = {name: value.get("value") if isinstance(value, dict) else value for name, value in said.items()}
-        return {str(name): str(value) for name, value in values.items() if value is not None}
-    return {}
+        pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict)]
+    elif isinstance(said, dict):
+        pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in said.items()]
+    return {str(name): None if value is None else str(value) for name, value in pairs if name}
 
 
 def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
@@ -174,62 +168,83 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
     yield from _kubernetes(repository, images)
+    for path in repository.files("*task*.json"):  # of Amazon ECS
+        with suppress(AttributeError, TypeError):
+            for each in _read(repository, repository.name(path)).get("containerDefinitions") or []:
+                if not NO_APPLICATION.search(str(each.get("image"))) and (words := each.get("command")):
+                    place = _place(repository, repository.name(path), '"command"')
+                    given = [*(each.get("environment") or []), *(each.get("secrets") or [])]
+                    start = _start(repository, images, place, [str(word) for word in words], given)
+                    entrypoint = each.get("entryPoint") or start.image.entrypoint
+                    yield replace(start, entrypoint=tuple(map(str, entrypoint)))
 
 
 def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
-    release = [(command, f"Procfile:{number}") for number, line in lines
-               if re.match(r"release\s*:", line) and (command := preparing(line))]  # fmt: skip
-    app = _read(repository, "app.json") if lines else {}
-    formation = app.get("formation") or {} if isinstance(app, dict) else {}
+    release = [(found[1], f"Procfile:{number}") for number, line in lines
+               if (found := re.match(r"release\s*:\s*(.+)", line))]  # fmt: skip
+    given = quantity = None
+    with suppress(AttributeError, TypeError):
+        app = _read(repository, "app.json")
+        given, quantity = app.get("env"), ((app.get("formation") or {}).get("web") or {}).get("quantity")
     for number, line in lines:
         if found := re.match(r"web\s*:\s*(.+)", line):
-            start = _start(repository, images, f"Procfile:{number}", found[1], app.get("env"), str(repository.folder),
-                           (formation.get("web") or {}).get("quantity"))  # fmt: skip
+            place = f"Procfile:{number}"
+            start = _start(repository, images, place, found[1], given, str(repository.folder), quantity)
             yield replace(start, before=(*start.before, *release))
 
 
-_NO_APPLICATION = re.compile(r"(^|/)(nginx|redis|valkey|postgres|mysql|mariadb|envoy|haproxy|traefik|caddy)\b")
-"""The images of other containers of a pod."""
 _KINDS = re.compile(r"^kind:\s*(Deployment|StatefulSet|Service|ConfigMap)\b", re.MULTILINE)
 
 
 def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     """Yield the containers of deployments whose commands name a server."""
+    changed = tuple(
+        f"{repository.name(path)}: Kustomize may change what {path.parent.name} says; describe the folder "
+        "with what kubectl kustomize prints"
+        for path in repository.files("kustomization.y*ml")
+    )[:1]
     documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
                  if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
                  and "{{" not in repository.text(path) for said in repository.documents(path)]  # fmt: skip
-    with suppress(AttributeError, TypeError):
+    with suppress(AttributeError, TypeError, KeyError):
         maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents
                 if isinstance(said, dict) and said.get("kind") == "ConfigMap"}  # fmt: skip
         for name, said in documents:
             spec = said.get("spec") or {}
-            for each in ((spec.get("template") or {}).get("spec") or {}).get("containers") or []:
-                if _NO_APPLICATION.search(str(each.get("image"))):
+            pod = (spec.get("template") or {}).get("spec") or {}
+            first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
+                     for each in pod.get("initContainers") or []]  # fmt: skip
+            before = [(command, name) for each in first if (command := preparing(each))]
+            for each in pod.get("containers") or []:
+                if NO_APPLICATION.search(str(each.get("image"))):
                     continue
-                given: dict[str, str] = {}
+                given: dict[str, object] = {}
+                elsewhere = []
                 for source in each.get("envFrom") or []:
-                    given |= _variables(maps.get((source.get("configMapRef") or {}).get("name"), {}))
+                    of = source.get("configMapRef") or source.get("secretRef") or {}
+                    given |= maps.get(of.get("name"), {})
+                    if of.get("name") not in maps:
+                        elsewhere.append(f"{name}: envFrom {of.get('name')}: its values are not in the repository")
                 for one in each.get("env") or []:
                     of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
-                    value = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
-                    given |= {str(one["name"]): str(value)} if value is not None else {}
-                words = [re.sub(r"\$\((\w+)\)", lambda found: given.get(found[1], found[0]), str(word))  # noqa: B023
+                    given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+                words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
                          for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
                 image = next(iter(images), Image())
                 entrypoint = () if each.get("command") else image.entrypoint
                 key = "command:" if each.get("command") else "args:" if words else "containers:"
-                start = _start(repository, images, _place(repository, name, key), words or image.command, None,
+                start = _start(repository, images, _place(repository, name, key), words or image.command, given,
                                str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
-                start = replace(start, entrypoint=entrypoint, environment={**image.environment, **given},
-                                given={**image.environment, **given})  # fmt: skip
+                start = replace(start, entrypoint=entrypoint, before=(*start.before, *before),
+                                problems=(*start.problems, *elsewhere, *changed))  # fmt: skip
                 if SERVES.search(text_of(repository, start)):
                     yield start
 
 
 def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     """Yield what the units of systemd start, and uWSGI and supervisord if they have a file."""
-    for path in repository.files("*.service"):
+    for path in sorted(repository.files("*.service"), key=lambda each: not SERVES.search(repository.text(each))):
         text, name = re.sub(r"\\\n\s*", " ", repository.text(path)), repository.name(path)
         said = re.findall(r"^(\w+)\s*=\s*(.*)$", text, re.MULTILINE)
         command = next((re.sub(r"^[@:+!-]+", "", value) for key, value in said if key == "ExecStart"), "")
@@ -237,12 +252,18 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
             given = dict(word.partition("=")[::2] for key, line in said if key == "Environment"
                          for word in shlex.split(line))  # fmt: skip
             folder = next((value for key, value in said if key == "WorkingDirectory"), "") or str(repository.folder)
+            files: list[Path] = []
+            problems = [f"{name}: {each} of the command: {UNKNOWN}" for each in re.findall(r"(?<!%)%[A-Za-z]", command)]
+            for each in (value.lstrip("-") for key, value in said if key == "EnvironmentFile"):
+                there = repository.files(PurePosixPath(each).name)[:1]
+                files += there
+                problems += [] if there else [f"{name}: the EnvironmentFile {each} is not in the repository"]
             if command:
-                start = _start(repository, images, _place(repository, name, "ExecStart"), shlex.split(command), given,
-                               folder)  # fmt: skip
-                absent = [f"{name}: the EnvironmentFile {value} is not in the repository"
-                          for key, value in said if key == "EnvironmentFile"]  # fmt: skip
-                yield replace(start, problems=tuple(absent))
+                words = command if "$" in command else shlex.split(command)
+                start = _start(repository, images, _place(repository, name, "ExecStart"), words, given, folder)
+                values = [variables_of_env_file(repository.text(file)) for file in files]
+                environment = {key: each for of in (start.environment, *values) for key, each in of.items()}
+                yield replace(start, env_files=tuple(files), environment=environment, problems=tuple(problems))
     for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
         yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
     for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
@@ -253,5 +274,7 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
 def _script_starts(repository: Repository) -> Iterator[Start]:
     """Yield the scripts of the project whose name or text says that they serve."""
     for name, script in scripts_of(repository.folder).items():
-        if SERVES.search(f"{name} {script}") or re.search(r"serve|start|web", name):
+        module = "" if isinstance(script, str) else f"{script[0].replace('.', '/')}.py"
+        text = f"{script} {repository.text(module)}{repository.text(f'src/{module}')}"
+        if SERVES.search(f"{name} {text}") or re.search(r"serve|start|web", name):
             yield _start(repository, [], f"the script {name}", [name], None, str(repository.folder))

@@ -41,7 +41,6 @@ class Record(Model):
     env: dict[str, str] = Field({})
     chdir: str = ""
     imports: list[str] = Field([])
-    file: str = ""
     processes: str = "1"
     aside: dict[str, str] = Field({})
 
@@ -64,6 +63,11 @@ class Followed(Model):
         return next((record for record in self.records if record.what == "server"), None)
 
     @property
+    def why(self) -> str:
+        """Why no server was reached."""
+        return "does not end" if self.ended is None else "starts no server that the lab knows"
+
+    @property
     def missing(self) -> str:
         """The server that the command starts, and the image lacks; empty: it lacks none."""
         return "" if self.server else next((record.program for record in self.records if record.what == "missing"), "")
@@ -75,7 +79,6 @@ class Answers(Model):
     framework: str = ""
     routes: list[AnsweredRoute] = Field([])
     problem: str = ""
-    cores: int = 1
     followed: Followed | None = None
 
     @property
