@@ -1,10 +1,8 @@
 """stampede lesson without containers: the file, what comes next, what is locked, and what a terminal says."""
 
-import io
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -495,47 +493,3 @@ def test_wrong_use_is_named_and_records_nothing(lab: Lab, arguments: list[str], 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: {message}\n\nhint: {hint}\n"
     assert not lab.results.exists()
-
-
-class Terminal(io.StringIO):
-    """A terminal at which somebody types these lines."""
-
-    def isatty(self) -> bool:
-        """Say that somebody is there."""
-        return True
-
-
-@pytest.mark.usefixtures("measuring")
-def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a wrong answer it asks the same question again, and a solution ends the step."""
-    typed = ["15", "soon", "2000", "20", "Busy workers accept.", "threads", "threads=3", "?"]
-    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
-
-    done = lab.call("lesson", "2")
-
-    assert done.returncode == 0
-    assert "1 (requests/s): " + 3 * "2 (requests/s): " + "Your prediction is recorded.\n" in done.stdout
-    assert "You wrote: Busy workers accept.\n" in done.stdout
-    assert "threads=3: it did not do what it should.\n" in done.stdout
-    assert "Solution: threads=7." in done.stdout
-    assert done.stderr == (
-        f"error: The prediction 'soon' is no number.\n\nhint: {NUMBERS}\n"
-        "error: The prediction 2000 must be from 0 to 1000: light requests answered per second with one "
-        f"process of eight threads … requests/s.\n\nhint: {NUMBERS}\n"
-        f"error: The change 'threads' must be a setting and its value.\n\nhint: {HOW}\n"
-    )
-
-
-@pytest.mark.usefixtures("measuring")
-def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal("15\n20\nBusy.\n\n"))
-    left = lab.call("lesson", "2")
-    monkeypatch.setattr(sys, "stdin", Terminal("threads=7\n"))
-    back = lab.call("lesson", "2")
-    monkeypatch.setattr(sys, "stdin", Terminal(""))
-    ended = lab.call("lesson", "1")
-
-    assert left.stdout.endswith("stampede lesson 2 --set threads=… (or --solution)\n")
-    assert "threads=7: it did what it should.\n" in back.stdout
-    assert back.stdout.endswith("This step is done. Next: step 1. stampede lesson\n")
-    assert ended.returncode == 130

@@ -10,7 +10,7 @@ from stampede.records.folder import write_whole
 from stampede.records.mistakes import reason_in_json
 from stampede.records.model import Model
 from stampede.run.results import writing
-from stampede.teach.lesson.model import Lesson, LessonStep, Question
+from stampede.teach.lesson.model import Lesson, LessonStep
 from stampede.typed import option, typed
 
 Stage = Literal["predict", "measure", "explain", "exercise", "done"]
@@ -141,15 +141,10 @@ def with_prediction(notes: Notes, step: LessonStep, values: list[float], at: str
     if len(values) != len(step.predict):
         raise WrongUse(f"This step asks for {len(step.predict)} predictions, not {len(values)}.", hint=_example(step))
     for value, asked in zip(values, step.predict, strict=True):
-        check_prediction(value, asked, step)
+        if not 0 <= value <= asked.at_most:
+            problem = f"The prediction {value:.15g} must be from 0 to {asked.at_most:.15g}"
+            raise WrongUse(f"{problem}: {asked.says} … {asked.unit}.", hint=_example(step))
     return notes.with_step(step, prediction=StudentPrediction(values=values, at=at))
-
-
-def check_prediction(value: float, asked: Question, step: LessonStep) -> None:
-    """Raise WrongUse if a number cannot be the answer to a question."""
-    if not 0 <= value <= asked.at_most:
-        problem = f"The prediction {value:.15g} must be from 0 to {asked.at_most:.15g}"
-        raise WrongUse(f"{problem}: {asked.says} … {asked.unit}.", hint=_example(step))
 
 
 def read_number(word: str, step: LessonStep) -> float:
