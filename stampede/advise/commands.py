@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.errors import WrongUse
-from stampede.finished import latest_of_each, results_of, run_and_variant, summary_of
+from stampede.finished import results_of, run_and_variant
 from stampede.paths import RESULTS
 from stampede.records.model import name_from
 from stampede.run.options import (
@@ -227,32 +227,3 @@ def what_if(
             with writing(to.parent):
                 write_whole(to, lanes(derived, record, serving, under, trial, *of))
             say(f"\nLanes: {to}")
-
-
-def validate(
-    runs: Annotated[
-        list[Path] | None, typer.Argument(show_default=False, help="Folders of runs; default: the latest of each.")
-    ] = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
-    results: Results = RESULTS,
-) -> None:
-    """Say how many predicted figures of runs came true, e.g. stampede validate results/heavy-mix/latest."""
-    from stampede.advise.validated import validation_tables  # noqa: PLC0415
-    from stampede.predict.validation import compare_predictions  # noqa: PLC0415
-    from stampede.records.folder import read_run  # noqa: PLC0415
-    from stampede.report.markdown import markdown_table  # noqa: PLC0415
-    from stampede.report.terminal import terminal_table  # noqa: PLC0415
-
-    say_how_theory_runs()
-    compared = []
-    for folder in runs or latest_of_each(results):
-        summary = summary_of("validate", folder, results)
-        compared += list(compare_predictions(read_run(folder), summary))
-    if not compared:
-        raise WrongUse("No figure of these runs is both measured and predicted.", hint="stampede predict heavy-mix")
-    for table in validation_tables(compared):
-        if as_markdown:
-            write(markdown_table(table) + "\n")
-        else:
-            out.print()
-            out.print(terminal_table(table))

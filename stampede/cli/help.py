@@ -9,7 +9,7 @@ PLACES = {
     "stampede.cli.measure": ("run", "watch", "reproduce"),
     "stampede.cli.reading": ("report", "compare", "verify", "export", "class:class_"),
     "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
-    "stampede.advise.commands": ("predict", "validate", "requests", "advise", "what-if"),
+    "stampede.advise.commands": ("predict", "requests", "advise", "what-if"),
     "stampede.service.commands": ("init", "try:try_"),
     "stampede.logs.diagnose.commands": ("diagnose",),
     "stampede.teach.lesson.commands": ("lesson",),
@@ -26,7 +26,7 @@ GROUPS = {
     "Read": {
         "report": "a run's answer and its tables",
         "compare": "how two runs or variants differ",
-        "predict, validate": "what theory predicts; how many predictions came true",
+        "predict": "what theory predicts of a run",
         "verify, export": "check that a run is unchanged; pack it for somebody else",
     },
     "Your service": {

@@ -2,20 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from stampede.docker.machine_usage import Progress
-from stampede.interruption import uninterrupted
 from stampede.plan import Plan, timing
-from stampede.records.folder import BadRun
-from stampede.records.run import Run, TrialRecord
+from stampede.records.run import TrialRecord
 from stampede.run.machine_lock import Say
 from stampede.terminal import count, say, talk, time_in_words
 
@@ -25,8 +21,8 @@ MUCH_S = 5
 """From how many seconds too long on a live line says how long a step has taken."""
 SPINNER_COLUMNS = 2
 """How much of a live line its spinner takes up."""
-BatchEnd = Callable[[Path, Run, Sequence[TrialRecord]], None]
-"""A function that is called with the run's folder, the run's record, and the trials of a batch that has ended."""
+BatchEnd = Callable[[Sequence[TrialRecord]], None]
+"""A function that is called with the trials of a batch that has ended."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ def late_words(say: Say) -> Progress:
 def trial_lines(say: Say) -> BatchEnd:
     """Return a function that says a line for each trial of a batch."""
 
-    def end_batch(_folder: Path, _run: Run, trials: Sequence[TrialRecord]) -> None:
+    def end_batch(trials: Sequence[TrialRecord]) -> None:
         for trial in trials:
             say(trial_line(trial))
 
@@ -113,8 +109,6 @@ class LiveLine:
         self._began_s: float | None = None
         self._ended_s = 0.0
         self._took_s: list[float] = []
-        self._known: dict[str, list[float | None]] = {}
-        self._so_far: tuple[str, Sequence[str]] = "", []
 
     @contextmanager
     def showing(self) -> Iterator[Shown]:
@@ -123,75 +117,36 @@ class LiveLine:
             yield Shown(self._step, self._end_batch)
 
     def _step(self, what: str, spent_s: float, expected_s: float) -> None:
-        """Show the time that is left, and what is known so far or else the step; also a step that is late."""
+        """Show the time that is left, and the step; also that it is late."""
         now_s, done = self._clock(), len(self._took_s)
         if self._began_s is None:  # it may have waited for another run
             self._began_s = self._ended_s = now_s
         left = self._expected.left(self._took_s, now_s - self._ended_s, now_s - self._began_s)
         late = f" ({spent_s:.0f} s of about {expected_s:.0f} s)" if spent_s > expected_s + MUCH_S else ""
-        text, columns = Text(f"{left}, {what}{late}"), self._console.width - SPINNER_COLUMNS
+        text = Text(f"{left}, {what}{late}")
         if done < len(self._expected.plan.batches):
-            if self._so_far[1] and self._expected.plan.batches[done][0].number > 1:
-                text = Text(f"{self._place(done)}: {text if late else left}; ")
-                text.append(_fitting(*self._so_far, columns - text.cell_len))
-            else:
-                text = Text(f"{self._place(done, whole=True)}: {text}")
-        text.truncate(columns, overflow="ellipsis")
+            text = Text(f"{self._place(done)}: {text}")
+        text.truncate(self._console.width - SPINNER_COLUMNS, overflow="ellipsis")
         self._status.update(text)
 
-    def _end_batch(self, folder: Path, run: Run, trials: Sequence[TrialRecord]) -> None:
+    def _end_batch(self, trials: Sequence[TrialRecord]) -> None:
         place = self._place(len(self._took_s))
-        self._took_s.append(_took_s(trials))
-        with uninterrupted():  # DuckDB would turn an interrupt into an error of its own
-            self._so_far = self._look(folder, run, trials)
+        times = [datetime.fromisoformat(at).timestamp() for trial in trials for at in (trial.began, trial.ended)]
+        self._took_s.append(max(times, default=0.0) - min(times, default=0.0))
         self._status.update("")
-        told = f"measured in {time_in_words(round(self._took_s[-1]))}"
-        if self._so_far[1] and trials[0].trial > 1:
-            told = _fitting(*self._so_far, self._console.width - cell_len(place) - 2)
-        self._console.print(Text(f"{place}: {told}", no_wrap=True, overflow="ellipsis"))
+        told = Text(f"{place}: measured in {time_in_words(round(self._took_s[-1]))}")
+        told.truncate(self._console.width, overflow="ellipsis")
+        self._console.print(told)
         for trial in trials:
             if trial.outcome != "measured":
                 self._console.print(trial_line(trial), markup=False, soft_wrap=True)
         self._ended_s = self._clock()
 
-    def _look(self, folder: Path, run: Run, trials: Sequence[TrialRecord]) -> tuple[str, list[str]]:
-        """Add what a batch has measured to what is known, and return what is known in words."""
-        from stampede.report import provisional  # noqa: PLC0415  # loading DuckDB takes as long as a set-up
-
-        with suppress(OSError, BadRun):  # what the end of the run will say; here, nothing is known so far
-            for variant, values in provisional.measure_leading(folder, run, trials).items():
-                self._known.setdefault(variant, []).extend(values)
-        first = [trial.variant for trial in trials] if len(trials) == 1 else []
-        return provisional.title(run), [*provisional.values_in_words(run, self._known, first)]
-
-    def _place(self, batches: int, *, whole: bool = False) -> str:
-        """Return which batch comes after so many batches: its round, and what it measures.
-
-        Unless the ``whole`` is asked for, leave out what is the same in all batches.
-        """
+    def _place(self, batches: int) -> str:
+        """Return which batch comes after so many batches: its round, its load and its variants."""
         plan = self._expected.plan
-        batch = plan.batches[batches]
-        rounds = plan.trials[-1].number
+        batch, rounds = plan.batches[batches], plan.trials[-1].number
         of = "" if self._expected.budget_s is not None else f" of {rounds}"
-        beside = [other for other in plan.rounds[0].batches if other[0].load_name == batch[0].load_name]
-        several_loads = len({other[0].load_name for other in plan.rounds[0].batches}) > 1
         words = [f"round {batch[0].number}{of}"] if rounds > 1 else []
-        words += [batch[0].load_name] if whole or several_loads or not words else []
         variants = batch[0].variant_name if len(batch) == 1 else count(batch, "variant")
-        return ", ".join([*words, *([variants] if whole or len(beside) > 1 or not words else [])])
-
-
-def _took_s(trials: Sequence[TrialRecord]) -> float:
-    """Return how long a batch took, in seconds."""
-    times = [datetime.fromisoformat(at).timestamp() for trial in trials for at in (trial.began, trial.ended)]
-    return max(times, default=0.0) - min(times, default=0.0)
-
-
-def _fitting(title: str, values: Sequence[str], columns: int) -> str:
-    """Return a title with as many values as fit into so many columns, but at least one; empty: there is none."""
-    told = f"{title}: {values[0]}" if values else ""
-    for value in values[1:]:
-        if cell_len(told) + cell_len(value) + 2 > columns:
-            break
-        told += f", {value}"
-    return told
+        return ", ".join([*words, batch[0].load_name, variants])

@@ -119,7 +119,7 @@ def _measure_rounds(
     with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
         for done, trials in enumerate(measured, start=1):
             seal(run.folder)
-            end_batch(run.folder, run.record, trials)
+            end_batch(trials)
             next_round = plan.batches[done][0].number if done < len(plan.batches) else None
             is_over = next_round != run.rounds and budget_s is not None
             if is_over and _is_enough(run, time.monotonic() - began, budget_s or 0, say):

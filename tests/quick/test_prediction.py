@@ -8,7 +8,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from stampede.advise.validated import validation_tables
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.experiment.file import load_experiment, names
@@ -19,7 +18,6 @@ from stampede.plan import lay_out
 from stampede.predict import prediction, stored
 from stampede.predict.prediction import _trials, predict_run, predict_summary
 from stampede.predict.system import NotModelled, servers_of, system_of
-from stampede.predict.validation import compare_predictions, sharing_policy
 from stampede.records.checksums import seal
 from stampede.records.folder import read_run
 from stampede.records.predicted import PredictedRun
@@ -33,6 +31,7 @@ from stampede.theory.model import Servers
 from stampede.verification import compute_summary, derived_elsewhere, verify_run
 from tests.in_memory import measure
 from tests.synthetic import Request, make_run
+from tools.validate import compare_predictions, sharing_policy, validation_tables
 
 HEAVY_MIX = {"LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10"}
 

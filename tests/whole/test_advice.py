@@ -494,15 +494,5 @@ def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
     replayed = lab.call("what-if", str(kept), "--load", "heavy-mix", "--workers", "2", "--to", str(lanes))
     assert (replayed.returncode, replayed.stderr) == (0, f"\nLanes: {lanes}\n")
     assert re.search(r"^shared socket +2 x ", replayed.stdout, re.MULTILINE)
-    validated = lab.call("validate", str(burst))
-    assert (validated.returncode, validated.stderr) == (0, "")
-    assert re.search(r"^worker-types +[1-9]", validated.stdout, re.MULTILINE)
-    for said in (advised, replayed, validated):
+    for said in (advised, replayed):
         assert max(map(len, said.stdout.splitlines())) <= 80
-    unknown = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=1)]})
-    nobody = lab.call("validate", str(unknown))
-    assert nobody.returncode == 2
-    assert nobody.stderr.startswith("error: No figure of these runs is both measured and predicted.")
-    listed = lab.call("validate", "--markdown", str(burst))
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert re.search(r"^\| worker-types \| [1-9]", listed.stdout, re.MULTILINE)

@@ -81,7 +81,6 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
     commands = {
         "compare": lab.call("compare", f"{run}:one", f"{run}:two"),
         "what-if": lab.call("what-if", f"{run}:one", "--workers", "1"),
-        "validate": lab.call("validate", str(run)),
         "advise": lab.call("advise", f"{run}:one"),
         "verify": lab.call("verify", str(run)),
         "export": lab.call("export", str(run), "--to", str(tmp_path / "run.tar.gz")),
