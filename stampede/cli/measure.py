@@ -43,6 +43,9 @@ def run(
         options = replace(options, jobs=options.jobs or default_jobs(cores))
         of_results = f"{name}-aa" if against_itself else name
         summary = measure(RunRequest(of_results, experiment, options, results, command, cluster))
+    if against_itself:
+        latest = results / of_results / "latest"
+        say(f"Which differences are more than chance: stampede compare {latest}:a {latest}:b")
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 

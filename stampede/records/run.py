@@ -325,11 +325,6 @@ class Run(Record):
         named = (f"{machine.name} ({machine.role}, {machine.cores} cores)" for machine in self.machines)
         return f"{len(self.machines)} machines: {', '.join(named)}; the first is a {self.host.cpu}"
 
-    @property
-    def against_itself(self) -> bool:
-        """Whether the run measures two equal variants, so that any difference between them is chance."""
-        return len(self.variants) == 2 and self.variants[0].settings == self.variants[1].settings
-
 
 class Seconds(Record):
     """How long each step of a trial took, in seconds. None: the trial ended before this step did."""

@@ -343,25 +343,6 @@ class ErrorRow(TrialPart):
     requests: int
 
 
-class DifferenceRow(Record):
-    """How far two measurements of the same variant differ: medians ``a`` and ``b``, and the interval of b minus a.
-
-    ``smallest`` is the distance from zero of the interval's farther end. A difference up to ``smallest`` may be chance.
-    """
-
-    load: str
-    request_class: str | None
-    metric: str
-    stat: str
-    unit: str
-    a: float
-    b: float
-    low: float
-    high: float
-    smallest: float
-    trials: int
-
-
 class MachineClock(Record):
     """The clock of one machine in one trial, and the containers there by their hosts and files of points.
 
@@ -393,11 +374,10 @@ class TrialClocks(TrialPart):
 class Summary(Record):
     """All results of one run.
 
-    ``differences`` has rows only if a variant was measured against itself, ``completion_times`` and ``waves`` only if
-    requests came in bursts, ``rate_steps`` only if visits came or a rate climbed. ``errors`` says why requests of
-    trusted trials failed, the most frequent error first. ``round_s`` is about how many seconds it took to measure every
-    variant once under every load. ``clocks`` has rows only for trials whose containers ran on several machines.
-    ``article`` is the verdict on the article; None: it published no figures.
+    ``completion_times`` and ``waves`` have rows only if requests came in bursts, ``rate_steps`` only if visits came or
+    a rate climbed. ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is
+    about how many seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials
+    whose containers ran on several machines. ``article`` is the verdict on the article; None: it published no figures.
     """
 
     experiment: str
@@ -410,7 +390,6 @@ class Summary(Record):
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
     article: Article | None = Field(None, exclude_if=lambda value: value is None)
-    differences: list[DifferenceRow] = Field([])
     completion_times: list[CompletionTimesRow] = Field([])
     waves: list[WaveRow] = Field([])
     rate_steps: list[RateStepRow] = Field([])

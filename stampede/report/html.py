@@ -21,7 +21,6 @@ from stampede.report.screen.columns import deciding_columns
 from stampede.report.tables.quantities import (
     clocks_table,
     counting_tables,
-    differences_table,
     legend,
     quantity_tables,
     visits_tables,
@@ -47,8 +46,6 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         ]
     quantities = list(quantity_tables(run, summary))
     verdicts = claims_table(run, summary, explained=True) if summary.claims else None
-    if summary.differences:
-        verdicts = differences_table(run, summary)
     common = {
         key: value
         for key, value in run.variants[0].settings.items()

@@ -15,7 +15,6 @@ from stampede.report.extensions import Section
 from stampede.report.tables import COUNTS, Table
 from stampede.report.tables.quantities import (
     counting_tables,
-    differences_table,
     legend,
     not_predicted_table,
     quantity_tables,
@@ -45,7 +44,7 @@ def print_tables(console: Console, run: Run, summary: Summary, section: Section 
     if section:
         console.print(Text(f"\n{section.title}\n", style="bold"))
         console.print(_listed([*section.answers, *section.minor]))
-    if not (summary.claims or summary.differences or section):
+    if not (summary.claims or section):
         console.print("\nThis experiment makes no claims.")
     _print_all(console, _verdict_tables(run, summary, section))
     for remark in section.remarks if section else ():
@@ -79,8 +78,6 @@ def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 
 def _verdict_tables(run: Run, summary: Summary, section: Section | None) -> Iterator[Table]:
-    if summary.differences:
-        yield differences_table(run, summary)
     if section:
         yield from section.tables
     if summary.claims:

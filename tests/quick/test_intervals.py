@@ -121,15 +121,6 @@ def test_a_ratio_of_counts_that_may_be_zero() -> None:
     assert intervals.of_ratio(draws(0, 1), [Draw(2, (0, 2)), Draw(2, (0, 2))]) is None
 
 
-@pytest.mark.parametrize("trials", [3, 6])
-def test_the_difference_of_a_thing_from_itself_spans_zero(trials: int) -> None:
-    values = [1.0, 2.0, 3.0, 1.5, 2.5, 2.0][:trials]
-
-    low, high = intervals.of_difference(draws(*values), draws(*values))
-
-    assert low < 0 < high
-
-
 def test_a_trial_is_divided_into_blocks_of_equal_length() -> None:
     assert likely.blocks(np.array([5.0, 5.9, 14.0, 15.0])).tolist() == [0, 0, 9, BLOCKS - 1]
     assert likely.blocks(np.array([5.0, 5.0])).tolist() == [0, 0]
@@ -176,7 +167,6 @@ def test_what_the_clocks_leave_open_widens_an_interval_however_many_trials_there
     assert intervals.of_median(unsure) == (15, 30)
     assert intervals.of_ratio(unsure, sure) == pytest.approx((1.5, 3))
     assert intervals.of_ratio(sure, unsure) == pytest.approx((1 / 3, 2 / 3))
-    assert intervals.of_difference(unsure, unsure) == (-15, 15)
 
 
 def test_what_the_clocks_leave_open_adds_to_the_likely_values_of_one_trial() -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -688,20 +687,6 @@ def test_only_a_contradiction_is_red() -> None:
     assert "\x1b[31mcontradicted" in text
     assert "\x1b[2mnot measured" in text
     assert text.count("\x1b[31m") == 1
-
-
-def test_a_variant_against_itself_shows_the_smallest_difference(tmp_path: Path) -> None:
-    run, summary = concluded({"a": [10, 12, 14], "b": [10, 13, 19]})
-
-    [found] = [one for one in summary.differences if (one.metric, one.stat) == ("overhead", "p99")]
-    reach = 4.303 * sqrt((4 + 21) / 3)  # Student's, for variances of 4 and 21
-    assert (found.a, found.b, found.low, found.high) == pytest.approx((12, 13, 1 - reach, 1 + reach), rel=1e-3)
-    assert found.smallest == pytest.approx(1 + reach, rel=1e-3)
-    assert (found.unit, found.trials) == ("ms", 3)
-    for text in (printed(run, summary), page_of(tmp_path, run, summary)):
-        assert "The smallest difference that this machine can tell" in text
-    variants = [VariantRecord(name=name, workers=2, settings={"threads": name}) for name in ("a", "b")]
-    assert concluded({"a": [10, 12], "b": [10, 13]}, variants=variants)[1].differences == []
 
 
 def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: Path) -> None:

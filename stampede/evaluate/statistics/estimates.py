@@ -15,11 +15,11 @@ from stampede.evaluate.read.rows import by_other_clocks
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.statistics.stopping import LEAST, Interval
+from stampede.evaluate.statistics.stopping import Interval
 from stampede.records.claims import Quantity
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import Run
-from stampede.records.summary import CompletionTimesRow, DifferenceRow, Estimate, TrialValidity
+from stampede.records.summary import CompletionTimesRow, Estimate, TrialValidity
 
 
 class TrialValues(NamedTuple):
@@ -256,27 +256,6 @@ def _staircases(
                 low=[interval[0] for interval in ends if interval] or None,
                 high=[interval[1] for interval in ends if interval] or None,
             )
-
-
-def difference_rows(results: Results) -> Iterator[DifferenceRow]:
-    """Yield the differences between a run's two variants, for each statistic that both have from two or more trials."""
-    first, second = (variant.name for variant in results.run.variants)
-    of_first = [quantity for quantity in results.estimates if quantity.variant == first]
-    for quantity in sorted(of_first, key=lambda quantity: quantity.load or ""):
-        other = quantity.model_copy(update={"variant": second})
-        a, b = results.estimates[quantity], results.estimates.get(other)
-        if a.median is None or b is None or b.median is None or min(a.trials, b.trials) < LEAST:
-            continue
-        low, high = intervals.of_difference(results.draws(other), results.draws(quantity))
-        yield DifferenceRow(
-            **a.model_dump(include={"load", "request_class", "metric", "stat", "unit"}),
-            a=a.median,
-            b=b.median,
-            low=low,
-            high=high,
-            smallest=max(abs(low), abs(high)),
-            trials=min(a.trials, b.trials),
-        )
 
 
 def too_few(results: Results) -> Iterator[str]:

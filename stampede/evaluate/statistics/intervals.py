@@ -71,22 +71,6 @@ def _of_ratio(draws: Sequence[Draw], divisors: Sequence[Draw]) -> Interval | Non
     return ratio / exp(reach), ratio * exp(reach)
 
 
-def of_difference(draws: Sequence[Draw], subtracted: Sequence[Draw]) -> Interval:
-    """Return the interval of the difference of two medians, each over two or more trials."""
-    found = by_all_clocks(_of_difference, draws, subtracted)
-    assert found
-    return found
-
-
-def _of_difference(draws: Sequence[Draw], subtracted: Sequence[Draw]) -> Interval:
-    few = min(len(draws), len(subtracted))
-    if few >= RESAMPLED_FROM:
-        return _ends(_medians(draws) - _medians(subtracted, seed=1))
-    reach = STUDENT[few - 1] * hypot(_error_of_mean(draws), _error_of_mean(subtracted))
-    difference = median(draw.value for draw in draws) - median(draw.value for draw in subtracted)
-    return difference - reach, difference + reach
-
-
 def by_all_clocks(interval: Callable[..., Interval | None], *sides: Sequence[Draw]) -> Interval | None:
     """Return the smallest interval that contains ``interval`` of the sides by all clocks that fit; None: one lacks.
 

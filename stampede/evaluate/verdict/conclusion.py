@@ -3,7 +3,7 @@
 from typing import Any
 
 from stampede.evaluate.metrics.asked import claims_of
-from stampede.evaluate.statistics.estimates import Measured, difference_rows, estimate_all, too_few
+from stampede.evaluate.statistics.estimates import Measured, estimate_all, too_few
 from stampede.evaluate.verdict.article import circumstances, judge_article
 from stampede.evaluate.verdict.claims import claim_row, published_rows
 from stampede.evaluate.verdict.validity import doubt_effects, judge_run
@@ -25,7 +25,6 @@ def conclude(run: Run, measured: Measured, predictions: PredictedRun = NOTHING, 
         trials=[*measured.trials],
         rows=results.rows,
         completion_times=[*results.staircases],
-        differences=list(difference_rows(results)) if run.against_itself else [],
         claims=claims,
         published=published,
         article=judge_article(run, claims, published, apart.floors),

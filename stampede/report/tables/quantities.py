@@ -9,7 +9,6 @@ from statistics import mean, median
 from stampede.evaluate.metrics import METRICS, MetricName, Statistic
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.metric import PRINTED, Metric
-from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary, WorkerRow
@@ -203,34 +202,6 @@ def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
     most = max(workers, *map(len, by_trial.values()))
     ranked = [[0] * (most - len(counts)) + sorted(counts) for counts in by_trial.values()]
     return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
-
-
-_TELLING = (("throughput", "per_second"), ("requests_by_worker", "largest_share"))
-
-
-def differences_table(run: Run, summary: Summary) -> Table:
-    """Return how far two measurements of one variant differ: overhead, throughput and largest share of each class."""
-    rows = [
-        (
-            f"{row.request_class}{load_suffix(run, row.load)}",
-            f"{plain_name(row.metric)} {plain_name(row.stat)}, {row.unit}",
-            *map(number, (row.a, row.b)),
-            *(
-                (f"{number(row.low)} to {number(row.high)}", number(row.smallest))
-                if row.trials >= ENOUGH
-                else ("–", "–")
-            ),
-        )
-        for row in summary.differences
-        if row.request_class
-        and ((row.metric == "overhead" and row.stat in PRINTED) or (row.metric, row.stat) in _TELLING)
-    ]
-    return Table(
-        "The smallest difference that this machine can tell", ("request", "what", "a", "b", "b - a", "smallest"), rows,
-        words=2,
-        note="b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance; "
-             f"–: it takes {ENOUGH} trials to tell",
-    )  # fmt: skip
 
 
 def not_predicted_table(run: Run, summary: Summary) -> Table:
