@@ -27,14 +27,14 @@ Marks = list[dict[str, Any]]
 """The marks of a chart, one dictionary for each mark."""
 
 
-def svg(chart: alt.TopLevelMixin) -> str:
-    """Draw a chart as SVG text. To a screen reader it is one picture with the title of the chart.
+def svg(chart: alt.TopLevelMixin, label: str = "") -> str:
+    """Draw a chart as SVG text. To a screen reader it is one picture with a label, or with the title of the chart.
 
     The chart is not checked against Altair's schema, which takes as long as drawing; the tests check every figure.
     """
     drawn = chart.to_dict(validate=False)
     text = _ARIA.sub("", vl_convert.vegalite_to_svg(drawn))
-    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(drawn["title"]["text"])}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(label or drawn["title"]["text"])}" ', 1)
 
 
 _ARIA = re.compile(r' (role|aria-[a-z]+)="[^"<>]*"')

@@ -5,8 +5,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from markupsafe import Markup
-
 from stampede.records.folder import write_whole
 from stampede.records.plural import plural
 from stampede.report.page import render
@@ -19,24 +17,15 @@ from stampede.report.wording import (
     unit_suffix,
     whole_number,
 )
-from stampede.teach.classroom.drawing import (
-    GOOD,
-    PUBLISHED,
-    THEORY,
-    core_colours,
-    draw_predictions,
-    draw_strip,
-    prediction_shape,
-    shape,
-)
+from stampede.teach.classroom.drawing import core_colours, draw_predictions, draw_strip
 from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Outlier, Reason, differing, traits
 from stampede.teach.classroom.predictions import ClassPrediction, NumberPrediction, collect_predictions
-from stampede.teach.classroom.strips import Laptop, Mode, OwnExperiment, Strip, strips
+from stampede.teach.classroom.strips import Laptop, OwnExperiment, Strip, strips
 
-MODES: dict[Mode, str] = {
-    "sleep": "requests sleep",
-    "hold": "requests hold the interpreter lock (CPU=hold)",
-    "burn": "requests compute (CPU=burn)",
+MODES = {
+    "●": "requests sleep",
+    "■": "requests hold the interpreter lock (CPU=hold)",
+    "◆": "requests compute (CPU=burn)",
 }
 _OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "trials", "lab", "lab's files")
 _MOST_REASONS = 6
@@ -76,9 +65,8 @@ def write_class_page(
         asked = [prediction for prediction in collected if step and prediction.step == step]
         chapters.append(Chapter(name, title, question, says, asked, made, differ))
     page = render(
-        "class.html", "class.js", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
-        modes=MODES, key=lambda cpu_mode, colour: Markup(shape(cpu_mode, 15, 15, colour)),  # noqa: S704  # we draw it
-        theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
+        "class.html", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores, modes=MODES,
+        left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
         head=[*_OF_LAPTOPS, "manifests"], cells=_cells, heading=_heading, what=_what, told=_told, verdicts=_verdicts,
         draw=lambda strip: draw_strip(strip, of_cores, f"{_heading(strip)}. {_told(strip)}"),
@@ -86,7 +74,6 @@ def write_class_page(
         draw_predictions=lambda found: draw_predictions(
             found, f"The class predicted: {found.says}. {_prediction_summary(found)}"
         ),
-        ring=Markup(prediction_shape(15, 15)),  # noqa: S704  # we draw it
         has_predictions=any(chapter.predictions for chapter in chapters), checked=_CHECKED[checked],
     )  # fmt: skip
     write_whole(target, page)
