@@ -80,8 +80,6 @@ class Estimate(Record):
     ``statistics``); None: there is no interval. ``pooled``: single trials have too few requests for the percentile, so
     ``measured`` is the percentile of the requests of all trials together, and ``values`` is empty.
     In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
-    If containers ran on several machines and the number depends on how their clocks differ, ``by_clocks`` has the least
-    and the most of each trial by all clocks that fit.
     """
 
     variant: str
@@ -101,7 +99,6 @@ class Estimate(Record):
     trials: int
     values: dict[int, float] = Field({})
     pooled: bool = Field(default=False, exclude_if=lambda value: not value)
-    by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
 
     @property
     def median(self) -> float | None:

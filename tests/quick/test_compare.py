@@ -212,25 +212,6 @@ def test_a_doubling_is_found_in_at_least_95_of_a_hundred_comparisons() -> None:
     assert set.union(*found) <= {("overhead", "higher"), ("throughput", "lower")}
 
 
-def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) -> None:
-    """The share of requests that waited rises from 0.1 to 0.2, but by other clocks it may be as high as 0.3 before."""
-    [row, *_] = [row for row in one.summary.rows if (row.metric, row.stat) == ("overhead", "p50")]
-    share = {"metric": "avoidable_wait", "stat": "share", "unit": "share"}
-    before = row.model_copy(update={**share, "values": {1: 0.1, 2: 0.1}})
-    unsure = before.model_copy(update={"by_clocks": {1: (0.0, 0.3), 2: (0.0, 0.3)}})
-    after = before.model_copy(update={"values": {1: 0.2, 2: 0.2}})
-
-    def compared(a: Estimate, b: Estimate) -> Change:
-        sides = [one._replace(summary=one.summary.model_copy(update={"rows": [row]})) for row in (a, b)]
-        [found] = changes(*sides)
-        return found
-
-    assert compared(before, after).verdict == "higher"
-    found = compared(unsure, after)
-    assert found.verdict == "~"
-    assert (found.low, found.high, found.smallest) == pytest.approx((-0.1, 0.2, 0.2))
-
-
 def shown(*found: Change) -> str:
     """Return a comparison as it is printed."""
     console = Console(width=80, record=True, file=io.StringIO())

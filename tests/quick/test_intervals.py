@@ -157,23 +157,3 @@ def test_likely_shares_are_by_blocks_too() -> None:
     assert max(together) == pytest.approx(0.1 + 2.262 * 0.1, rel=0.02)
     assert likely.likely_share(np.array([], dtype=np.bool_), np.array([], dtype=np.intp)) == ()
     assert likely.likely_percentiles(np.array([]), np.array([], dtype=np.intp), [0.5]) == []
-
-
-@pytest.mark.parametrize("trials", [2, 5])
-def test_what_the_clocks_leave_open_widens_an_interval_however_many_trials_there_are(trials: int) -> None:
-    """All trials are alike, so chance leaves no width; the clocks may be wrong in the same way in all trials."""
-    unsure, sure = [Draw(20, clocks=(15, 30))] * trials, draws(*[10.0] * trials)
-
-    assert intervals.of_median(unsure) == (15, 30)
-    assert intervals.of_ratio(unsure, sure) == pytest.approx((1.5, 3))
-    assert intervals.of_ratio(sure, unsure) == pytest.approx((1 / 3, 2 / 3))
-
-
-def test_what_the_clocks_leave_open_adds_to_the_likely_values_of_one_trial() -> None:
-    assert intervals.of_median([Draw(4, (3, 4, 6), (2, 5))]) == (1, 7)
-    assert intervals.of_median([Draw(1, (0, 1, 2), (0, 1))]) == (0, 2)
-    assert intervals.of_median([Draw(4, (), (2, 5))]) is None
-
-
-def test_nothing_is_divided_by_what_may_be_nothing_by_other_clocks() -> None:
-    assert intervals.of_ratio(draws(4, 4), [Draw(2, clocks=(0, 3))] * 2) is None

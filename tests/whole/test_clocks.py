@@ -18,10 +18,8 @@ from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import derive_raw_trial
 from stampede.pipeline import derive, derive_summary
 from stampede.records.checksums import files, is_derived, seal
-from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_trial, trial_folders, write_record
-from stampede.records.run import MachineRecord, VariantRecord
-from stampede.records.summary import Estimate, Summary
+from stampede.records.run import MachineRecord
 from stampede.service.diagnosis.held import read_held
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
@@ -258,44 +256,6 @@ def test_a_trial_on_one_machine_gives_the_same_bytes_as_without_machines(
     assert "clocks" not in json.loads((plain / "summary.json").read_text())
 
 
-THREADS = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
-
-
-def queueing(*waits_ms: float) -> list[Request]:
-    """Return a light request for each wait: it waits for a heavy request, while another worker has a free thread.
-
-    Each heavy request waits 2 ms for a free thread, so the clocks are known to within 1 ms; a wait seems 1 ms shorter.
-    """
-    heavy = [
-        Request(request_class="heavy", sent_s=place, service_time_ms=499, overhead_ms=1, waits_ms=2)
-        for place in range(len(waits_ms))
-    ]
-    light = [
-        Request(sent_s=place + 0.50015 - wait_ms / 1000, overhead_ms=wait_ms, waits_ms=wait_ms)
-        for place, wait_ms in enumerate(waits_ms)
-    ]
-    return [*heavy, *light]
-
-
-def row_of(summary: Summary, metric: str, stat: str, request_class: str | None = None) -> Estimate:
-    """Return the row of a statistic."""
-    [row] = [one for one in summary.rows if (one.metric, one.stat, one.request_class) == (metric, stat, request_class)]
-    return row
-
-
-def test_a_trial_whose_clocks_leave_more_open_than_its_effect_is_suspect(tmp_path: Path) -> None:
-    """Of eight requests, one waits longer than 50 ms by the clocks that were found; by others, four do, or none."""
-    still = {"k6-1": Machine(generators=["points"]), "web-1": Machine(hosts=["box"])}
-
-    summary = derive_summary(a_run(tmp_path, still, queueing(52, 50.5, 50.5, 50.5), takes_s=0.1, variants=THREADS))
-
-    [trial] = summary.trials
-    assert trial.verdict == "suspect"
-    assert trial.reasons[0] == ("avoidable wait share is 0.125, but 0 to 0.5 by other clocks that fit as well")
-    row = row_of(summary, "avoidable_wait", "share")
-    assert (row.measured, row.by_clocks) == (0.125, {1: (0, 0.5)})
-
-
 def test_a_trial_whose_clocks_do_not_tell_who_waited_is_suspect(tmp_path: Path) -> None:
     """Every request waits 120 ms, and every question for the time takes longer, so the clocks are known to 60 ms."""
     waiting = [Request(sent_s=n / 10, overhead_ms=150, waits_ms=120) for n in range(100)]
@@ -319,37 +279,10 @@ def test_a_stall_asks_for_better_clocks(tmp_path: Path) -> None:
     [trial] = derive_summary(run).trials
 
     assert trial.verdict == "suspect"
+    clocks = "the clocks of k6-1 and web-1 are known to within 16.6 ms of each other"
     assert trial.reasons == [
-        "the clocks of k6-1 and web-1 are known to within 16.6 ms of each other, but a wait after a stall counts from "
-        "10 ms on"
-    ]
-
-
-@pytest.mark.parametrize("times", [1, 2, 5])
-def test_the_intervals_of_figures_that_compare_machines_are_wider(tmp_path: Path, times: int) -> None:
-    """By the clocks that were found, one request of eight waits; by others, four of eight, or none."""
-    claim = Claim(says="Few wait", value=Quantity(variant="one", metric="avoidable_wait", stat="share"), at_most=0.3)
-    how: dict[str, Any] = {"times": times, "variants": THREADS, "claims": [claim]}
-    here = make_run(tmp_path / "here", {"one": queueing(*[51, 49, 49, 49] * 10)}, **how)
-    apart = make_run(tmp_path / "apart", {"one": queueing(*[52, 50.5, 50.5, 50.5] * 10)}, **how)
-    for folder in trial_folders(apart):
-        set_apart(folder, APART, 0.1)
-
-    on_one, on_two = derive_summary(here), derive_summary(apart)
-
-    old, new = (row_of(one, "avoidable_wait", "share") for one in (on_one, on_two))
-    assert (old.measured, new.measured) == (0.125, 0.125)
-    assert (old.by_clocks, new.by_clocks) == (None, dict.fromkeys(range(1, times + 1), (0, 0.5)))
-    assert old.low is not None
-    assert old.high is not None
-    assert new.low == 0
-    assert new.high is not None
-    assert new.high >= max(0.5, old.high)
-    assert [one.claims[0].verdict for one in (on_one, on_two)] == [
-        "undecided" if times == 1 else "reproduced",
-        "undecided",
-    ]
-    assert {row.by_clocks for row in on_two.rows if row.metric in ("overhead", "response_time", "failures")} == {None}
+        f"{clocks}, but a wait counts from 50 ms on", f"{clocks}, but a wait after a stall counts from 10 ms on"
+    ]  # fmt: skip
 
 
 def test_stalls_and_several_roles_of_a_machine_are_corrected_too(tmp_path: Path) -> None:
@@ -372,30 +305,6 @@ def test_stalls_and_several_roles_of_a_machine_are_corrected_too(tmp_path: Path)
     [stall] = [one for container in found.containers if container.after for one in container.after.stalls][:1]
     assert stall == pytest.approx((BEGAN.timestamp() + 2, BEGAN.timestamp() + 4), abs=0.002)
     assert found.generators[0][0].at == pytest.approx(BEGAN.timestamp() - 1.5 + 2.5, abs=0.001)
-
-
-def test_load_generators_on_several_machines_make_the_throughput_uncertain(tmp_path: Path) -> None:
-    """Half of the requests come from another machine, and two machines serve."""
-    requests = [
-        Request(sent_s=n / 10, waits_ms=0.5, lag_ms=0.2, generator=1 + n % 2, worker=f"box-{n % 3 % 2}:7")
-        for n in range(100)
-    ]
-    machines = {
-        "k6-1": K6,
-        "k6-2": Machine(generators=["points-2"], ahead_s=70),
-        "web-1": WEB._replace(hosts=["box-0"]),
-        "web-2": Machine(hosts=["box-1"], ahead_s=-300, drift=1e-4),
-    }
-    on_one = derive_summary(make_run(tmp_path / "here", {"one": requests}))
-    on_four = derive_summary(a_run(tmp_path / "apart", machines, requests))
-
-    old, new = (row_of(one, "throughput", "per_second") for one in (on_one, on_four))
-    assert old.measured
-    assert new.by_clocks
-    low, high = new.by_clocks[1]
-    assert low <= old.measured <= high
-    assert high - low < 0.01
-    assert row_of(on_four, "requests_by_worker", "largest_share").by_clocks is None
 
 
 def test_an_application_that_ends_its_work_after_the_answer_contradicts_nothing(tmp_path: Path) -> None:
@@ -445,7 +354,7 @@ def test_the_report_has_a_table_of_the_clocks(tmp_path: Path, without_pictures: 
     assert "<caption>Clocks in the trial in which they are the least certain: one</caption>" in page
     assert '<td class="text">web-1</td><td>1234500</td>' in page
     assert "<p>Times of k6-1 and web-1 can be compared to within ± " in page
-    assert " ms; the intervals of all figures that compare times of several machines allow for this.</p>" in page
+    assert " ms.</p>" in page
 
 
 def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> None:
@@ -468,5 +377,4 @@ def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> 
     for old, new in zip(on_one.rows, on_two.rows, strict=True):
         assert (old.variant, old.metric, old.stat) == (new.variant, new.metric, new.stat)
         for trial, value in old.values.items():
-            low, high = (new.by_clocks or {}).get(trial, (new.values[trial], new.values[trial]))
-            assert low * (1 - 1e-4) <= value <= high * (1 + 1e-4)
+            assert new.values[trial] == pytest.approx(value, rel=1e-4, abs=1)

@@ -22,7 +22,6 @@ THROUGHPUT = Metric(
         "of_ideal": "the throughput of a [closed loop](../explain/method.md#closed-and-open-loops), as a share of "
         "what it would be without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
     },
-    between_clocks="per_second",
     compared=("per_second",),
 )
 RATE_WITHIN = Metric(
@@ -125,7 +124,6 @@ AVOIDABLE_WAIT = Metric(
         "max": "the longest avoidable wait of one request",
     },
     called="avoidable waits of {requests} requests",
-    between_clocks="share",
     shown="if not 0",
     compared=("share",),
 )
@@ -135,7 +133,6 @@ RECOVERY = Metric(
     "how long requests still waited for a thread after the end of a stall "
     "([recovery](../explain/measures.md#recovery))",
     of_all=True,
-    between_clocks="max",
 )
 BURST = Metric(
     "burst",
@@ -147,7 +144,6 @@ BURST = Metric(
         "bursts",
     },
     of_all=True,
-    between_clocks="total",
     shown="always",
 )
 VISIT = Metric(
@@ -173,7 +169,6 @@ CAPACITY = Metric(
     "the highest rate up to which fewer than 1 % of the visits failed ([capacity](../explain/measures.md#visits))",
     of_all=True,
     sample=None,
-    between_clocks="per_second",
 )
 ROWS_WRITTEN = Metric(
     "rows_written",

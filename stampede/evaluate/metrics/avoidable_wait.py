@@ -16,6 +16,9 @@ from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read.observation import stalls_within
 from stampede.evaluate.read.trial_data import TrialData
 
+CLEAR = 0.1
+"""Clocks of several machines must be known to within this part of the shortest wait that counts."""
+
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield how long requests of each class waited beside a free thread, and how long the servers took to recover.
@@ -70,7 +73,7 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         return
     asking, serving, within_s = clocks.worst
     for from_s, what in ((waiting.FROM_S, "a wait counts"), (waiting.NOTICED_S, "a wait after a stall counts")):
-        if within_s > from_s and (from_s == waiting.FROM_S or _has_stalls(trial)):
+        if within_s > CLEAR * from_s and (from_s == waiting.FROM_S or _has_stalls(trial)):
             known = f"the clocks of {asking} and {serving} are known to within {1000 * within_s:.1f} ms of each other"
             yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
 

@@ -44,8 +44,6 @@ class Metric:
     ``of_all``: the metric is computed for the trial as a whole, and not for each class of request. ``sample`` is what
     the statistics are computed from; if a value is missing, the reason may be that the sample was too small or that too
     much of it failed. None: the metric has no sample. ``called`` is how titles name the metric.
-    ``between_clocks`` is the statistic that shows the effect, if the metric compares times of several machines, so that
-    it depends on how their clocks differ; None: the metric compares only times of one machine.
 
     ``shown`` says when a report has a table of the metric; there is always one if a claim or a published figure names
     the metric. ``if not 0`` looks at the first statistic. ``compared`` are the statistics by which ``stampede compare``
@@ -59,7 +57,6 @@ class Metric:
     of_all: bool = False
     sample: Literal["requests", "visits"] | None = "requests"
     called: str = "{metric} of {requests} requests"
-    between_clocks: str | None = None
     shown: Literal["always", "if not 0", "if asked for"] = "if asked for"
     compared: tuple[str, ...] | None = None
 

@@ -40,28 +40,6 @@ class Clocks(NamedTuple):
         seconds, asking, serving = max(apart, default=(0.0, "", ""))
         return (asking, serving, seconds) if apart else None
 
-    @property
-    def others(self) -> Iterator["Clocks"]:
-        """Other clocks that may be true as well, for times that were corrected already.
-
-        The machines of all servers, and each machine alone, are as far ahead or behind as the clocks leave open, while
-        the machine of the first load generator stays as it is. A clock is as uncertain as against the clocks of other
-        machines that have load generators.
-        """
-        first, *_ = self.asking
-        margins_s = {
-            name: max((seconds for pair, seconds in self.found.apart_s.items() if name in pair), default=0.0)
-            for name in (machine.name for machine in self.machines)
-        }
-        alone = [(machine.name,) for machine in self.machines if machine.name != first]
-        together = tuple(name for name in self.serving if name != first)
-        for some in dict.fromkeys([together, *alone]):
-            for sign in (1, -1):
-                shifted = {
-                    name: Clock(sign * margin_s * (name in some), 0.0, 0.0) for name, margin_s in margins_s.items()
-                }
-                yield self._replace(found=self.found._replace(clocks=shifted))
-
     def record(self, key: Key) -> TrialClocks:
         """Return what a summary keeps of the clocks in a trial."""
         variant, load, number = key

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import duckdb
 
-from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.lab_time import Clocks, correct, find_clocks
 from stampede.records.files import POINTS, SERVED
 from stampede.records.folder import NoTemporaryRoom
@@ -262,17 +261,6 @@ def _used_again(idle: list[duckdb.DuckDBPyConnection], **config: str | int) -> I
         database.close()
     else:
         idle.append(database)
-
-
-@contextmanager
-def by_other_clocks(
-    database: duckdb.DuckDBPyConnection, key: Key, clocks: Clocks
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the same view with the rows of one trial only, whose times are corrected by further clocks."""
-    with database.cursor() as other:  # its temporary table hides the view
-        other.execute(f"CREATE TEMP TABLE requests AS FROM requests WHERE {OF_TRIAL}", of_trial(key))
-        correct(other, clocks)
-        yield other
 
 
 def _refuse(points: Path, problem: str | None) -> None:

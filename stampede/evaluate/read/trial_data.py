@@ -167,11 +167,6 @@ class TrialData(NamedTuple):
     requests: RequestTotals
     raw: RawTrial
 
-    def by(self, clocks: Clocks) -> "TrialData":
-        """Return the same trial with the times of its stalls corrected by further clocks."""
-        containers = stalls_by_lab_clock(self.containers, clocks.of_hosts)
-        return self._replace(raw=self.raw._replace(containers=containers))
-
     @property
     def key(self) -> Key:
         """The trial's variant, load and number."""

@@ -12,8 +12,7 @@ from statistics import fmean, median, variance
 from typing import Literal, NamedTuple
 
 from stampede.evaluate.metrics import METRICS
-from stampede.evaluate.statistics.intervals import Draw, by_all_clocks
-from stampede.evaluate.statistics.stopping import ENOUGH, LEAST, Interval
+from stampede.evaluate.statistics.stopping import ENOUGH, LEAST
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary, TrialValidity, suspect_trials
 
@@ -139,23 +138,13 @@ def changes(a: Side, b: Side) -> list[Change]:
 
 
 def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change:
-    of_a, of_b = (
-        [Draw(value, clocks=(row.by_clocks or {}).get(trial)) for trial, value in row.values.items()] for row in (a, b)
-    )
-    least = min(value for draw in (*of_a, *of_b) for value in (draw.value, *(draw.clocks or ())))
-    of_share = a.unit in ("share", "index") or least <= 0
+    of_a, of_b = ([*row.values.values()] for row in (a, b))
+    of_share = a.unit in ("share", "index") or min(*of_a, *of_b) <= 0
     scale = float if of_share else log
-
-    def interval(*sides: Sequence[Draw]) -> Interval:
-        values = [[scale(draw.value) for draw in side] for side in sides]
-        error, degrees = welch(*values)
-        middle, reach = fmean(values[1]) - fmean(values[0]), student(confidence, degrees) * error
-        return middle - reach, middle + reach
-
-    ends = by_all_clocks(interval, of_a, of_b)
-    assert ends
-    change = fmean(scale(draw.value) for draw in of_b) - fmean(scale(draw.value) for draw in of_a)
-    low, high, reach = *ends, max(change - ends[0], ends[1] - change)
+    scaled = [[*map(scale, side)] for side in (of_a, of_b)]
+    error, degrees = welch(*scaled)
+    change, reach = fmean(scaled[1]) - fmean(scaled[0]), student(confidence, degrees) * error
+    low, high = change - reach, change + reach
     same = isclose(change, 0, abs_tol=1e-12)
     verdict: Literal["lower", "higher", "~"] = "~" if same else "higher" if low > 0 else "lower" if high < 0 else "~"
     if not of_share:
@@ -163,15 +152,15 @@ def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change
     return Change(
         variant=variant,
         **a.model_dump(include={"load", "request_class", "metric", "stat", "unit"}),
-        a=median(a.values.values()),
-        b=median(b.values.values()),
+        a=median(of_a),
+        b=median(of_b),
         of_share=of_share,
         low=low,
         high=high,
         smallest=reach,
         verdict=verdict,
-        of_a=[*a.values.values()],
-        of_b=[*b.values.values()],
+        of_a=of_a,
+        of_b=of_b,
     )
 
 

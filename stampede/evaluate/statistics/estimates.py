@@ -9,13 +9,11 @@ import duckdb
 from stampede.evaluate.metrics import FAILURES, METRICS, VISITS_FAILED, bursts, statistics_of, unit
 from stampede.evaluate.metrics.asked import PublishedFigures, claims_of, published_in
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.metric import PRINTED, Family, failures_allowed, percentile, rows_needed
 from stampede.evaluate.read import Cell, Key
-from stampede.evaluate.read.rows import by_other_clocks
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.statistics.stopping import Interval
 from stampede.records.claims import Quantity
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import Run
@@ -73,16 +71,13 @@ def measure_cells(
     cells: dict[Cell, list[TrialValues]] = {}
     for trial in trials:
         measured = [values for family in families for values in family.measure(database, trial)]
-        clocks = _ends_by_clocks(database, trial, measured)
         variant, load, number = trial.key
         for request_class in trial.requests.names:
             if request_class in rejected.get(trial.key, ()):
                 continue
             mine = [values for values in measured if values.request_class == request_class]
             draws = {
-                key: Draw(value, values.likely.get(key, ()), clocks.get((request_class, *key)))
-                for values in mine
-                for key, value in values.stats.items()
+                key: Draw(value, values.likely.get(key, ())) for values in mine for key, value in values.stats.items()
             }
             carried_by = {metric: count for values in mine for metric, count in values.carried_by.items()}
             answered = trial.requests.of_class(request_class).answered
@@ -90,25 +85,6 @@ def measure_cells(
                 TrialValues(number, answered, draws, carried_by)
             )
     return cells
-
-
-def _ends_by_clocks(
-    database: duckdb.DuckDBPyConnection, trial: TrialData, measured: Iterable[MetricValues]
-) -> dict[tuple[str | None, str, str], Interval]:
-    """Return the least and the most of each statistic by all clocks that fit, as far as they differ."""
-    if trial.raw.clocks is None:
-        return {}
-    every = [*measured]
-    for clocks in trial.raw.clocks.others:
-        with by_other_clocks(database, trial.key, clocks) as rows:
-            again = [family for family in FAMILIES if any(metric.between_clocks for metric in family.metrics)]
-            every += [values for family in again for values in family.measure(rows, trial.by(clocks))]
-    found: dict[tuple[str | None, str, str], list[float]] = {}
-    for values in every:
-        for (metric, stat), value in values.stats.items():
-            if METRICS[metric].between_clocks:
-                found.setdefault((values.request_class, metric, stat), []).append(value)
-    return {key: (min(of_key), max(of_key)) for key, of_key in found.items() if min(of_key) < max(of_key)}
 
 
 def completion_times(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Times:
@@ -200,7 +176,6 @@ def estimate(quantity: Quantity, measured: Measured, beside: Mapping[str, float 
         n=sum(trial.carrying(metric) for trial in cell if draws and key in trial.draws),
         trials=len(draws),
         values=values,
-        by_clocks={trial: draw.clocks for trial, draw in draws.items() if draw.clocks} or None,
     )
 
 

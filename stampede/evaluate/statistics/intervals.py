@@ -6,9 +6,8 @@ sources of chance: how this start of the servers went, and which requests fell i
 docs/explain/measures.md shows how often they hold the true value.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import product
 from math import exp, hypot, log, sqrt
 from statistics import fmean, geometric_mean, median, pstdev, variance
 from typing import NamedTuple
@@ -25,13 +24,11 @@ class Draw(NamedTuple):
     """The value of a statistic in one trial.
 
     ``likely`` has values that the trial could have had about as likely, had other requests fallen into it; empty: not
-    known. They say nothing about another start of the servers. ``clocks`` has the least and the most that the value
-    would be by other clocks that fit as well (``evaluate.read.clocks``); None: the value does not depend on clocks.
+    known. They say nothing about another start of the servers.
     """
 
     value: float
     likely: tuple[float, ...] = ()
-    clocks: Interval | None = None
 
 
 def of_median(draws: Sequence[Draw]) -> Interval | None:
@@ -39,7 +36,7 @@ def of_median(draws: Sequence[Draw]) -> Interval | None:
 
     The interval of a single trial says nothing about another start of the servers.
     """
-    return by_all_clocks(_of_median, draws)
+    return _of_median((*draws,))
 
 
 @lru_cache(maxsize=128)  # a load of one class of request has each statistic twice
@@ -54,10 +51,6 @@ def _of_median(draws: tuple[Draw, ...]) -> Interval | None:
 
 def of_ratio(draws: Sequence[Draw], divisors: Sequence[Draw]) -> Interval | None:
     """Return the interval of the ratio of two medians; None: a side has one trial, or ``divisors`` may as well be 0."""
-    return by_all_clocks(_of_ratio, draws, divisors)
-
-
-def _of_ratio(draws: Sequence[Draw], divisors: Sequence[Draw]) -> Interval | None:
     few = min(len(draws), len(divisors))
     if few < LEAST or any(draw.value <= 0 for draw in divisors):
         return None
@@ -69,28 +62,6 @@ def _of_ratio(draws: Sequence[Draw], divisors: Sequence[Draw]) -> Interval | Non
     reach = _reach(few, hypot(_error_of_mean(draws, logs=True), _error_of_mean(divisors, logs=True)))
     ratio = median(draw.value for draw in draws) / median(draw.value for draw in divisors)
     return ratio / exp(reach), ratio * exp(reach)
-
-
-def by_all_clocks(interval: Callable[..., Interval | None], *sides: Sequence[Draw]) -> Interval | None:
-    """Return the smallest interval that contains ``interval`` of the sides by all clocks that fit; None: one lacks.
-
-    Of each side, these are the draws as they are and, if clocks matter, by the clocks that give the least and the most
-    values. The same clocks may be wrong in the same way in all trials of a side, so their uncertainty does not shrink
-    with more trials; the clocks of two sides may be wrong in opposite ways.
-    """
-    every = []
-    for draws in sides:
-        by_clocks = [(*draws,)]
-        for end in (0, 1) if any(draw.clocks for draw in draws) else ():
-            moved = [(draw, draw.clocks[end] if draw.clocks else draw.value) for draw in draws]
-            by_clocks.append(tuple(
-                Draw(value, tuple(max(likely + value - draw.value, min(likely, 0.0)) for likely in draw.likely))
-                for draw, value in moved
-            ))  # fmt: skip
-        every.append(by_clocks)
-    found = [interval(*draws) for draws in product(*every)]
-    known = [ends for ends in found if ends is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
 
 
 def _student(draws: Sequence[Draw]) -> Interval:

@@ -6,7 +6,7 @@ from stampede.evaluate.metrics.asked import claims_of
 from stampede.evaluate.statistics.estimates import Measured, estimate_all, too_few
 from stampede.evaluate.verdict.article import circumstances, judge_article
 from stampede.evaluate.verdict.claims import claim_row, published_rows
-from stampede.evaluate.verdict.validity import doubt_effects, judge_run
+from stampede.evaluate.verdict.validity import judge_run
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import Run
 from stampede.records.summary import Summary
@@ -14,7 +14,6 @@ from stampede.records.summary import Summary
 
 def conclude(run: Run, measured: Measured, predictions: PredictedRun = NOTHING, **counted: Any) -> Summary:  # noqa: ANN401
     """Return the summary of a run; ``counted`` are its rows that are counts, and not estimates."""
-    measured = measured._replace(trials=doubt_effects(measured.trials, measured.cells))
     results = estimate_all(run, measured, predictions)
     apart, claims = circumstances(results.rows), [claim_row(claim, results) for claim in claims_of(run)]
     published = list(published_rows(results, apart))

@@ -4,15 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 
-from stampede.evaluate.metrics import METRICS
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import climb_of
 from stampede.evaluate.metrics.servers import own_workers_ended
-from stampede.evaluate.read import Key
 from stampede.evaluate.read.observation import Reading
 from stampede.evaluate.read.trial_data import ClassTotals, RequestTotals, TrialData
-from stampede.evaluate.statistics.estimates import Cells
 from stampede.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
 from stampede.records.summary import TrialValidity, Validity, Verdict
 
@@ -90,32 +87,6 @@ def judge_trial(trial: TrialData) -> TrialValidity:
 
 def _worst(found: Collection[str]) -> Verdict:
     return "invalid" if "invalid" in found else "suspect" if "suspect" in found else "valid"
-
-
-def doubt_effects(judged: Sequence[TrialValidity], cells: Cells) -> list[TrialValidity]:
-    """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show.
-
-    That is a trial with an effect that is smaller than what other clocks may add to it or take away.
-    """
-    doubtful: dict[Key, list[str]] = {}
-    for (variant, load, request_class), trials in cells.items():
-        for trial in trials if request_class is None else ():
-            for metric in METRICS.values():
-                key = metric.name, metric.between_clocks or ""
-                if (draw := trial.draws.get(key)) and draw.clocks:
-                    value, (low, high) = draw.value, draw.clocks
-                    if 0 < value < max(value - low, high - value):
-                        what = " ".join(key).replace("_", " ")
-                        of_unit = "" if metric.units[key[1]] == "share" else f" {metric.units[key[1]]}"
-                        doubtful.setdefault((variant, load, trial.trial), []).append(
-                            f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as "
-                            "well"
-                        )
-    return [
-        trial.model_copy(update={"verdict": "suspect", "reasons": [*doubtful[trial.key], *trial.reasons]})
-        if trial.key in doubtful else trial
-        for trial in judged
-    ]  # fmt: skip
 
 
 def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[ValidityIssue]:

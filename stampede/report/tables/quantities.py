@@ -219,10 +219,7 @@ def clocks_table(run: Run, summary: Summary) -> Table | None:
     trial = f", trial {clocks.trial}" if run.trials > 1 else ""
     note = "no request went from one machine to another machine"
     if clocks.pair is not None:
-        note = (
-            f"times of {' and '.join(clocks.pair)} can be compared to within ± {number(clocks.apart_ms)} ms; the "
-            "intervals of all figures that compare times of several machines allow for this"
-        )
+        note = f"times of {' and '.join(clocks.pair)} can be compared to within ± {number(clocks.apart_ms)} ms"
     return Table(
         f"Clocks in the trial in which they are the least certain: {clocks.variant}{load}{trial}",
         ("machine", "ahead of the lab, ms", "gains, ppm", "uncertain, ± ms"),
