@@ -377,4 +377,4 @@ def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> 
     for old, new in zip(on_one.rows, on_two.rows, strict=True):
         assert (old.variant, old.metric, old.stat) == (new.variant, new.metric, new.stat)
         for trial, value in old.values.items():
-            assert new.values[trial] == pytest.approx(value, rel=1e-4, abs=1)
+            assert new.values[trial] == pytest.approx(value, rel=1e-3, abs=1)
