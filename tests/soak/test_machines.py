@@ -90,7 +90,7 @@ def trial(lab: Lab, variant: str = "least-conn") -> TrialRecord:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_machines_are_described_with_the_network_between_them(lab: Lab) -> None:
+def test_machines_are_described(lab: Lab) -> None:
     """A machine that is named twice, a name that is wrong, and a machine that has left are told apart."""
     done = lab.run("machines", "check")
 
@@ -98,8 +98,6 @@ def test_machines_are_described_with_the_network_between_them(lab: Lab) -> None:
     for number in (1, 2, 3):
         assert re.search(rf"^engine-{number} +both +Docker", done.stdout, re.MULTILINE)
         assert re.search(r"[+-]\d+\.\d\d ± \d+\.\d\d", done.stdout)
-    links = re.findall(r"^engine-(\d) +engine-(\d) +\d+\.\d\d +[\d,]+$", done.stdout, re.MULTILINE)
-    assert len(links) == COUNT * (COUNT - 1)
 
     left = lab.run("machines", "leave")
     assert left.stderr.splitlines() == [
