@@ -152,18 +152,6 @@ def verified(folder: Path, console: Console) -> list[str]:
     return [unchanged, f"{MANIFEST}: {found.manifest}"]
 
 
-def print_differences(folder: Path, against: Path, console: Console) -> None:
-    """Print each value of older results that the results of a run do not have, and how many. Raise LabError if any."""
-    from stampede.verification import compare_results  # noqa: PLC0415
-
-    different = compare_results(folder, against)
-    for value in different:
-        console.print(value, markup=False, soft_wrap=True)
-    console.print(f"{len(different)} differences", markup=False)
-    if different:
-        raise LabError(f"The results in {folder} differ from {against}.")
-
-
 def _derived(paths: list[str]) -> str:
     """Return the names of derived files as part of a sentence. The files of the whole run come first."""
     from stampede.report.spread import word_list  # noqa: PLC0415

@@ -5,9 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import isclose
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from stampede.pipeline import derive, derive_summary
 from stampede.predict.stored import PREDICTED, predictions_of
@@ -21,7 +19,7 @@ from stampede.records.checksums import (
     read_manifest,
     sha256,
 )
-from stampede.records.folder import BadRun, read_summary
+from stampede.records.folder import BadRun
 from stampede.records.summary import Summary
 
 _RECORDS = {"run.json", "trial.json"}
@@ -67,34 +65,6 @@ def verify_run(run_folder: Path) -> Verification:
             elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
                 differences.append(FileDifference(name, "does not follow from the raw points"))
     return replace(found, derived=sorted(new), differences=[*found.differences, *differences])
-
-
-def compare_results(results: Path, older: Path) -> list[str]:
-    """Return each value of older results that is missing or different in ``results``, with its path.
-
-    Each is a run's folder or a file summary.json. Keys may be added, and numbers may differ in the
-    twelfth digit. Raise BadRun if one of them cannot be read.
-    """
-    old, new = (read_summary(path).model_dump(mode="json", exclude_unset=True) for path in (older, results))
-    return [*different_values(old, new)]
-
-
-def different_values(old: Any, new: Any, place: str = "") -> Iterator[str]:  # noqa: ANN401  # any JSON value
-    """Yield each value of JSON that is missing or different in ``new``, with its path, as ``compare_results`` does."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key, value in old.items():
-            inside = f"{place}.{key}" if place else key
-            yield from different_values(value, new[key], inside) if key in new else (f"{inside} is gone",)
-    elif isinstance(old, list) and isinstance(new, list):
-        if len(old) != len(new):
-            yield f"{place}: {len(old)} entries became {len(new)}"
-        for number, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from different_values(before, after, f"{place}[{number}]")
-    elif isinstance(old, float) and isinstance(new, float):
-        if not isclose(old, new, rel_tol=1e-12, abs_tol=1e-12):
-            yield f"{place}: {old} became {new}"
-    elif type(old) is not type(new) or old != new:
-        yield f"{place}: {old!r} became {new!r}"
 
 
 def compute_summary(run_folder: Path) -> Summary:

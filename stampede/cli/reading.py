@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.errors import LabError, WrongUse
-from stampede.finished import latest, print_differences, reported, run_for, summary_of, tables_command, verified
+from stampede.finished import latest, reported, run_for, summary_of, tables_command, verified
 from stampede.paths import RESULTS
 from stampede.run.options import Results, RunFolder
 from stampede.terminal import out, print_json, report_path, say, talk, write, write_json
@@ -25,9 +25,6 @@ def report(
     ] = None,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
-    on_page: Annotated[
-        bool, typer.Option("--page", help="Write the tables into the experiment's page in docs/experiments/.")
-    ] = False,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Compute all results again from the raw points.")
     ] = False,
@@ -44,11 +41,7 @@ def report(
     summary = reported(folder, results, recompute=recompute)
     record = read_run(folder)
     section = read_section(folder, summary)
-    if on_page:
-        from stampede.reproduce.all import keep_for_page  # noqa: PLC0415
-
-        say(f"Written: {keep_for_page(folder.resolve())}")
-    elif as_markdown:
+    if as_markdown:
         write(markdown(record, summary))
     elif as_json:
         write_json(summary.model_dump_json(indent=2))
@@ -131,21 +124,11 @@ def _side(text: str, results: Path) -> "Side":
 
 def verify(
     run: RunFolder = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            help="Compare the results with those of this folder or summary.json instead; any version wrote them.",
-        ),
-    ] = None,
     results: Results = RESULTS,
-) -> None:  # fmt: skip
+) -> None:
     """Check that a run was not changed since it was measured, e.g. stampede verify results/heavy-mix/latest."""
     folder = run or latest(results)
     with run_for("verify"):
-        if against:
-            print_differences(folder, against, out)
-            return
         for line in verified(folder, out):
             out.print(line, markup=False, soft_wrap=True)
 

@@ -20,7 +20,6 @@ from stampede.reproduce.reproduction import (
     read_reproduction,
     write_reproduction,
 )
-from stampede.reproduce.shown import END, with_block
 
 REFERENCE = ROOT / "docs" / "experiments" / "reference.json"
 """What the experiments said on the machine of this lab's authors. The tables of their pages follow from it."""
@@ -62,35 +61,6 @@ def write_page(results: Path, own: Reproduction) -> Path:
     reference = read_reproduction(REFERENCE) if REFERENCE.exists() else None
     write_whole(target, reproduction_page(own, reference))
     return target
-
-
-def page_block(name: str) -> str:
-    """Return the name of the generated block in the page of an experiment."""
-    return f"results of {name}"
-
-
-def keep_for_page(folder: Path, reference: Path = REFERENCE) -> Path:
-    """Put what a run says into the reference and into the experiment's page beside it, and return the page.
-
-    Further tables of the page stay. Raise WrongUse if the experiment has no page with a block for results.
-    """
-    own = read_reproduced(folder, folder.parents[1])
-    kept = {each.experiment: each for each in read_reproduction(reference).experiments}
-    assert own.shown
-    before = kept[own.experiment].shown if own.experiment in kept else None
-    shown = own.shown.model_copy(update={"further": before.further if before else []})
-    page = reference.with_name(f"{own.experiment}.md")
-    try:
-        text = with_block(page.read_text(encoding="utf-8"), page_block(own.experiment), shown.lines())
-    except (OSError, ValueError):
-        raise WrongUse(
-            f"{page} has no block for results.",
-            hint=f"Write these lines into the page:\n<!-- generated: {page_block(own.experiment)} -->\n\n{END}",
-        ) from None
-    kept[own.experiment] = own.model_copy(update={"shown": shown})
-    write_reproduction(reference, Reproduction(experiments=list(kept.values())))
-    write_whole(page, text)
-    return page
 
 
 def check_target(target: Path) -> None:

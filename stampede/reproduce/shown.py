@@ -18,7 +18,6 @@ from stampede.report.tables.quantities import quantity_tables
 from stampede.report.tables.verdicts import claims_table
 from stampede.report.wording import capitalised, metric_phrase, trials_phrase
 
-END = "<!-- end -->"
 READING = (
     "A figure is the median over the trials, with its 95 % interval in parentheses; where the interval would reach far "
     "beyond the values of all trials, the cell lists the value of each trial instead. The column *answered* counts "
@@ -105,13 +104,3 @@ def _doubts(run: Run, summary: Summary) -> list[str]:
 def _kept(table: Table) -> ShownTable:
     rows = [[cell.replace("\n", " (", 1) + ")" * ("\n" in cell) for cell in row] for row in table.rows]
     return ShownTable(title=table.title, head=list(table.head), rows=rows, note=table.note)
-
-
-def with_block(text: str, name: str, lines: Iterable[str]) -> str:
-    """Return a document with new lines in its block of this name. Raise ValueError if it has no such block."""
-    begin = f"<!-- generated: {name} -->"
-    before, found, rest = text.partition(begin)
-    _, end, after = rest.partition(f"\n{END}")
-    if not found or not end:
-        raise ValueError(name)
-    return before + "\n".join([begin, *lines]) + "\n" + end + after

@@ -15,9 +15,9 @@ from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_summary
 from stampede.records.model import name_from
 from stampede.records.plural import noun_for, plural
-from stampede.verification import compare_results
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
+from tools.same_results import compare_results
 
 FEW = [Request(overhead_ms=n, sent_s=n / 10) for n in range(1, 21)]
 P50 = Quantity(variant="one", load="mix", request_class="light", metric="overhead", stat="p50")

@@ -21,9 +21,10 @@ from stampede.records.checksums import files, is_derived, seal
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_summary
 from stampede.records.run import ClientRecord, LoadRecord, VariantRecord
-from stampede.verification import compute_summary, different_values
+from stampede.verification import compute_summary
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
 from tools.real_runs import NAMES, unpack
+from tools.same_results import different_values
 
 Circumstance = tuple[int, int]
 """A seed of hashes and a number of threads."""

@@ -24,9 +24,10 @@ from stampede.reproduce.reproduction import (
     read_reproduction,
     write_reproduction,
 )
-from stampede.reproduce.shown import ShownTable, with_block
+from stampede.reproduce.shown import ShownTable
 from stampede.run.options import RunRequest
 from tests.synthetic import Request, make_run
+from tools.pages import keep_for_page, with_block
 
 P50 = Quantity(variant="one", metric="overhead", stat="p50", request_class="light")
 
@@ -117,7 +118,7 @@ def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(
     write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[other]))
     page.write_text(BLOCK)
 
-    assert reproduce.keep_for_page(folder, tmp_path / "reference.json") == page
+    assert keep_for_page(folder, tmp_path / "reference.json") == page
     text = page.read_text()
     kept = {each.experiment: each for each in read_reproduction(tmp_path / "reference.json").experiments}
 
@@ -146,7 +147,7 @@ def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(
     write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[kept]))
     (tmp_path / "made-up.md").write_text(BLOCK)
 
-    text = reproduce.keep_for_page(folder, tmp_path / "reference.json").read_text()
+    text = keep_for_page(folder, tmp_path / "reference.json").read_text()
 
     assert text.index("| reproduced | It is so |") < text.index("| one | 8582 |")
 
@@ -156,7 +157,7 @@ def test_a_page_without_a_block_is_refused_and_nothing_is_written(made_up: Path,
     (tmp_path / "made-up.md").write_text("# made-up\n")
 
     with pytest.raises(WrongUse, match=r"made-up\.md has no block for results") as caught:
-        reproduce.keep_for_page(made_up, tmp_path / "reference.json")
+        keep_for_page(made_up, tmp_path / "reference.json")
 
     assert "<!-- generated: results of made-up -->" in str(caught.value.hint)
     assert read_reproduction(tmp_path / "reference.json").experiments == []
