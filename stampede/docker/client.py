@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
-ANSWERS_WITHIN_S = 60
-"""How long an engine may take to answer; an engine that is paused or frozen never does."""
+ANSWERS_WITHIN_S, TOLD_WITHIN_S = 60, 20
+"""How long an engine may take to answer, and to tell of itself; an engine that is paused or frozen never does."""
 ENDS_WITHIN_S = 5
 """How long a client may take to end after SIGTERM. Then it is killed, with what it has started."""
 
@@ -86,7 +86,7 @@ class Machine:
     def told(self, *words: str) -> str:
         """Return what the engine answers to a command; empty if it does not."""
         try:
-            return self.run(*words, within_s=20)
+            return self.run(*words, within_s=TOLD_WITHIN_S)
         except DockerError:
             return ""
 

@@ -23,7 +23,7 @@ import psutil
 import pytest
 from inline_snapshot import snapshot
 
-from stampede.docker import commands, doctor, engine, facts, images, machine_usage, processor, provenance
+from stampede.docker import client, commands, doctor, engine, facts, images, machine_usage, processor, provenance
 from stampede.docker.cluster.ready import find_machine
 from stampede.docker.engine import memory_budget
 from stampede.errors import LabError
@@ -159,6 +159,7 @@ def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for module in (commands, engine):
         monkeypatch.setattr(module, "ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(client, "TOLD_WITHIN_S", 0.3)
     started = put(path, "dockerd", "")
     put(path, "docker", "exec /bin/sleep 1000")
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from stampede.service.discovery import NO_COMMAND, describe_folder
-from tests.quick.test_discovery import FASTAPI, FLASK, assert_found, described, needs_a_root, written
+from tests.whole.test_discovery import FASTAPI, FLASK, assert_found, described, needs_a_root, written
 
 CORES = os.cpu_count() or 1
 IMAGE = "FROM python:3.12\nWORKDIR /app\nCOPY . .\n"

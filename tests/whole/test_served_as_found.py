@@ -16,8 +16,8 @@ from stampede.paths import SERVERS as SERVERS_OF_THE_LAB
 from stampede.service.description import Application
 from stampede.service.image import start_of
 from tests.conftest import wait_until
-from tests.quick.test_discovery import needs_a_root, written
 from tests.sealed import served
+from tests.whole.test_discovery import needs_a_root, written
 
 pytestmark = needs_a_root
 CLIENT = """
