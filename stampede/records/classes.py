@@ -298,11 +298,6 @@ LoadClasses = Annotated[dict[Name, LoadClass], Field(min_length=1, max_length=20
 OwnRequestClasses = Annotated[dict[Name, OwnRequestClass], Field(min_length=1, max_length=20)]
 
 
-def read_classes(text: str) -> dict[str, RequestClass]:
-    """Read classes from JSON, as the setting of a load has them. Raise pydantic's ValidationError."""
-    return CLASSES.validate_json(text)
-
-
 def as_json(classes: Mapping[str, RequestClass]) -> str:
     """Return classes as JSON, for the setting of a load."""
     said = {name: of.model_dump(mode="json", exclude_defaults=True) for name, of in classes.items()}
@@ -349,6 +344,5 @@ def _fitting(asked: OwnRequest) -> dict[str, Any]:
 
 
 _FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
-CLASSES: TypeAdapter[dict[str, RequestClass]] = TypeAdapter(Classes)
 LOAD_CLASSES: TypeAdapter[dict[str, LoadClass]] = TypeAdapter(LoadClasses)
 OWN_CLASSES: TypeAdapter[dict[str, OwnRequestClass]] = TypeAdapter(OwnRequestClasses)

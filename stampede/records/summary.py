@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -387,6 +387,7 @@ class Summary(Record):
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
     article: Article | None = Field(None, exclude_if=lambda value: value is None)
+    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote it, mostly empty
     completion_times: list[CompletionTimesRow] = Field([])
     waves: list[WaveRow] = Field([])
     rate_steps: list[RateStepRow] = Field([])

@@ -10,7 +10,7 @@ from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
 from stampede.logs.diagnose.error_log import is_error_log, worker_ends
 from stampede.logs.diagnose.screen import findings_in_words
 from tests.conftest import Lab
-from tests.quick.test_diagnose import serve
+from tests.whole.test_diagnose import serve
 from tools.production_logs import Writing, write_logs
 
 ERRORS = """\

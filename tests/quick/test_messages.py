@@ -27,7 +27,7 @@ from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.model import Experiment
 from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import EXPERIMENTS, LESSONS
-from stampede.records.classes import CLASSES, OWN_CLASSES, Login
+from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, Login
 from stampede.records.mistakes import PLAIN, Kind, Wording, explain
 from stampede.records.run import Run, TrialRecord
 from stampede.records.summary import Summary
@@ -87,7 +87,6 @@ def recorded(kind: type[BaseModel], name: str) -> list[Any]:
             if member.name.endswith(f"/{name}"):
                 values = json.load(packed.extractfile(member) or io.BytesIO())
                 del values["schema"]
-                values.pop("differences", None)  # an older version kept what compare says
                 values = kind.model_validate(values).model_dump(mode="json")
                 found.append({key: one[:2] if isinstance(one, list) else one for key, one in values.items()})
     return found
@@ -107,7 +106,7 @@ KINDS_OF_FILES: dict[str, tuple[Kind, Wording, Callable[[], list[Any]]]] = {
     "description": (Service, WORDING_OF_DESCRIPTIONS, lambda: [
         {"cores": 2, "memory_mib": 512, "classes": {"page": {"per_second": 5, "takes_s": one}}} for one in TAKES_S
     ]),
-    "classes": (CLASSES, PLAIN, lambda: [{"page": {"users": 5, "takes_s": one}} for one in TAKES_S]),
+    "classes": (LOAD_CLASSES, PLAIN, lambda: [{"page": {"users": 5, "takes_s": one}} for one in TAKES_S]),
     "own classes": (OWN_CLASSES, PLAIN, lambda: [values_of(SERVICE)["requests"]]),
     "login": (Login, PLAIN, lambda: [values_of(SERVICE)["login"]]),
     "notes": (Notes, PLAIN, lambda: [NOTES]),

@@ -3,7 +3,6 @@
 from math import inf
 from pathlib import Path
 
-import ciw
 import numpy as np
 import pytest
 
@@ -378,24 +377,6 @@ def test_a_regular_load_is_as_irregular_as_its_jitter() -> None:
     assert len(rows.sent) == 1000
     assert 0 <= late.min() < 0.001
     assert 0.019 < late.max() <= 0.02
-
-
-def test_ciw_agrees() -> None:
-    """Uniform times before three threads, which no formula knows exactly."""
-    network = ciw.create_network(
-        arrival_distributions=[ciw.dists.Exponential(rate=2.4)],
-        service_distributions=[ciw.dists.Uniform(lower=0.0, upper=2.0)],
-        number_of_servers=[3],
-    )
-    ciw.seed(1)
-    simulation = ciw.Simulation(network)
-    simulation.simulate_until_max_time(8_000)
-    theirs = np.array([one.waiting_time for one in simulation.get_all_records()])
-    ours = waits(simulate(one_class(Open(2.4), Uniform(0, 2), threads=3), 300_000, 1))
-
-    assert ours.mean() == pytest.approx(theirs.mean(), rel=0.06)
-    assert (ours > 0).mean() == pytest.approx((theirs > 0).mean(), rel=0.03)
-    assert np.quantile(ours, 0.9) == pytest.approx(np.quantile(theirs, 0.9), rel=0.06)
 
 
 def test_balancers_know_only_their_own_requests() -> None:

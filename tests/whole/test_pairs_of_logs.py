@@ -16,7 +16,7 @@ from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.error_log import is_error_log
 from stampede.logs.diagnose.screen import print_diagnosis
-from tests.quick.test_diagnose import serve, truth
+from tests.whole.test_diagnose import serve, truth
 from tools.production_logs import Served
 
 Write = Callable[[Served], str]

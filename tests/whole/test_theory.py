@@ -2,13 +2,14 @@
 
 from collections.abc import Generator
 
+import ciw
 import numpy as np
 import pytest
 import simpy
 
-from stampede.theory.model import Class, Closed, Constant, QueueingSystem, Servers, Uniform, WorkStep
+from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Uniform, WorkStep
 from stampede.theory.simulate import simulate
-from tests.quick.test_theory import waits
+from tests.quick.test_theory import one_class, waits
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -40,3 +41,21 @@ def test_simpy_agrees(shared: bool) -> None:
     assert len(ours) / 100_000 == pytest.approx(len(theirs) / 10_000, rel=0.02)
     assert (ours > 0).mean() == pytest.approx((np.array(theirs) > 0).mean(), abs=0.01)
     assert ours.mean() == pytest.approx(np.mean(theirs), rel=0.08)
+
+
+def test_ciw_agrees() -> None:
+    """Uniform times before three threads, which no formula knows exactly."""
+    network = ciw.create_network(
+        arrival_distributions=[ciw.dists.Exponential(rate=2.4)],
+        service_distributions=[ciw.dists.Uniform(lower=0.0, upper=2.0)],
+        number_of_servers=[3],
+    )
+    ciw.seed(1)
+    simulation = ciw.Simulation(network)
+    simulation.simulate_until_max_time(8_000)
+    theirs = np.array([one.waiting_time for one in simulation.get_all_records()])
+    ours = waits(simulate(one_class(Open(2.4), Uniform(0, 2), threads=3), 300_000, 1))
+
+    assert ours.mean() == pytest.approx(theirs.mean(), rel=0.06)
+    assert (ours > 0).mean() == pytest.approx((theirs > 0).mean(), rel=0.03)
+    assert np.quantile(ours, 0.9) == pytest.approx(np.quantile(theirs, 0.9), rel=0.06)

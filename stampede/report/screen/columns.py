@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from stampede.evaluate.metrics import AVOIDABLE_WAIT, FAILURES, METRICS, OVERHEAD, unit
 from stampede.evaluate.metrics.metric import percentile
-from stampede.records.claims import Measure, Quantity
+from stampede.records.claims import Measure
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
 from stampede.report.wording import plain_name, unit_suffix
@@ -53,11 +53,11 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
     there; the last column is only for what answers the question or names a cure. Without claims, the columns are the
     ``measures`` of an app or, without these, the overhead of the most frequent requests and the avoidable waits.
     """
-    wanted = leading_quantity(run)
-    if not wanted and measures:
+    heaviest = max(run.claims, key=lambda claim: _WEIGHTS[claim.role], default=None)
+    if not heaviest and measures:
         groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
         return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
-    if not wanted:
+    if not heaviest:
         return _default_columns(run, summary)
     totals: Counter[tuple[str, str | None, str]] = Counter()
     stats: dict[tuple[str, str | None, str], Counter[str]] = {}
@@ -75,15 +75,9 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
         room = MOST_COLUMNS - (weight < _WEIGHTS["cure"]) - sum(len(group.stats) for group in groups)
         if room > 0:
             groups.append(Group(*place, tuple(ordered[:room])))
+    wanted = heaviest.with_load(run.loads[0].name).value
     leading = (wanted.load, wanted.request_class, wanted.metric)
     return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == leading), None)
-
-
-def leading_quantity(run: Run) -> Quantity | None:
-    """Return what the heaviest claim is about, with its load; None: there are no claims."""
-    if not run.claims:
-        return None
-    return max(run.claims, key=lambda claim: _WEIGHTS[claim.role]).with_load(run.loads[0].name).value
 
 
 def _default_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:
