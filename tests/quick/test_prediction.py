@@ -116,6 +116,8 @@ REASONS = {
     "",
     "Django on an event loop",
     "a listen queue that is full",
+    "a server that answers 503 at a limit of connections",
+    "idle connections that count against a limit",
     "a pool of connections that requests share",
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",
