@@ -8,12 +8,14 @@ import re
 import sys
 import time
 from collections import deque
+from contextvars import Context
+from functools import partial
 from time import monotonic
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from types import BuiltinMethodType, CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
-from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, IDLE_SINCE, LOOP, SEEN
-from stampede_probe.worker import Request, fault, native, route_of, state
+from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
+from stampede_probe.worker import Request, current, fault, native, route_of, state
 
 if TYPE_CHECKING:
     from stampede_probe.worker import Worker
@@ -23,8 +25,8 @@ TICK_S, IDLE_TICK_S, QUIET_TICK_S, HELD_S = 0.025, 0.05, 0.2, 0.05
 LOOK_S, QUIET_LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.5, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
 QUIET_S = 1.0
-LONGEST_SAMPLE_S = 2.0
-"""While threads contend for the interpreter's lock, the watching thread waits for it, too, and samples so seldom."""
+LONGEST_SAMPLE_S = 60.0
+"""While a thread keeps the interpreter's lock, the watching thread waits for it, too: a sample counts for so long."""
 OTHERS_RUN = 5
 """Other threads have the lock if they run for more than this part of the time; on a busy machine, they run seldom."""
 LOCK_TURNS = 20
@@ -33,32 +35,63 @@ PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
 """At most so many requests are looked at each time; the others count as these do."""
+SOME = 10
+"""A thread that serves no request is counted if it runs for more than this part of the time."""
 BY_NOBODY, IN_POOL = "(no request)", "(pool)"
 _PLUMBING = {
     "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select",
     "contextlib", "anyio", "sniffio", "subprocess", "importlib", "codecs",
 }  # fmt: skip
 _POOL = re.compile(
-    r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection)$"
+    r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection|"
+    r"wait_for_connection|add)$"
 )
 _WAITING = re.compile(
     r"^(threading|queue|asyncio\.(locks|queues)|sqlalchemy\.util\.queue|gevent|eventlet)\b|_?acquire$"
 )
 _KINDS = (
-    (re.compile(r"getaddrinfo$|gethostby|resolver\."), "dns"),
-    (re.compile(r"\bqueues?\.(.*\.)?get$"), "queue"),
-    (re.compile(r"^with |\.acquire$|^threading\.(.*\.)?(wait|_wait_for_tstate_lock|join)$"), "lock"),
+    (re.compile(r"getaddrinfo$|getnameinfo$|gethostby|resolver\."), "dns"),
+    (re.compile(r"\bqueues?\.(.*\.)?(get|put|join)$"), "queue"),
+    (re.compile(r"^concurrent\.futures\.|^threading\.Thread\.join$"), "waits"),
+    (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock)$"), "lock"),
     (re.compile(r"^subprocess\."), "subprocess"),
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
-_POOLS = (os.path.join("anyio", "_backends", "_asyncio.py"), os.path.join("concurrent", "futures", "thread.py"))
+_IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
+_SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
+_POOLS = tuple(
+    os.path.join(*path) for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"))
+)
+_TASKS = os.path.join("asyncio", "tasks.py")
+_CALLERS = (*_POOLS, os.path.join("asgiref", "sync.py"), os.path.join("asyncio", "events.py"))
+"""What calls functions in a copy of a request's context."""
 _OWN = tuple(
     folder.rstrip(os.sep) + os.sep
     for folder in (os.path.dirname(os.path.abspath(__file__)), os.environ.get("STAMPEDE_PROBE_PART", ""))
     if folder
 )
 """The folders of the probe, and of a program around it: their frames are not the application's."""
+_SCRIPT = os.path.abspath(sys.argv[0]) if getattr(sys, "argv", None) else ""
+"""The command that started the server."""
 _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+class Stack(NamedTuple):
+    """Where a thread is: its frames, the innermost first, and the code of the innermost frame of the application.
+
+    ``names`` are the functions of libraries that this frame called, the innermost first. Without such a frame, it is
+    that of a library that called another library.
+    """
+
+    frames: list[FrameType]
+    names: list[str]
+    is_application: bool = False
+    code: CodeType | None = None
+    line: int = 0
+    instruction: int = -1
+
+
+Found = Tuple[Optional[Request], int, Stack, str]
 
 
 class Watcher:
@@ -74,11 +107,14 @@ class Watcher:
         self._limiter: Any = None
         self.loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
+        self._ran: dict[int, float] = {}
+        self._looked, self._passed_s = monotonic(), 0.0
         self._files: dict[int, int] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._pauses: deque[tuple[CodeType, int, int, int, float]] = deque(maxlen=100)
         self._full_since_look = False
+        self._idle = ""
         self._codes: dict[CodeType, tuple[bool, str]] = {}
         self._folders: tuple[str, ...] = ()
         self._changed = False
@@ -113,6 +149,8 @@ class Watcher:
 
     def _tick_of_loop(self) -> None:
         if state.worker is self.worker and not state.off:
+            caller = sys._getframe(1)
+            self._idle = self._about(caller.f_code)[1]  # it called the loop, if the loop is not written in Python
             self.goes_on(monotonic())
             self._look_at_pools()
             self.loop.call_later(self._pause(), self._tick_of_loop)
@@ -127,12 +165,10 @@ class Watcher:
         return self._paused_s
 
     def _is_quiet(self) -> bool:
-        return not self.worker.busy and monotonic() - self.worker.d[self.worker.base + IDLE_SINCE] > QUIET_S
+        return not self.worker.busy and monotonic() - self.worker.idle_since > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
-        if not self._ticked:
-            return
         passed_s = now - self._ticked
         held_s = passed_s - self._paused_s
         if held_s > HELD_S:
@@ -157,6 +193,7 @@ class Watcher:
         self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._ticked = now
+        self.worker.due = now + TICK_S / 2
 
     def _look_at_pools(self) -> None:
         executor: Any = getattr(self.loop, "_default_executor", None)
@@ -202,10 +239,13 @@ class Watcher:
 
         endpoint = Endpoint(self.worker.memory)
         self._libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
+        self._count_others({})
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
-                wait_s = QUIET_LOOK_S if self._is_quiet() and not self.worker.held_since else LOOK_S
+                wait_s = LOOK_S if self.worker.loop else SAMPLE_S
+                if self._is_quiet() and not self.worker.held_since:
+                    wait_s = QUIET_LOOK_S
                 self._sleep(wait_s)
                 now = monotonic()
                 late_s = now - last - wait_s
@@ -215,8 +255,15 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
-                self.worker.count_ended()
-                self._look(now)
+                self._look(now)  # first: whoever kept the interpreter's lock is still where it was
+                while self.worker.left:
+                    self.worker.end(self.worker.left.popleft())
+                self.worker.judge_all()
+                while self._pauses:
+                    code, instruction, line, generation, seconds = self._pauses.popleft()
+                    by = _collector(code, instruction, line, generation)
+                    self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
+                    self._changed = True
                 if now >= self._next_second:
                     self._next_second = now + 1.0
                     if self._changed:
@@ -232,108 +279,130 @@ class Watcher:
                 return
 
     def _look(self, now: float) -> None:
-        held = self._ticked and now - self._ticked > self._paused_s + HELD_S
+        held = bool(self._ticked) and now - self._ticked > self._paused_s + HELD_S
+        with self.worker.lock:
+            at_work = list(self.worker.at_work.values())
+        long = sorted((one for one in at_work if now - one.began > LONG_S), key=lambda one: one.began)
+        is_due = now >= self._next_sample
+        stacks: dict[int, Stack] = {}
+        if is_due and (held or long or self._full_since_look):
+            stacks = {thread: self._stack(_outwards(frame)) for thread, frame in sys._current_frames().items()}
+        found = list(self._found(long[:SAMPLED], at_work, stacks, held=held)) if stacks else []
+        # Until here, a thread that kept the interpreter's lock is where it was. Calls of the system let it go on.
         waited_s = self._scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
             self._loop_waited = waited_s
         elif waited_s - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + self._paused_s)
-        while self._pauses:
-            code, instruction, line, generation, seconds = self._pauses.popleft()
-            by = _collector(code, instruction, line, generation)
-            self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
-            self._changed = True
-        if now < self._next_sample:
-            return
-        with self.worker.lock:
-            long = [one for one in self.worker.at_work if now - one.began > LONG_S]
+        if is_due:
+            self._count_found(now, at_work, stacks, found, len(long) / SAMPLED)
+
+    def _count_found(
+        self, now: float, at_work: list[Request], stacks: dict[int, Stack], found: list[Found], part: float
+    ) -> None:
         pool_is_full, self._full_since_look = self._full_since_look, False
-        if not held and not long and not pool_is_full:
+        self._passed_s, self._looked = min(LONGEST_SAMPLE_S, now - self._looked), now
+        if stacks:
+            passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
+            self._next_sample, self._changed = now + SAMPLE_S, True
+            if pool_is_full:
+                self._count_pools(stacks, passed_s)
+            for request, thread, stack, where in found:
+                route, lasted_s = BY_NOBODY, now - self._ticked
+                if request is not None:
+                    route = request.route or route_of(request)
+                    self.worker.show_route(request, route)
+                    lasted_s = lasted_s if where else now - request.began
+                if where:
+                    self.worker.held_by = route
+                share = 1.0 if where else max(1.0, part)
+                self._count(route, stack, share * min(passed_s, max(SAMPLE_S, lasted_s)), thread, where)
+                stacks.pop(thread, None)
+            for request in at_work if not self.worker.loop else ():
+                stacks.pop(request.thread, None)
+        else:
             self._before.clear()
             for thread in [one for one in self._files if one != self._loop_native]:
                 os.close(self._files.pop(thread))
             self._next_sample = 0.0  # the next sample is the first one
-            return
-        passed_s = min(LONGEST_SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
-        self._next_sample = now + SAMPLE_S
-        self._changed = True
-        frames = sys._current_frames()
-        try:
-            if held:
-                self._count_held(frames, passed_s)
-            if pool_is_full:
-                self._count_pools(frames, passed_s)
-            weight_s = passed_s * max(1.0, len(long) / SAMPLED)
-            for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
-                route = request.route or route_of(request)
-                self.worker.show_route(request, route)
-                stack, thread = self._stack_of(request, frames, waits_for_loop=bool(held))
-                if stack:
-                    self._count(route, stack, weight_s, thread)
-        finally:
-            del frames  # they keep local variables alive
+        self._count_others(stacks)
 
-    def _count_held(self, frames: dict[int, FrameType], weight_s: float) -> None:
-        stack = list(_outwards(frames.get(self._loop_thread)))
-        codes = {frame.f_code for frame in stack}
-        route = BY_NOBODY
-        with self.worker.lock:
-            at_work = list(self.worker.at_work)
-        for request in at_work:
-            if _runs(request, codes, stack):
-                route = request.route or route_of(request)
-                self.worker.show_route(request, route)
-        self.worker.held_by = route
-        self._count(route, stack, weight_s, self._loop_thread, "loop ")
-
-    def _count_pools(self, frames: dict[int, FrameType], weight_s: float) -> None:
-        """Count what the threads of asyncio's and AnyIO's pools do, for requests and after their answers."""
-        for thread, frame in frames.items():
-            stack = list(_outwards(frame))
-            inner = next((place for place, one in enumerate(stack) if one.f_code.co_filename.endswith(_POOLS)), 0)
-            if inner and any(self._about(one.f_code)[0] for one in stack[:inner]):
-                self._count(IN_POOL, stack[:inner], weight_s, thread, "pool thread ")
-
-    def _stack_of(
-        self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool
-    ) -> tuple[list[FrameType], int]:
-        """Return the frames of a request, the innermost first, and the thread that runs them; 0: none does.
+    def _found(
+        self, long: list[Request], at_work: list[Request], stacks: dict[int, Stack], *, held: bool
+    ) -> Iterator[Found]:
+        """Yield what holds the loop, and where long requests are: the request, its thread (0: none) and its stack.
 
         While the loop is held, nobody can tell what else a task would wait for.
         """
-        holder = request.holder
-        if holder is None:
-            return list(_outwards(frames.get(request.thread))), request.thread
-        if hasattr(holder, "gr_frame"):
-            return [] if waits_for_loop else list(_outwards(holder.gr_frame)), 0
-        code = getattr((request.source or {}).get("endpoint"), "__code__", None)
-        for thread, frame in frames.items() if code is not None else ():  # a function in a thread of the pool
-            if thread != self._loop_thread:
-                stack = list(_outwards(frame))
-                if any(one.f_code is code for one in stack):
-                    del frames[thread]  # each request of this endpoint has a thread of its own
-                    return stack, thread
-        return [] if waits_for_loop else list(_awaited(holder)), 0
+        loop = stacks.get(self._loop_thread, Stack([], []))
+        runs = next((one for one in at_work if _is_running(one.holder)), None) or _request_in(loop)
+        if held:
+            yield None if runs is None or runs.ended else runs, self._loop_thread, loop, "loop "
+        if not self.worker.loop:
+            yield from ((one, one.thread, stacks[one.thread], "") for one in long if one.thread in stacks)
+            return
+        in_pools = {_request_in(stack): of for of, stack in stacks.items() if of != self._loop_thread}
+        for request in long:
+            thread = in_pools.get(request, 0)
+            if thread:
+                yield request, thread, stacks[thread], ""
+            elif not held and request is runs:
+                yield request, self._loop_thread, loop, ""
+            elif not held:
+                yield request, 0, self._stack(_awaited(request.holder)), ""
 
-    def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
-        application, called = "", ""
+    def _stack(self, frames: Iterable[FrameType]) -> Stack:
+        frames = list(frames)
         names: list[str] = []
-        for frame in stack:
+        caller, called = Stack(frames, names), ""
+        for frame in frames:
             is_application, name = self._about(frame.f_code)
+            package = name.partition(".")[0]
             if is_application:
-                application = f"{_short(frame.f_code.co_filename)}:{frame.f_lineno} {name}"
-                called = "" if names else _called(frame.f_code, frame.f_lasti)
-                break
+                return Stack(frames, names, True, frame.f_code, frame.f_lineno, frame.f_lasti)
+            is_caller = bool(package) and package not in (called, *_PLUMBING, *_SERVERS)
+            if called and is_caller and caller.code is None:
+                caller = Stack(frames, names[:], False, frame.f_code, frame.f_lineno, frame.f_lasti)
+            called = called or package if package not in _PLUMBING else called
             if name:
                 names.append(name)
+        return caller
+
+    def _count_pools(self, stacks: dict[int, Stack], weight_s: float) -> None:
+        """Count what the threads of asyncio's and AnyIO's pools do, for requests and after their answers."""
+        for thread, (frames, *_) in stacks.items():
+            inner = next((place for place, one in enumerate(frames) if one.f_code.co_filename.endswith(_POOLS)), 0)
+            stack = self._stack(frames[:inner])
+            if stack.is_application:
+                self._count(IN_POOL, stack, weight_s, thread, "pool thread ")
+
+    def _count_others(self, stacks: dict[int, Stack]) -> None:
+        """Count for how long each thread ran that serves no request: it keeps the interpreter's lock from those."""
+        ran, servers = {}, (_main_thread(), self._loop_thread)
+        for thread, native_id in _natives().items():
+            ran[native_id] = ran_s = _ran_s(native_id)
+            grown_s = ran_s - self._ran.get(native_id, 0.0)
+            stack = stacks.get(thread) if grown_s > self._passed_s / SOME and thread not in servers else None
+            if stack is not None and stack.is_application:
+                self._count(BY_NOBODY, stack, grown_s, thread, "thread computes")
+        self._ran = ran
+
+    def _count(self, route: str, stack: Stack, weight_s: float, thread: int, where: str = "") -> None:
+        frames, names, is_application, code, line, instruction = stack
+        if not frames:
+            return
+        at = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
+        called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
-        if not kind or (
-            where and names and names[0].startswith("selectors.")
-        ):  # a loop that is held waits for no network
+        is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
+        if where.endswith("computes"):
+            kind = ""
+        elif not kind or (where and is_idle):  # a held loop waits for no network
             kind = self._lock_kind(stack, thread)
-        text = (
-            f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
-        )
+            if where == "loop " and is_idle and kind != "interpreter lock":
+                return  # it only lacked a processor
+        called = library or called
+        text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
 
     def _about(self, code: CodeType) -> tuple[bool, str]:
@@ -344,7 +413,7 @@ class Watcher:
                 self._codes.clear()
             path, name = code.co_filename, getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
             library = path.startswith(("<", *self._libraries()))
-            if path.startswith(_OWN):
+            if path.startswith(_OWN) or (path == _SCRIPT and not path.endswith(".py")):
                 name = ""
             elif library:
                 name = f"{_module(path)}.{name}"
@@ -376,17 +445,19 @@ class Watcher:
         except (OSError, ValueError):
             return 0.0, 0.0, 0
 
-    def _lock_kind(self, stack: list[FrameType], thread: int) -> str:
+    def _lock_kind(self, stack: Stack, thread: int) -> str:
         """Return whether a thread computes, waits for the interpreter's lock, or waits for something else."""
         native_id = self._loop_native if thread == self._loop_thread else _natives().get(thread)
-        if native_id is None or not stack:
+        if native_id is None or not stack.frames:
             return "waits"
         now, process_s = monotonic(), time.process_time()
         ran_s, waited_s, turns = self._scheduled(native_id)
         before = self._before.get(thread)
         self._before[thread] = now, ran_s + waited_s, process_s - ran_s, turns
         if before is None or now <= before[0] or now - before[0] > LONGEST_SAMPLE_S:
-            return "computes" if _state(native_id) == "R" else "waits"
+            grown_s = ran_s - self._ran.get(native_id, 0.0)  # it may have started since then
+            part = SOME if self._passed_s > 2 * SAMPLE_S else 2  # it kept the interpreter's lock for so long
+            return "computes" if grown_s > self._passed_s / part or _state(native_id) == "R" else "waits"
         wall_s, mine_s, others_s = now - before[0], ran_s + waited_s - before[1], process_s - ran_s - before[2]
         if mine_s > wall_s / 2:
             return "computes"
@@ -402,8 +473,17 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame, count = frame.f_back, count + 1
 
 
-def _awaited(task: Any) -> Iterator[FrameType]:
-    """Yield the frames of what a task waits in, the innermost first."""
+def _is_running(holder: Any) -> bool:
+    """Whether a task or a greenlet is what its thread runs now."""
+    if hasattr(holder, "gr_frame"):
+        return holder.gr_frame is None and not holder.dead  # the greenlet that runs has no frame of its own
+    return bool(getattr(getattr(holder, "get_coro", lambda: None)(), "cr_running", False))
+
+
+def _awaited(task: Any, depth: int = 0) -> list[FrameType]:
+    """Return the frames of what a task or greenlet waits in, the innermost first, through the tasks it waits for."""
+    if hasattr(task, "gr_frame"):
+        return list(_outwards(task.gr_frame))
     one: Any = getattr(task, "get_coro", lambda: None)()
     frames: list[FrameType] = []
     while one is not None and len(frames) < 100:
@@ -411,21 +491,44 @@ def _awaited(task: Any) -> Iterator[FrameType]:
         if frame is None:
             break
         frames.append(frame)
+        if frame.f_code.co_filename.endswith(_TASKS):
+            several = [one for one in _locals(frame) if isinstance(one, (list, set, tuple))]
+            tasks = [one for of in (_locals(frame), *several) for one in of if hasattr(one, "get_coro")]
+            stacks = [_awaited(one, depth + 1) for one in tasks if not one.done() and depth < 3]
+            return [*max(stacks, key=len, default=[]), *frames[::-1]]
         one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
-    return iter(frames[::-1])
+    return frames[::-1]
 
 
-def _runs(request: Request, codes: set[CodeType], stack: list[FrameType]) -> bool:
-    """Whether a stack of the loop's thread is that of a request."""
-    holder = request.holder
-    if hasattr(holder, "gr_frame"):
-        return holder.gr_frame is None and not holder.dead  # the greenlet that runs has no frame of its own
-    coroutine = getattr(holder, "get_coro", lambda: None)()
-    frame = getattr(coroutine, "cr_frame", None)
-    if frame is not None and any(one is frame for one in stack):
-        return True
-    code = getattr((request.source or {}).get("endpoint"), "__code__", None)  # in a task of a middleware
-    return code in codes
+def _request_in(stack: Stack) -> Request | None:
+    """Return the request for which a thread or a task works: both run in a copy of the context of their caller."""
+    for frame in stack.frames:
+        if frame.f_code.co_filename.endswith(_CALLERS):
+            for value in _locals(frame):
+                attribute = {"_WorkItem": "fn", "Handle": "_context", "TimerHandle": "_context"}
+                value = getattr(value, attribute.get(type(value).__name__, ""), value)  # noqa: PLW2901
+                value = value.func if isinstance(value, partial) else value  # noqa: PLW2901
+                value = value.__self__ if isinstance(value, BuiltinMethodType) else value  # noqa: PLW2901
+                if isinstance(value, Context):
+                    request: Request | None = value.get(current)
+                    return request
+    return None
+
+
+def _locals(frame: FrameType) -> list[Any]:
+    found = frame.f_locals
+    values = list(found.values())
+    if isinstance(found, dict):  # before Python 3.13: a copy that the frame keeps
+        found.clear()
+    return values
+
+
+def _ran_s(thread: int) -> float:
+    """Return how long a thread of this process ran, by its clock, which can be read with the interpreter's lock."""
+    try:
+        return time.clock_gettime(~thread << 3 | 6)
+    except (OSError, OverflowError):
+        return 0.0
 
 
 def _kind(names: list[str]) -> tuple[str, str]:
@@ -499,10 +602,18 @@ def _short(path: str) -> str:
 
 
 def _natives() -> dict[int, int]:
+    """Return the ids that the kernel gave to threads; before Python 3.13, a forked main thread has its parent's."""
     import threading
 
     threads = list(threading._active.items())  # type: ignore[attr-defined]  # eventlet's have no id of the kernel's
-    return {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
+    found = {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
+    return {**found, _main_thread(): os.getpid()}
+
+
+def _main_thread() -> int:
+    import threading
+
+    return threading.main_thread().ident or 0
 
 
 def _native_id() -> int:

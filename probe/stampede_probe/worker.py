@@ -11,13 +11,14 @@ import os
 import socket
 import sys
 import threading
-import time
 from bisect import bisect_left
 from collections import deque
 from contextvars import ContextVar
 from importlib import import_module
+from operator import add
 from struct import Struct
 from time import monotonic
+from time import time as epoch
 from typing import Any, Callable
 
 from stampede_probe import shared as layout
@@ -28,14 +29,12 @@ from stampede_probe.shared import (
     AVOIDABLES,
     AVOIDED,
     BUCKETS_S,
-    BUSY,
     DELAY_S,
     DELAYS,
     FAULTS,
     HEAD,
     HELD_S,
     HELD_SINCE,
-    IDLE_SINCE,
     KNOWN,
     MINUTE,
     MISTOLD,
@@ -49,11 +48,14 @@ from stampede_probe.shared import (
     RING,
     RING_AT,
     ROUTE_AT,
+    ROUTE_S,
     ROUTE_WORDS,
     SECOND_WORDS,
     SECONDS,
     UNMATCHED,
     UNTIL,
+    WITHOUT_PLACE,
+    WORDS,
     WORK_S,
     Shared,
 )  # fmt: skip
@@ -61,7 +63,7 @@ from stampede_probe.shared import (
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
 COUNTS_S = 0.05
 """A wait counts if it is longer than this, as in the lab."""
-CLOCK_S, STEP_S, LONGEST_S = 0.002, 0.001, 3600.0
+CLOCK_S, STEP_S, LONGEST_S, NEVER = 0.002, 0.001, 3600.0, float("inf")
 """A clock that is ahead by less is in step. Proxies tell the time in steps of a millisecond, so a shorter delay is none
 that another worker could avoid. A request that came longer ago carries a wrong time."""
 UNCOUNTED = 64
@@ -70,7 +72,7 @@ NAMES = 500
 """How many names of one kind a worker keeps counts of."""
 _NO_CSV = str.maketrans(',"\n\r', ";'  ")
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
-_PLACE, _SECOND = Struct("=QdQdQQ"), Struct("=QQQQ")
+_PLACE, _SECOND = Struct("=dQdQd"), Struct("=QQQQ")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 
@@ -87,10 +89,13 @@ def native(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
+get_ident = native("_thread", "get_ident")
+
+
 def sent_at(text: str) -> float | None:
     """Return the epoch seconds of a header ``X-Request-Start``; its unit follows from its size. None: it is no time."""
     try:
-        value = float(text[2:] if text[:2] == "t=" else text.rstrip("s"))
+        value = float(text[2:] if text.startswith("t=") else text.rstrip("s"))
     except ValueError:
         return None
     if 1e9 <= value < 1e10:
@@ -101,19 +106,30 @@ def sent_at(text: str) -> float | None:
 class Request:
     """A request at work."""
 
-    __slots__ = ("avoidable", "began", "delay", "ended", "holder", "ident", "place", "route", "source", "thread")
+    __slots__ = (
+        "avoidable", "began", "delay", "ended", "holder", "ident", "is_judged", "place", "route", "sent", "source",
+        "thread",
+    )  # fmt: skip
 
-    def __init__(self, thread: int, holder: Any, source: Any, ident: str) -> None:
-        self.thread, self.holder, self.source, self.ident = thread, holder, source, ident
+    def __init__(self, source: Any, sent: str | bytes | None, ident: str, holder: Any, thread: int) -> None:
+        self.source, self.sent, self.ident, self.holder, self.thread = source, sent, ident, holder, thread
         self.route: str | None = None
-        self.place = -1
+        self.place = 0
         self.began = self.ended = 0.0
+        self.is_judged = False
+        """Whether it is known how long it waited: ``delay`` and ``avoidable``, or None if nobody can tell."""
         self.delay: float | None = None
         self.avoidable: float | None = None
 
 
 class Worker:
     """The notes of this process. ``capacity`` is how many requests it works on at once; 0: it has no limit."""
+
+    __slots__ = (
+        "at_work", "base", "busy", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
+        "held_by", "held_since", "holds", "idle_since", "lately", "left", "lock", "loop", "memory", "notes",
+        "notes_lock", "numbers", "pid", "q", "rows", "watcher",
+    )  # fmt: skip  # a request finds what it needs beside each other in memory
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
         """Take a slot, and watch this process."""
@@ -128,22 +144,25 @@ class Worker:
             slot = memory.claim(capacity, server, loop=loop)
         assert slot is not None
         self.memory, self.base, self.capacity, self.loop = memory, slot, capacity, loop
-        self.pid, self.busy, self.held_since = os.getpid(), 0, 0.0
-        self.q, self.d = memory.q, memory.d
+        self.pid, self.busy, self.idle_since, self.held_since = os.getpid(), 0, monotonic(), 0.0
+        self.q, self.d, self.bytes = memory.q, memory.d, memory.bytes
         self.lock = native("_thread", "allocate_lock")()
-        self.free = list(range(PLACES))[::-1]
-        self.at_work: set[Request] = set()
+        self.free = list(range(slot + PLACE_AT, slot + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS))[::-1]
+        """The first word of each free place."""
+        self.at_work: dict[Any, Request] = {}
+        """By thread, while the application is called; by itself, while its body is sent, or if a loop serves it."""
         self.left: deque[Request] = deque()
         """Requests whose body was forgotten by the server without being closed."""
         self.held_by = "(not seen)"
         self.holds: deque[tuple[float, float, str]] = deque(maxlen=64)
-        self.lately: deque[tuple[float, float, str]] = deque(maxlen=64)
+        self.lately: deque[tuple[float, float, str]] = deque(maxlen=4 * UNCOUNTED)
         self.ended: deque[Request] = deque()
         """Requests that are not counted yet."""
         self.counting = native("_thread", "allocate_lock")()
         self.numbers = {UNMATCHED: 0, OTHER: 1}
-        self.bytes = memory.bytes
-        self.head, self.turned, self.is_full, self.sequence = 0, 0.0, False, 0
+        self.head, self.free_since = 0, 0.0
+        self.due = NEVER
+        """When the event loop must show again that it goes on."""
         self.notes: dict[str, dict[str, float]] = {}
         self.notes_lock = native("_thread", "allocate_lock")()
         self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
@@ -151,108 +170,153 @@ class Worker:
 
         self.watcher = Watcher(self)
 
-    def begin(self, request: Request, sent: str | None) -> None:
-        """Note that work on a request begins, and for how long it waited."""
-        now = monotonic()
-        base = self.base
-        if self.left:
-            self.end(self.left.popleft())
-        if self.loop:
-            self.watcher.goes_on(now)
-        delay = -1.0
-        if sent is None:
-            self.q[base + NO_HEADER] += 1
-        else:
-            known = self._delay(sent)
-            if known is not None:
-                request.delay = delay = known
-                if delay < STEP_S or (self.turned < now - delay and not self.is_full):
-                    request.avoidable = 0.0
+    def begin(self, source: Any, sent: str | bytes | None, ident: str = "", holder: Any = None) -> Request | None:
+        """Note that work on a request begins; None: the probe failed.
+
+        Mostly, the caches of the processor hold nothing of the probe when a request comes, so its cost is the memory
+        that it touches: one function at the beginning and one at the end. For how long a request waited is found by
+        the watching thread, or when the request has ended.
+        """
+        try:
+            now = monotonic()
+            if now >= self.due:
+                self.watcher.goes_on(now)
+            request = Request(source, sent, ident, holder, get_ident())
+            request.began = now
+            with self.lock:
+                self.at_work[request if self.loop else request.thread] = request
+                self.busy = busy = self.busy + 1
+                if busy == self.capacity and not self.held_since:
+                    self._turn(now)
+                if self.free:
+                    request.place = place = self.free.pop()
+                    _PLACE.pack_into(self.bytes, place * WORDS, now, request.thread, -1.0, 0, now)
                 else:
-                    self._find_wait(request, now - delay, now)
-        request.began = now
+                    self.q[self.base + WITHOUT_PLACE] += 1
+            if self.rows:
+                self.rows.began(request)
+        except Exception:  # whatever it is, it must not reach the request
+            fault()
+            return None
+        return request
+
+    def leave_thread(self, request: Request) -> None:
+        """Note that the application has returned a body, so that this thread may call it for another request."""
         with self.lock:
-            self.at_work.add(request)
-            self.busy = busy = self.busy + 1
-            self.q[base + BUSY] = busy
-            if busy == self.capacity and not self.held_since:
-                self._turn(now)
-            if self.free:
-                request.place = place = self.free.pop()
-                self.sequence = sequence = self.sequence + 1
-                at = (base + PLACE_AT + place * PLACE_WORDS) * 8
-                _PLACE.pack_into(self.bytes, at, sequence, now, request.thread, delay, 0, sequence)
-        if self.rows:
-            self.rows.began(request)
+            if self.at_work.get(request.thread) is request:
+                self.at_work[request] = self.at_work.pop(request.thread)
 
     def end(self, request: Request) -> None:
         """Note that work on a request ends. It is counted later, with others: that costs less."""
-        if request.ended:
+        if request.ended or state.off:
             return
-        request.ended = now = monotonic()
-        if request.route is None:
-            request.route = route_of(request)
-        base = self.base
-        with self.lock:
-            self.at_work.discard(request)
-            if request.place >= 0:
-                self.d[base + PLACE_AT + request.place * PLACE_WORDS + 1] = 0.0
-                self.free.append(request.place)
-            busy = self.busy
-            if busy == self.capacity and not self.held_since:
-                self._turn(now)
-            self.busy = self.q[base + BUSY] = busy = busy - 1
-            if not busy:
-                self.d[base + IDLE_SINCE] = now
-        request.source = request.holder = None
-        self.ended.append(request)
-        if self.rows:
-            self.rows.ended(request, request.route)
-        if len(self.ended) >= UNCOUNTED:
-            self.count_ended()
+        try:
+            request.ended = now = monotonic()
+            if request.route is None:
+                request.route = route_of(request)
+            request.source = request.holder = None
+            with self.lock:
+                self.at_work.pop(request.thread if self.at_work.get(request.thread) is request else request, None)
+                if self.busy == self.capacity and not self.held_since:
+                    self._turn(now)
+                self.busy = busy = self.busy - 1
+                if not busy:
+                    self.idle_since = now
+                if request.place:
+                    self.d[request.place] = -now
+                    self.free.append(request.place)
+                else:
+                    self.q[self.base + WITHOUT_PLACE] -= 1
+            self.ended.append(request)
+            if self.rows:
+                self.count_ended()
+                self.rows.ended(request, request.route)
+            if len(self.ended) >= UNCOUNTED:
+                self.count_ended()
+        except Exception:  # whatever it is, it must not reach the request
+            fault()
 
     def count_ended(self) -> None:
         """Count the requests that have ended; called by the watching thread, and when there are many."""
         q, d = self.q, self.d
+        routes: dict[str, list[Any]] = {}
+        seconds: dict[int, list[int]] = {}
         with self.counting:
-            while self.ended:
-                request = self.ended.popleft()
+            ended = [self.ended.popleft() for _ in range(len(self.ended))]
+            self.lately.extend((one.began, one.ended, one.route or UNMATCHED) for one in ended)
+            for request in ended:
+                if not request.is_judged:
+                    self._judge(request)
                 delay, avoidable, route = request.delay, request.avoidable, request.route or UNMATCHED
-                self.lately.append((request.began, request.ended, route))
-                at = self.base + ROUTE_AT + self._number_of(route) * ROUTE_WORDS
-                q[at + REQUESTS] += 1
-                d[at + WORK_S] += request.ended - request.began
+                of = routes.get(route) or routes.setdefault(route, [0] * ROUTE_WORDS)
+                of[REQUESTS] += 1
+                of[WORK_S] += request.ended - request.began
                 if delay is None:
                     continue
-                d[at + DELAY_S] += delay
-                q[at + DELAYS + bisect_left(BUCKETS_S, delay)] += 1
+                of[DELAY_S] += delay
+                of[DELAYS + bisect_left(BUCKETS_S, delay)] += 1
                 if avoidable is None:
                     continue
-                q[at + KNOWN] += 1
-                d[at + AVOIDABLE_S] += avoidable
-                q[at + AVOIDABLES + bisect_left(BUCKETS_S, avoidable)] += 1
-                q[at + AVOIDED] += avoidable > COUNTS_S
-                second = int(request.ended)
-                at = self.base + MINUTE + second % SECONDS * SECOND_WORDS
-                if q[at] != second:
-                    _SECOND.pack_into(self.bytes, at * 8, second, 0, 0, 0)
-                q[at + 1] += 1
-                q[at + 2] += delay > COUNTS_S
-                q[at + 3] += avoidable > COUNTS_S
+                of[KNOWN] += 1
+                of[AVOIDABLE_S] += avoidable
+                of[AVOIDABLES + bisect_left(BUCKETS_S, avoidable)] += 1
+                of[AVOIDED] += avoidable > COUNTS_S
+                second = seconds.setdefault(int(request.ended), [0, 0, 0])
+                second[0] += 1
+                second[1] += delay > COUNTS_S
+                second[2] += avoidable > COUNTS_S
+            for route, of in routes.items():
+                at = self.base + ROUTE_AT + self._number_of(route) * ROUTE_WORDS
+                for word, value in enumerate(of):
+                    if value:
+                        (d if word in ROUTE_S else q)[at + word] += value
+            for number, counts in seconds.items():
+                at = self.base + MINUTE + number % SECONDS * SECOND_WORDS
+                before = q[at + 1 : at + 4].tolist() if q[at] == number else (0, 0, 0)
+                _SECOND.pack_into(self.bytes, at * WORDS, number, *map(add, before, counts))
 
-    def _find_wait(self, request: Request, from_s: float, to_s: float) -> None:
-        request.avoidable = self.memory.avoidable(self.base, from_s, to_s)
-        if request.avoidable is None:
-            self.q[self.base + NO_RING] += 1
-        elif request.avoidable > COUNTS_S:
-            self._blame(request.avoidable, from_s, to_s)
+    def judge_all(self) -> None:
+        """Find for how long each request at work waited."""
+        self.count_ended()
+        with self.lock:
+            new = [one for one in self.at_work.values() if not one.is_judged]
+        with self.counting:
+            for request in new:
+                if not request.is_judged:
+                    self._judge(request)
+                with self.lock:
+                    if request.delay is not None and request.place and not request.ended:
+                        self.d[request.place + 2] = request.delay
+
+    def _judge(self, request: Request) -> None:
+        """Find for how long a request waited, and how much of this another worker could have avoided."""
+        request.is_judged, began, sent = True, request.began, request.sent
+        if not sent:
+            self.q[self.base + NO_HEADER] += 1
+            return
+        at = sent_at(sent if isinstance(sent, str) else sent.decode("latin-1"))
+        delay = began + epoch() - monotonic() - at if at else LONGEST_S + 1
+        if delay > LONGEST_S:
+            self.q[self.base + MISTOLD] += 1
+        elif delay < -CLOCK_S:
+            self.q[self.base + AHEAD] += 1
+            self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
+        else:
+            request.delay = delay = max(0.0, delay)
+            request.avoidable = 0.0
+            if delay >= STEP_S and self.free_since >= began - delay:
+                request.avoidable = self.memory.avoidable(self.base, began - delay, began)
+                if request.avoidable is None:
+                    self.q[self.base + NO_RING] += 1
+                elif request.avoidable > COUNTS_S:
+                    self._blame(request.avoidable, began - delay, began)
 
     def _turn(self, now: float) -> None:
         """Note that the worker has become full, or is no longer. The time is written before it counts."""
         head = self.head
         self.d[self.base + RING_AT + head % RING] = now
         self.q[self.base + HEAD] = self.head = head + 1
-        self.turned, self.is_full = now, not self.is_full
+        self.free_since = now if head % 2 else NEVER
 
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
@@ -273,27 +337,12 @@ class Worker:
                 if not (self.capacity and self.busy >= self.capacity):
                     self._turn(now)
 
-    def _delay(self, sent: str) -> float | None:
-        at = sent_at(sent)
-        delay = None if at is None else time.time() - at
-        if delay is not None and 0 <= delay <= LONGEST_S:
-            return delay
-        if delay is None or delay > LONGEST_S:
-            self.q[self.base + MISTOLD] += 1
-            return None
-        if delay < -CLOCK_S:
-            self.q[self.base + AHEAD] += 1
-            self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
-            return None
-        return 0.0
-
     def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
         """Share a wait among the routes that worked here, or that held the loop, meanwhile, each by its time."""
-        self.count_ended()
         with self.lock:
-            spans = [*self.holds]
-            if not self.loop:
-                spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in self.at_work)]
+            spans, at_work = [*self.holds], [*self.at_work.values()]
+        if not self.loop:
+            spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in at_work)]
         times: dict[str, float] = {}
         for began, ended, route in spans:
             if began < to_s and ended > from_s:
@@ -315,8 +364,8 @@ class Worker:
         with self.counting:
             number = self._number_of(route)
         with self.lock:
-            if request.place >= 0 and not request.ended:
-                self.q[self.base + PLACE_AT + request.place * PLACE_WORDS + 4] = number
+            if request.place and not request.ended:
+                self.q[request.place + 3] = number
 
     def _number_of(self, route: str) -> int:
         number = self.numbers.get(route)
@@ -352,19 +401,20 @@ class Rows:
     def began(self, request: Request) -> None:
         """Write the first line of a request."""
         self._count += 1
-        request.ident = request.ident or f"pid{os.getpid()}-{self._count}"
+        if not request.ident.replace("-", "").isalnum():
+            request.ident = f"pid{os.getpid()}-{self._count}"
         self.write(
-            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{time.time():.6f}"
+            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{epoch():.6f}"
         )
 
     def ended(self, request: Request, route: str) -> None:
         """Write the second line of a request."""
         delay, avoidable = ("" if one is None else f"{one:.6f}" for one in (request.delay, request.avoidable))
-        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{time.time():.6f}")
+        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{epoch():.6f}")
 
     def stacks(self, counts: dict[str, float]) -> None:
         """Write by how much the counts of stacks have grown since they were last written."""
-        now = f"{time.time():.6f}"
+        now = f"{epoch():.6f}"
         for name, seconds in counts.items():
             grown_s = seconds - self._stacks.get(name, 0.0)
             if grown_s > 0:
@@ -373,7 +423,7 @@ class Rows:
 
     def span(self, what: str, number: int, seconds: float) -> None:
         """Write what has lasted for some time until now."""
-        self.write(f"{what},,{self._worker},{number},{seconds:.6f},{time.time():.6f}")
+        self.write(f"{what},,{self._worker},{number},{seconds:.6f},{epoch():.6f}")
 
     def write(self, line: str) -> None:
         """Write a line; a full disk loses it."""
@@ -415,12 +465,14 @@ def route_of(request: Request) -> str:
 
 def printable(text: str) -> str:
     """Return a text without control characters, and no longer than a field."""
-    return "".join(one if one.isprintable() else "?" for one in text)[:60]
+    return (text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text))[:60]
 
 
 def note_route(route: Any) -> None:
     """Note the route of the request at work, which a framework has just found."""
     request = current.get()
+    if request is None and state.worker is not None:
+        request = state.worker.at_work.get(get_ident())
     if request is not None and isinstance(route, str):
         request.route = printable("/" + route.lstrip("^/"))
 
@@ -536,6 +588,8 @@ def _forked() -> None:
     """A child is another process: it takes a slot of its own if it ever serves."""
     global _making  # another thread may have held it
     is_worker = state.by_hand and state.worker is None
+    for request in state.worker.at_work.values() if state.worker is not None else ():
+        request.ended = request.began  # it is the parent's
     state.worker, _making = None, threading.Lock()
     options = getattr(sys.modules.get("uwsgi"), "opt", None)
     if is_worker and options is not None:  # gunicorn's workers say when they are ready, those of uWSGI do not
