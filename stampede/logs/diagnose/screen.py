@@ -230,14 +230,13 @@ def missing_lines(findings: Findings) -> str:
     """Return between which bounds the findings lie if lines are missing."""
     return (
         f"Of {percent(findings.missing)} of the requests, a line is missing. Probably, "
-        f"{_around(findings, findings.waited, 0.5)} of the requests waited for more than 50 ms, "
+        f"{_around(findings, findings.waited)} of the requests waited for more than 50 ms, "
         f"{_around(findings, min(findings.waited_avoidably, findings.waited))} avoidably."
     )
 
 
-def _around(findings: Findings, share: float, part: float = 1.0) -> str:
-    """Return what a share may be; that of the waits, of which missing requests alone have others, is half as open."""
-    return f"{percent(max(share - part * findings.open, 0.0))} to {percent(min(share + part * findings.open, 1.0))}"
+def _around(findings: Findings, share: float) -> str:
+    return f"{percent(max(share - findings.open, 0.0))} to {percent(min(share + findings.open, 1.0))}"
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
