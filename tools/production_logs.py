@@ -21,9 +21,9 @@ import numpy as np
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
 from stampede.logs.diagnose.findings import NOTICED
+from stampede.logs.diagnose.ranges import WAITS
 from stampede.records.folder import read_run, trial_folder
 
-WAITS = (0.5, 0.9, 0.99)
 POINTS = 2.0
 """A share is close to the truth if it differs at most by so many percentage points."""
 QUICK_S = 0.005
@@ -128,7 +128,7 @@ class Errors(NamedTuple):
 
     ``close`` says for p50, p90 and p99 of the queueing delay whether they are within 5 % or 5 ms, of which some is the
     network. ``points`` is the error of the share of avoidable waits, in percentage points, and ``inside`` says whether
-    the range of this share contains the truth, within 2 points, or, if no line is missing, all are close. ``cause`` is
+    the range of this share and those of the percentiles contain the truth, within 2 points, 5 % or 5 ms. ``cause`` is
     right, wrong, or open if the diagnosis says that it cannot tell.
     """
 
@@ -151,12 +151,14 @@ def errors(served: Sequence[Served], workers: int, threads: int, writing: Writin
     true, measured = (np.quantile(each, WAITS) for each in (waited_s, found.requests.waited_s[found.requests.joined]))
     close_s = np.maximum(0.05 * true, 0.005)
     avoidable = (waited_s > FROM_S).mean() > NOTICED and avoidable_s.sum() >= waited_s.sum() / 2
-    share, findings = float((avoidable_s > FROM_S).mean()), found.findings
+    share, ranges, cause = float((avoidable_s > FROM_S).mean()), found.findings.ranges, found.findings.cause
     points = 100 * abs(float(found.findings.waited_avoidably - share))
     close = (np.abs(measured - true) <= close_s).tolist()
-    inside = points <= POINTS + 100 * findings.open and (bool(findings.missing) or all(close))
-    is_open, says = findings.cause in ("missing", "coarse"), findings.cause == "avoidable"
-    right = "open" if is_open else "right" if says == avoidable else "wrong"
+    inside = points <= POINTS and all(close) if ranges is None else bool(
+        ranges.avoidably.low - POINTS / 100 <= share <= ranges.avoidably.high + POINTS / 100
+        and all(low - near <= value <= high + near
+                for (low, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
+    right = "open" if cause in ("missing", "coarse") else "right" if (cause == "avoidable") == avoidable else "wrong"
     return Errors(close, points, right, inside)
 
 

@@ -36,7 +36,7 @@ class Diagnosis(NamedTuple):
     @property
     def threads_at_least(self) -> bool:
         """Whether there may be more threads than the logs show: no waits tell their number, or lines are missing."""
-        return self.capacity.at_least or bool("threads" in self.capacity.found and self.findings.missing)
+        return self.capacity.at_least or bool("threads" in self.capacity.found and self.findings.ranges)
 
 
 def diagnose_logs(asked: Asked) -> Diagnosis:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy.typing as npt
 
 from stampede.evaluate.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
 from stampede.logs.diagnose.capacity import Capacity, work_until
-from stampede.logs.diagnose.joining import MISSING
 from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
+from stampede.logs.diagnose.ranges import Range, Ranges, ranges_of
 from stampede.logs.diagnose.requests import Requests
 
 MOST_CLASSES = 6
@@ -21,9 +20,6 @@ NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
 PERIODS = 60
 _MINUTE_S = 60
-OPEN, OPEN_WITHOUT_IDS = 2.0, 4.0
-"""By how much more than the share of missing requests a share may differ: a missing request may also have held a thread
-for which another one waited, and without ids, its line may have exchanged the pair of another one."""
 BUSY = 0.9
 """A minute is busy if requests for more than this share of the threads come in it."""
 
@@ -57,8 +53,7 @@ class Findings:
     longest wait. ``in_front`` says which classes held the busy threads meanwhile, as shares. ``periods_s`` is how long
     requests waited at most in each of PERIODS periods. ``load`` is how many workers' worth of work came in each minute,
     ``busy_load`` the mean of those minutes that are busy, and ``busy_load_range`` their least and their most.
-    ``missing`` is the share of the requests of which a line is missing, and ``open`` by how much shares may differ for
-    it, at most; 0: hardly any line is missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load``
+    ``ranges`` are bounds if lines are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load``
     is that of all their time.
     """
 
@@ -79,8 +74,7 @@ class Findings:
     busy_load_range: tuple[float, float]
     busy_minutes: int
     of_minutes: bool
-    missing: float
-    open: float
+    ranges: Ranges | None
     is_coarse: bool
     is_at_least: bool
 
@@ -92,16 +86,19 @@ class Findings:
         ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
-        if self.waited <= NOTICED:
-            return ""
-        causes: tuple[tuple[Literal["idle", "avoidable", "full"], float], ...] = (
-            ("idle", self.idle), ("avoidable", self.avoidable), ("full", self.full)
-        )  # fmt: skip
+        usually = self.ranges.usually if self.ranges else Range(self.waited, self.waited)
+        if usually.low <= NOTICED:
+            return "" if usually.high <= NOTICED else "missing"
+        causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
+            ("idle", self.ranges.idle if self.ranges else Range(self.idle, self.idle)),
+            ("avoidable", self.ranges.avoidable if self.ranges else Range(self.avoidable, self.avoidable)),
+            ("full", self.ranges.full if self.ranges else Range(self.full, self.full)),
+        )
         for name, share in causes:
-            if share and share + self.open >= 0.5:
+            if share.high >= 0.5:
                 if name == "full" and self.is_coarse and self.is_at_least:
                     return "coarse"
-                return name if share - self.open >= 0.5 else "missing"
+                return name if share.low >= 0.5 else "missing"
         return "coarse" if self.is_coarse else "unknown"
 
     @property
@@ -139,8 +136,6 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         worked_s = np.bincount((sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
         load = worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S
     busy = load[load > BUSY * capacity.total]
-    by_id = all(each.by_id for _, _, each in requests.joins)
-    missing = _missing(requests, by_id=by_id)
     idle_s = np.zeros(len(requests))
     if requests.tick_s < COARSE_S:
         working = at_least(1, requests.began_s, requests.ended_s)
@@ -167,22 +162,10 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
         busy_minutes=len(busy),
         of_minutes=of_minutes,
-        missing=missing,
-        open=min((OPEN if by_id else OPEN_WITHOUT_IDS) * missing, 1.0),
+        ranges=ranges_of(requests, capacity, avoidable_s),
         is_coarse=requests.tick_s >= COARSE_S,
         is_at_least=capacity.at_least,
     )
-
-
-def _missing(requests: Requests, *, by_id: bool) -> float:
-    """Return the share of the requests of which a line is missing; 0: hardly any line is."""
-    joined = requests.joined
-    only_served = int((~joined & np.isin(requests.route, np.unique(requests.route[joined]))).sum())
-    pairs, unserved = int(joined.sum()), len(requests.unserved)
-    unsent = only_served + ceil(only_served * unserved / max(pairs, 1))  # and those of which both lines are missing
-    share = 1 - pairs / max(pairs + unserved + unsent, 1)
-    is_seen = by_id or requests.tick_s < COARSE_S  # by whole seconds, most lines that are missing go unnoticed
-    return share if pairs and share > (MISSING if is_seen else 0) else 0.0
 
 
 def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:

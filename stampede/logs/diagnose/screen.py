@@ -15,6 +15,7 @@ from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
+from stampede.logs.diagnose.ranges import Range, Ranges
 from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import Noted, Requests, has_header
 from stampede.predict.symptoms import SYMPTOMS, Symptom
@@ -185,8 +186,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
         if at := [datetime.fromtimestamp(end.at, UTC) for end in found.logs.ends if end.kind == kind]:
             when = f"at {at[0]:%H:%M:%S}" if len(at) == 1 else f"from {at[0]:%H:%M:%S} to {at[-1]:%H:%M:%S}"
             yield f"The error log: {says.format(plural(len(at), 'worker'))}, {when}."
-    if findings.missing:
-        yield missing_lines(findings)
+    if findings.ranges:
+        yield missing_lines(findings.ranges)
     yield from _load(found)
 
 
@@ -226,17 +227,22 @@ def _symptom(findings: Findings) -> Symptom:
     return SYMPTOMS[_ROWS.get(findings.cause, findings.cause)]
 
 
-def missing_lines(findings: Findings) -> str:
+def missing_lines(ranges: Ranges) -> str:
     """Return between which bounds the findings lie if lines are missing."""
+    p90, p99 = ranges.waits_s[1:]
     return (
-        f"Of {percent(findings.missing)} of the requests, a line is missing. Probably, "
-        f"{_around(findings, findings.waited)} of the requests waited for more than 50 ms, "
-        f"{_around(findings, min(findings.waited_avoidably, findings.waited))} avoidably."
+        f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, {_shares(ranges.waited)} of "
+        f"the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
+        f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
     )
 
 
-def _around(findings: Findings, share: float) -> str:
-    return f"{percent(max(share - findings.open, 0.0))} to {percent(min(share + findings.open, 1.0))}"
+def _shares(of: Range) -> str:
+    return f"{percent(of.low)} to {percent(of.high)}"
+
+
+def _times(of: Range) -> str:
+    return f"{_time(of.low)} to {_time(of.high)}"
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
@@ -255,10 +261,9 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     elif findings.cause == "full":
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
         yield (f"For {percent(findings.full)} of the delay, {busy} at work. {symptom.says}")  # fmt: skip
-    elif findings.cause == "missing":
-        free, full, idle = (_around(findings, share) for share in (findings.avoidable, findings.full, findings.idle))
-        yield (f"A thread was free elsewhere for {free} of the delay, all threads were at work for {full}, and no "
-               f"request was at work for {idle}.")  # fmt: skip
+    elif findings.cause == "missing" and (ranges := findings.ranges):
+        yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
+               f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
     elif findings.cause == "coarse":
         if findings.avoidable > NOTICED:
             yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
@@ -352,7 +357,8 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
         "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
-        "missing": findings.missing, "open": findings.open,
+        "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
+                                       for name, value in findings.ranges._asdict().items()},
         **{name: [each._asdict() | {"route": found.logs.routes.names[each.route]} for each in noted]
            for name, noted in (("refused", requests.refused), ("killed", requests.killed))},
         "worker_ends": [end._asdict() for end in found.logs.ends],

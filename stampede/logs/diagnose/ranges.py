@@ -1,0 +1,166 @@
+"""Between which bounds the findings lie if lines are missing: docs/how-to/diagnose.md says how often they did.
+
+Each request counts once with the shortest wait that its lines allow, and once with the longest. If it is in both logs,
+it waited for the difference of its durations, less the way to the server and back. If it is in the balancer's log
+alone, it waited for at most as long as it took, and may have held a thread meanwhile. If it is in a server's log alone,
+or in neither, it may have waited for as long as any request took. If lines have no ids, each missing line may have
+exchanged the pair of the next line, which may have exchanged that of the line after it, and so on.
+"""
+
+from collections.abc import Sequence
+from math import ceil, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from stampede.evaluate.metrics.waiting import FROM_S, Segments, at_least, time_in
+from stampede.logs.diagnose.capacity import Capacity
+from stampede.logs.diagnose.joining import MISSING
+from stampede.logs.diagnose.logs import COARSE_S, Floats
+from stampede.logs.diagnose.requests import Requests
+
+WAITS = (0.5, 0.9, 0.99)
+
+
+class Range(NamedTuple):
+    """A value is at least ``low`` and at most ``high``."""
+
+    low: float
+    high: float
+
+
+_ANYTHING, _NONE = Range(0.0, 1.0), Range(0.0, 0.0)
+
+
+class Ranges(NamedTuple):
+    """The bounds of findings; ``missing`` is the share of the requests of which a line is missing.
+
+    ``waited`` and ``avoidably`` are shares of the requests, ``avoidable``, ``full`` and ``idle`` shares of the delay.
+    ``usually`` is the share that waited if the missing requests are like the others. ``waits_s`` are the quantiles
+    WAITS of the queueing delay in seconds.
+    """
+
+    missing: float
+    waited: Range
+    usually: Range
+    avoidably: Range
+    avoidable: Range
+    full: Range
+    idle: Range
+    waits_s: Sequence[Range]
+
+
+class _Lost(NamedTuple):
+    """What is missing: ``unserved`` are the requests that only a balancer has, and ``unsent`` counts all others.
+
+    ``share`` is the share of all of them. So many pairs as ``wrong`` may be of two requests. No request took longer
+    than ``longest_s``.
+    """
+
+    share: float
+    unserved: Segments
+    unsent: int
+    wrong: int
+    longest_s: float
+
+
+def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ranges | None:
+    """Return the bounds of findings; None: hardly any line is missing.
+
+    ``avoidable_s`` is how long each request waited avoidably if no line is missing.
+    """
+    if not (lost := _lost(requests)):
+        return None
+    waited_s = requests.waited_s[requests.joined]
+    least_s = np.maximum(waited_s - _way(waited_s), 0)
+    low_s, high_s = _of_all(least_s, waited_s, lost.unserved[:, 1] - lost.unserved[:, 0], lost)
+    waited = _share(low_s, high_s)
+    avoidably, avoidable, full, idle = Range(0.0, waited.high), _ANYTHING, _ANYTHING, _ANYTHING
+    if requests.tick_s < COARSE_S:
+        avoidably, avoidable, full, idle = _by_cause(requests, capacity, avoidable_s, lost)
+    if capacity.total == 1 or (capacity.workers == 1 and "workers" not in capacity.found):
+        avoidably, avoidable = _NONE, _NONE
+    waits_s = [
+        Range(float(np.quantile(low_s, place, method="lower")), float(np.quantile(high_s, place, method="higher")))
+        for place in WAITS
+    ]
+    count, joined = int((waited_s > FROM_S).sum()), len(waited_s)
+    low, high = max(count - lost.wrong, 0), min(count + lost.wrong, joined)
+    usually = Range((low - 2 * sqrt(low)) / joined, (high + 2 * sqrt(high + 1)) / joined)  # two standard deviations
+    return Ranges(lost.share, waited, usually, avoidably, avoidable, full, idle, waits_s)
+
+
+def _lost(requests: Requests) -> _Lost | None:
+    """Return what is missing; None: hardly anything."""
+    joined, unserved = requests.joined, requests.unserved
+    only_served = int((~joined & np.isin(requests.route, np.unique(requests.route[joined]))).sum())
+    pairs = int(joined.sum())
+    unsent = only_served + ceil(only_served * len(unserved) / max(pairs, 1))
+    share = 1 - pairs / (pairs + len(unserved) + unsent)
+    by_id = all(each.by_id for _, _, each in requests.joins)
+    is_seen = by_id or requests.tick_s < COARSE_S  # by whole seconds, most lines that are missing go unnoticed
+    if share <= (MISSING if is_seen else 0) or not pairs:
+        return None
+    exchanged = 1 / max(1 - max(each.ambiguous for _, _, each in requests.joins), 1 / pairs)
+    wrong = 0 if by_id else min(ceil((only_served + len(unserved)) * exchanged), pairs)
+    took_s = np.concatenate([(requests.ended_s - requests.sent_s)[joined], unserved[:, 1] - unserved[:, 0]])
+    return _Lost(share, unserved, unsent, wrong, float(took_s.max()))
+
+
+def _way(waited_s: Floats) -> float:
+    """Return how long the way to the server and back may take: longer than nearly all waits that are not noticed."""
+    short_s = waited_s[waited_s <= FROM_S]
+    return float(np.quantile(short_s, 0.99)) if len(short_s) else FROM_S
+
+
+def _of_all(least_s: Floats, most_s: Floats, unserved_s: Floats, lost: _Lost) -> tuple[Floats, Floats]:
+    """Return the least and the most of all requests, from those of the requests that are in both logs.
+
+    ``unserved_s`` is the most of those that only a balancer has.
+    """
+    unknown = len(unserved_s) + lost.unsent + lost.wrong
+    longest_s = np.full(lost.unsent + lost.wrong, lost.longest_s)
+    return (np.concatenate([np.zeros(unknown), _sure(least_s, lost)]),
+            np.concatenate([np.sort(most_s)[lost.wrong :], unserved_s, longest_s]))  # fmt: skip
+
+
+def _sure(times_s: Floats, lost: _Lost) -> Floats:
+    """Return times in order without the longest, of pairs that may be of two requests."""
+    return np.sort(times_s)[: len(times_s) - lost.wrong]
+
+
+def _share(least_s: Floats, most_s: Floats) -> Range:
+    """Return the share of the requests that waited noticeably."""
+    return Range(float((least_s > FROM_S).mean()), float((most_s > FROM_S).mean()))
+
+
+def _by_cause(
+    requests: Requests, capacity: Capacity, avoidable_s: Floats, lost: _Lost
+) -> tuple[Range, Range, Range, Range]:
+    """Return the share that waited avoidably, and the shares of the delay that are avoidable, full and idle."""
+    joined, unserved, nothing = requests.joined, lost.unserved, lost.unserved[:0]
+    waits, waited_s = np.stack([requests.sent_s, requests.began_s], axis=1)[joined], requests.waited_s[joined]
+    full_s, most_full_s = (_at_work(capacity.total, requests, also, waits) for also in (nothing, unserved))
+    busy_s, most_busy_s = (_at_work(1, requests, also, waits) for also in (nothing, unserved))
+    least_s = np.maximum(np.minimum(avoidable_s[joined], waited_s - most_full_s) - _way(waited_s), 0)
+    most_s = np.maximum(avoidable_s[joined], waited_s - full_s)
+    unserved_s = unserved[:, 1] - unserved[:, 0] - _at_work(capacity.total, requests, nothing, unserved)
+    return (
+        _share(*_of_all(least_s, most_s, unserved_s, lost)),
+        _of_delay(least_s, most_s, waited_s, lost),
+        _of_delay(full_s, most_full_s, waited_s, lost),
+        _of_delay(waited_s - most_busy_s, waited_s - busy_s, waited_s, lost),
+    )
+
+
+def _at_work(threads: int, requests: Requests, also: Segments, waits: Segments) -> Floats:
+    """Return how long so many threads were at work during waits, if requests that nobody served ``also`` were."""
+    began_s, ended_s = np.append(requests.began_s, also[:, 0]), np.append(requests.ended_s, also[:, 1])
+    return time_in(at_least(threads, began_s, ended_s), waits[:, 0], waits[:, 1])
+
+
+def _of_delay(least_s: Floats, most_s: Floats, waited_s: Floats, lost: _Lost) -> Range:
+    """Return which share of the delay a cause has; the delay that is missing may have any cause."""
+    delay_s, known = max(float(waited_s.sum()), 1e-9), 1 - lost.share
+    most = (float(most_s.sum()) + delay_s - float(_sure(waited_s, lost).sum())) / delay_s
+    return Range(known * float(_sure(least_s, lost).sum()) / delay_s, min(known * most + lost.share, 1.0))
