@@ -128,7 +128,7 @@ _FRAME = re.compile(r'^[ \t]*File "(?P<path>[^"<\n][^"\n]*)", line \d+, in .*\n[
 _WORKERS = {"ggevent": "gevent", "geventlet": "eventlet", "gtornado": "tornado"}
 """gunicorn's modules of workers that have another name than their class."""
 _WRAPPER = "/opt/stampede/stampede_own.py"
-"""The lab's program that imports the module of application.callable."""
+"""The lab's program that imports the module of the application."""
 _PASSED_OVER = {"__pycache__", "docs", "examples", "node_modules", "site-packages", "test", "tests", "venv"}
 _MOST_FOLDERS = 5000
 _MAKES_APP = re.compile(r"^(application|app|api)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
@@ -155,21 +155,20 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
                 f"to your requirements, or only for the lab under application: packages: [{module}], if the package "
                 "has the name of the module.")  # fmt: skip
     by_callable = path.endswith(_WRAPPER)
-    who = f"application.callable names {name}" if by_callable else f"The application imports {name}"
+    who = f"The start names {name}" if by_callable else f"The application imports {name}"
     places = sorted(_places(folder, module), key=lambda place: (len(place.parts), place)) if folder else []
     if places and places[0].parts:
         place = places[0].as_posix()
         return (f"{who}, which is in {place} of application.folder, but Python looks only in that folder itself. Write "
                 f"under application: environment: {{PYTHONPATH: {place}}}. Or, if the service starts in {place}, "
-                f"write {place} at the end of application.folder, and callable, requirements and settings as seen "
-                "from there.")  # fmt: skip
+                f"working_folder: {place}.")  # fmt: skip
     if places and "." in name:
         return f"{who}, but {module} in application.folder has no such module. Is the file elsewhere, or generated?"
     if by_callable:
         where = "application.folder" if folder else "the image"
         there = next(iter(_callables(folder)), "") if folder else ""
-        way = f"Write a module that is there, such as callable: {there}" if there else "Correct application.callable"
-        return f"{who}, which {where} does not have. {way}."
+        such = f", such as {there}" if there else ""
+        return f"{who}, which {where} does not have. Name a module that is there{such}."
     return f"{who.removesuffix(name)}{module}, which application.requirements does not bring. {_PACKAGES}"
 
 

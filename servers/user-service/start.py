@@ -29,9 +29,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from configparser import RawConfigParser
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -55,6 +57,8 @@ HANDS_ON = (
     "dockerize", "doppler", "chamber", "envconsul", "infisical", "aws-vault", "sops", "op", "coverage", "scalene",
 )  # fmt: skip
 """Programs that start another command, which stands among their words."""
+OF_NAMES = ("--with", "--from", "--extra", "--group", "--only-group", "--package", "--service_name")
+"""Options of these programs whose value may be the name of a server."""
 MEASURES = (
     "ddtrace-run", "newrelic-admin", "opentelemetry-instrument", "sentry-run", "honeycomb", "coverage", "scalene",
 )  # fmt: skip
@@ -65,6 +69,8 @@ SUCCEED = (
     "redis-server", "rsyslogd", "crontab", "supervisorctl", "systemctl", "npm", "yarn", "node", "pybabel",
 )  # fmt: skip
 """Programs that do nothing here: they wait for others, change the image, or are other processes of it."""
+STAY = ("celery", "rq")
+"""Those of them that stay in the foreground."""
 TOLERANT = ("mkdir", "touch", "cp", "mv", "ln", "rm")
 """Programs that are run, and whose failure is no failure: the image may be read only."""
 MOST_BYTES = 100_000
@@ -178,9 +184,13 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
                                            stdin=subprocess.DEVNULL, stderr=said, start_new_session=True)  # fmt: skip
             except OSError as error:
                 return {"records": [], "said": str(error), "ended": 127}
+            deadline = time.monotonic() + start.get("within_s", WITHIN_S)
             with suppress(subprocess.TimeoutExpired):
                 ended = process.wait(start.get("within_s", WITHIN_S))
             with suppress(OSError):
+                while ended is not None and not has_server(told) and time.monotonic() < deadline:
+                    os.killpg(process.pid, 0)  # what the command left in the background
+                    time.sleep(0.05)
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         lines = (told / "said").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -194,6 +204,11 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
             record["given"] = {name: value for name, value in changed.items() if not OF_THE_START.match(name)}
         return {"records": records, "said": next((line.strip() for line in reversed(lines) if line.strip()), ""),
                 "ended": ended, "cores": os.cpu_count() if (told / "cores").exists() else None}  # fmt: skip
+
+
+def has_server(told: Path) -> bool:
+    """Return whether a server has written itself down."""
+    return (told / "records").exists() and '"what": "server"' in (told / "records").read_text(encoding="utf-8")
 
 
 def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str, str]:
@@ -329,6 +344,8 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
+    if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
+        signal.pause()  # a script may wait until the first of its programs ends
     sys.exit(0)
 
 
@@ -366,7 +383,9 @@ def run_script(script: Any, arguments: Sequence[str], python: str) -> NoReturn:
     if isinstance(script, str):
         os.execvp("sh", ["sh", "-c", f'{script} "$@"', "sh", *arguments])
     module, function = script
-    code = f"import sys; from {module} import {function} as f; sys.argv[0] = {function!r}; sys.exit(f())"
+    inside = [str(folder / "src") for folder in (Path.cwd(), APPLICATION) if (folder / "src").is_dir()]
+    code = (f"import sys; sys.path += {inside}; from {module} import {function} as f; "
+            f"sys.argv[0] = {function!r}; sys.exit(f())")  # fmt: skip
     os.execv(python, [python, "-c", code, *arguments])
 
 
@@ -377,6 +396,8 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
         if not words or words[0].startswith("-"):
             if words and words[0] == "-m":  # uv run -m
                 os.execvp("python", ["python", *words])
+            continue
+        if (ahead := arguments[: -len(words)]) and ahead[-1] in OF_NAMES:
             continue
         name = words[0].rpartition(":")[2] if words[0].rpartition(":")[2] in scripts else words[0]
         if name in scripts and name not in SERVERS:
@@ -389,7 +410,7 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
             os.execvp("python", ["python", *words])
         if " " in words[0] and len(words) == 1:
             os.execvp("sh", ["sh", "-c", words[0]])
-        known = STAND_INS / "bin" / os.path.basename(words[0])
+        known = STAND_INS / "bin" / os.path.basename(words[0]).partition("@")[0]
         if known.exists():
             os.execv(known, [str(known), *words[1:]])
         if shutil.which(words[0]):
@@ -402,26 +423,38 @@ def value_of(arguments: Sequence[str], *names: str) -> str:
 
 
 def supervise(arguments: Sequence[str]) -> NoReturn:
-    """Start the programs of supervisord's file one after the other."""
+    """Start the programs of supervisord's file, each when the one before has ended, serves, or has had some seconds."""
     named = value_of(arguments, "-c", "--configuration")
     usual = ("supervisord.conf", "etc/supervisord.conf", "/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")
+    file = Path(named or next((name for name in usual if Path(name).is_file()), ""))
     parser = RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
-    parser.read([named or next((name for name in usual if Path(name).is_file()), "")])
-    for section in parser.sections():
-        if section.startswith(("program:", "fcgi-program:")) and parser[section].get("command"):
-            said = parser[section]
-            command = re.sub(r"%\(ENV_(\w+)\)[sd]", r"${\1}", said["command"].replace("\n", " ")).replace("%%", "%")
-            pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", said.get("environment", ""))
-            given = {name: value.strip("\"' ").replace("%%", "%") for name, value in pairs}
-            folder = said.get("directory", ".")
-            share = section.startswith("fcgi-")  # its processes share a socket, as workers do
-            given["STAMPEDE_WORKERS" if share else "STAMPEDE_PROCESSES"] = said.get("numprocs", "1")
-            words = shlex.split(command)
-            program = STAND_INS / "bin" / os.path.basename(words[0])
-            if program.exists():
-                command = shlex.join([str(program), *words[1:]])
-            subprocess.run(["sh", "-c", command], env={**os.environ, **given}, check=False,
-                           cwd=folder if Path(folder).is_dir() else None)  # fmt: skip
+    parser.read([file])
+    for pattern in parser.get("include", "files", fallback="").replace("%(here)s", str(file.parent)).split():
+        parser.read(sorted(glob(str(file.parent / pattern))))
+    programs = [(name, parser[name]) for name in parser.sections()
+                if name.startswith(("program:", "fcgi-program:")) and parser[name].get("command")
+                and parser[name].get("autostart", "true").lower() != "false"]  # fmt: skip
+    serves, running = bool(os.environ.get("STAMPEDE_SERVES")), []
+    for name, said in sorted(programs, key=lambda each: int(each[1].get("priority", "999"))):
+        command = re.sub(r"%\(ENV_(\w+)\)[sd]", r"${\1}", said["command"].replace("\n", " ")).replace("%%", "%")
+        command = command.replace("%(here)s", str(file.parent))
+        pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", said.get("environment", ""))
+        given = {key: value.strip("\"' ").replace("%%", "%") for key, value in pairs}
+        folder = said.get("directory", ".")
+        share = name.startswith("fcgi-")  # its processes share a socket, as workers do
+        given["STAMPEDE_WORKERS" if share else "STAMPEDE_PROCESSES"] = said.get("numprocs", "1")
+        words = shlex.split(command)
+        program = STAND_INS / "bin" / os.path.basename(words[0])
+        if program.exists():
+            command = shlex.join([str(program), *words[1:]])
+        running.append(subprocess.Popen(["sh", "-c", command], env={**os.environ, **given},
+                                        cwd=folder if Path(folder).is_dir() else None))  # fmt: skip
+        until = time.monotonic() + (10 if serves else 5)
+        while running[-1].poll() is None and not (serves and (SERVED / "taken").exists()) and time.monotonic() < until:
+            time.sleep(0.05)
+    stay = [each for each in running if each.poll() is None]
+    while serves and stay and all(each.poll() is None for each in stay):
+        time.sleep(0.2)
     sys.exit(0)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -211,6 +212,16 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
     arguments = {"IMAGE": layer.image, "FOLDER": folder, "RUNS_AS": runs_as}
     command = _build_command(name, layer, arguments, under["Id"])
     run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
+
+
+def command_of_image(image: str, say: Say) -> str:
+    """Return the command that an image starts by itself. Raise WrongUse if it starts none."""
+    _pull(image, f"The image {image} could not be pulled.", say)
+    config = inspected(image)["Config"]
+    words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+    if not words:
+        raise WrongUse(f"The image {image} has no command of its own.", hint="Write application.command.")
+    return shlex.join(words)
 
 
 def not_built(problem: str, said: str) -> LabError:

@@ -55,7 +55,7 @@ class Application(Model):
     image: str | None = Field(None, min_length=1, description="An image that has the application and its server.")
     command: str = Field(
         "", description="The command that starts the service today, as it was found. It runs as it is; the server "
-        "itself says its workers, threads and application. Or give `callable`.",
+        "itself says its workers, threads and application. Or give `callable`; without both, an image has its own.",
     )  # fmt: skip
     working_folder: str = Field(
         "", description="Where the command runs, seen from the folder; left out: the folder itself."
@@ -127,7 +127,7 @@ class Application(Model):
 
     @model_validator(mode="after")
     def _is_started(self) -> Self:
-        if not (self.callable or self.command):
+        if not (self.callable or self.command or self.image):
             raise ValueError("give command, which starts the service, or callable")
         return self
 
@@ -388,7 +388,7 @@ class UserService(Model):
         if "left_out" in served or all(isinstance(parts[0].get(name), str) for name in ("command", "callable")):
             again = f"stampede init {parts[0].get('folder', 'path/of/the/application')} --to another.yaml"
             raise ValueError(f"this file was written by an earlier version; write another: {again}")
-        if not (parts[0].get("command") and isinstance(parts[0]["command"], str)):
+        if parts[0].get("callable") or not (parts[0].get("command") or parts[0].get("image")):
             return said
         if others := [str(name) for name in served if name not in BESIDE_COMMAND]:
             raise ValueError(f"served.{others[0]}: the command says this; change it there")

@@ -32,6 +32,9 @@ def scripts_of(*bases: Path) -> dict[str, str | Sequence[str]]:
             hatch = [each.get("scripts", {}) for each in tool.get("hatch", {}).get("envs", {}).values()]
             pipenv = read_document("Pipfile", _text(base / "Pipfile")).get("scripts", {})
             pixi = read_document("pixi.toml", _text(base / "pixi.toml")).get("tasks", {})
+            for table in (said.get("project", {}).get("scripts", {}), tool.get("poetry", {}).get("scripts", {})):
+                found |= {name: [module, function] for name, each in table.items()
+                          for module, _, function in [str(each).partition(":")] if function}  # fmt: skip
             plain = [tool.get("pdm", {}).get("scripts", {}), tool.get("rye", {}).get("scripts", {}),
                      tool.get("poe", {}).get("tasks", {}), tool.get("taskipy", {}).get("tasks", {})]  # fmt: skip
             for table in (*plain, *hatch, pipenv, pixi):

@@ -26,7 +26,7 @@ from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.program import PROGRAMS
-from stampede.service.build import ask_application, follow_start
+from stampede.service.build import ask_application, command_of_image, follow_start
 from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
 from stampede.service.diagnosis.deaths import preload_helps
 from stampede.service.diagnosis.model import read_diagnosis
@@ -88,6 +88,10 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
     Raise LabError if the lab cannot measure the server that the command starts.
     """
     followed: Followed | None = None
+    application = service.application
+    if application.image and not (application.command or application.callable):
+        command = command_of_image(application.image, say)
+        service = service.model_copy(update={"application": application.model_copy(update={"command": command})})
     for _ in range(3):
         with lay_out_layer(service) as layer:
             if not service.application.command:
@@ -229,7 +233,7 @@ def asked_today(path: Path) -> Iterator[Today]:
     service = read_user_service(path)
     doing = f"stampede try, which follows the start command of {path.name}"
     with ExitStack() as stack:
-        if service.application.command:
+        if not service.application.callable:
             with interruptible(), machine_lock(say, doing):
                 make_ready(say)
                 today = stack.enter_context(followed_today(service))

@@ -187,13 +187,11 @@ def test_a_callable_whose_module_is_nowhere_is_corrected_by_one_that_is_there(tm
     (tmp_path / "wsgi.py").write_text("import pypiserver\napplication = pypiserver.app(roots=['packages'])\n")
     [way] = ways_out(missing("app", *BY_CALLABLE), tmp_path)
     assert way == snapshot(
-        "application.callable names app, which application.folder does not have. Write a module that is there, such as "
-        "callable: wsgi:application."
+        "The start names app, which application.folder does not have. Name a module that is there, such as "
+        "wsgi:application."
     )
     [of_image] = ways_out(missing("app", *BY_CALLABLE))
-    assert of_image == snapshot(
-        "application.callable names app, which the image does not have. Correct application.callable."
-    )
+    assert of_image == snapshot("The start names app, which the image does not have. Name a module that is there.")
 
 
 def test_who_answers_only_to_the_names_of_its_hosts_is_told_to_send_one() -> None:

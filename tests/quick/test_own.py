@@ -577,6 +577,39 @@ def test_a_command_that_starts_no_server_is_told_with_its_last_words(
     assert raised.value.hint == "Its last words: no database yet"
 
 
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ({"Entrypoint": ["/start.sh"], "Cmd": ["gunicorn", "app:app"]}, "/start.sh gunicorn app:app"),
+        ({"Entrypoint": None, "Cmd": ["/bin/sh", "-c", "exec gunicorn $A"]}, "/bin/sh -c 'exec gunicorn $A'"),
+        ({"Cmd": None}, None),
+    ],
+)
+def test_an_image_starts_with_its_own_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, list[str] | None], command: str | None
+) -> None:
+    """If the file gives neither a command nor a callable."""
+    path = tmp_path / "my.yaml"
+    path.write_text(
+        "{application: {image: 'shop:1'}, served: {gunicorn: 23.0.0}, requests: {a: {path: /, users: 1}}}\n"
+    )
+    monkeypatch.setattr("stampede.service.build.inspected", lambda _: {"Config": config})
+    followed: list[list[str]] = []
+
+    def follow(layer: Layer, *_: object) -> Followed:
+        followed.append(json.loads((layer.folder / "srv" / "start.json").read_text())["words"])
+        return Followed(records=[])
+
+    monkeypatch.setattr(trying, "follow_start", follow)
+    if command is None:
+        with pytest.raises(WrongUse, match="The image shop:1 has no command of its own"):
+            trying.followed_today(read_user_service(path)).__enter__()
+        return
+    with trying.followed_today(read_user_service(path)) as today:
+        assert today.service.application.command == command
+    assert followed == [["sh", "-c", command] if "$" in command else shlex.split(command)]
+
+
 def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: Path) -> None:
     told = TOLD.model_copy(update={"callable": "app:create_app('prod')"})
     [way] = [each for each in candidates(commanded(service, workers=2, threads=2), LAYER, 2, told)

@@ -182,6 +182,58 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "manifest.yml": "applications: [{instances: 2, command: 'gunicorn -w 3 app:app', env: {SHOP: tea}}]\n",
     }, {"workers": 3, "replicas": 2, "environment": {"SHOP": "tea"}}),
     "App Runner": ({"apprunner.yaml": "run: {command: 'gunicorn -w 3 app:app'}\n"}, {"workers": 3}),
+    # docs.astral.sh/uv, poetry-core and setuptools: scripts that are functions of the project
+    "a program that uv adds": ({
+        "Dockerfile": IMAGE + 'CMD ["uv", "run", "--with", "gunicorn", "--no-sync", "uvicorn", "app:app"]\n',
+    }, {"callable": "app:app", "uvicorn": "0.38.0"}),
+    "a script in src": ({
+        "Dockerfile": IMAGE + 'CMD ["poetry", "run", "shop", "--workers", "3"]\n',
+        "pyproject.toml": "[project.scripts]\nshop = 'shop.cli:main'\n",
+        "src/shop/__init__.py": "", "src/shop/web.py": FASTAPI,
+        "src/shop/cli.py": "import sys\nimport uvicorn\ndef main():\n    uvicorn.run('shop.web:app', "
+            "workers=int(sys.argv[2]))\n",
+    }, {"callable": "shop.web:app", "workers": 3}),
+    "a script that no file starts": ({
+        "pyproject.toml": "[tool.poetry.scripts]\nshop = 'shop.cli:main'\n", "shop/__init__.py": "",
+        "shop/cli.py": "import uvicorn\ndef main():\n    uvicorn.run('app:app', workers=3)\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # docs.docker.com/reference/dockerfile: CMD and ENTRYPOINT in any order, SHELL
+    "a CMD before its ENTRYPOINT": ({
+        "Dockerfile": "FROM python AS base\nCMD celery\nFROM base\n" + 'CMD ["-w", "3", "app:app"]\n'
+            'ENTRYPOINT ["gunicorn"]\n',
+    }, {"callable": "app:app", "workers": 3}),
+    "an ENTRYPOINT that forgets the CMD of its base": ({
+        "Dockerfile": "FROM python AS base\nCMD celery\nFROM base\n" 'ENTRYPOINT ["gunicorn", "-w", "3", "app:app"]\n',
+    }, {"callable": "app:app", "workers": 3}),
+    "another shell": ({
+        "Dockerfile": IMAGE + 'SHELL ["/bin/bash", "-c"]\nCMD args=(-w 3); gunicorn "${args[@]}" app:app\n',
+    }, {"callable": "app:app", "workers": 3}),
+    # docs.docker.com/engine/containers/multi-service_container
+    "a script that leaves when the first of its programs ends": ({
+        "Dockerfile": SCRIPT,
+        "entrypoint.sh": "#!/bin/bash\ncelery -A app worker &\ngunicorn -w 3 app:app &\nwait -n\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # www.freedesktop.org/software/systemd/man: $NAME is words, ${NAME} one word, a later file counts more
+    "variables of systemd": ({
+        "a-jobs.service": "[Service]\nExecStart=celery worker\n", "deploy/shop.env": "OPTIONS=--threads 2 -k gthread\n",
+        "web.service": "[Service]\nEnvironment=N=3\nEnvironmentFile=-/etc/shop.env\n"
+            "ExecStart=/venv/bin/gunicorn -w ${N} $OPTIONS app:app\n",
+    }, {"callable": "app:app", "workers": 3, "threads": 2, "env_file": "deploy/shop.env"}),
+    # supervisord.org, configuration: include, autostart and priority
+    "programs of supervisord in files of their own": ({
+        "Dockerfile": IMAGE + "COPY programs /etc/programs\nCMD supervisord -c /app/supervisord.conf\n",
+        "supervisord.conf": "[include]\nfiles = /etc/programs/*.ini\n",
+        "programs/a.ini": "[program:old]\ncommand=gunicorn -w 9 app:old\nautostart=false\n"
+            "[program:api]\ncommand=gunicorn -w 8 app:api\n",
+        "programs/b.ini": "[program:web]\ncommand=gunicorn -w 3 app:app\npriority=1\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # kubernetes.io/docs/concepts/workloads/pods/init-containers; devcenter.heroku.com/articles/release-phase
+    "a container that prepares the database first": ({
+        "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n      initContainers:\n"
+            "      - {name: first, image: shop, command: [sh, -c], args: [flask --app app db upgrade]}\n",
+    }, {"callable": "app:app", "before": "flask --app app db upgrade"}),
+    "a script of the release phase": ({"Procfile": "release: ./release.sh\nweb: gunicorn app:app\n"},
+         {"before": "./release.sh"}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 
@@ -216,6 +268,17 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
         ({"Procfile": "web: gunicorn --paste x.ini\n"}, "# Procfile:1: the command starts no server"),
         ({"Procfile": "web: uwsgi --emperor /etc/vassals\n"}, "# Procfile:1: "),
         ({"chart/templates/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"}, NO_COMMAND),
+        ({"compose.yaml": "services:\n  web: {image: 'shop:1'}\n  db: {image: 'postgres:18'}\n"},
+         "compose.yaml: web starts with the command of shop:1; if it is the service, write image: shop:1"),
+        ({"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n        envFrom: [{secretRef: {name: "
+          "keys}}]\n"}, "k8s/web.yaml: envFrom keys: its values are not in the repository"),
+        ({"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n        env: [{name: KEY, valueFrom: "
+          "{secretKeyRef: {}}}]\n"}, "k8s/web.yaml: KEY: the value is not in the repository"),
+        ({"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n",
+          "k8s/kustomization.yaml": "resources: [web.yaml]\n"}, "Kustomize may change what k8s says"),
+        ({"render.yaml": "services: [{type: web, startCommand: gunicorn, envVars: [{key: K, sync: false}]}]\n"},
+         "render.yaml: K: the value is not in the repository"),
+        ({"web.service": "[Service]\nExecStart=gunicorn --name %n app:app\n"}, "web.service: %n of the command"),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
          "compose.yaml: Compose cannot read it: "),
         ({"web.service": "[Service]\nEnvironmentFile=/etc/web\nExecStart=gunicorn app:app\n"},

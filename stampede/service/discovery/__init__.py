@@ -24,8 +24,8 @@ from stampede.records.model import name_from
 from stampede.servers.program import PROGRAMS
 from stampede.service.description import CALLABLE_PATTERN, SERVERS, UWSGI
 from stampede.service.discovery.answers import Answers, Followed, Route, first_of
-from stampede.service.discovery.dockerfile import docker_images
-from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.discovery.dockerfile import as_text, docker_images
+from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_release, pinned_release
@@ -35,7 +35,6 @@ MOST_ROUTES = 10
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
-UNKNOWN = "the value is not in the repository"
 NO_COMMAND = "no start command found; give it with --command"
 NOT_ASKED = "  # workers, threads and the application: stampede init --check asks the server"
 FROM_APPLICATION = "from the application: its URL map"
@@ -114,8 +113,10 @@ def describe_folder(
         if (folder / ".env").is_file() and (folder / ".env").resolve() not in map(Path.resolve, start.env_files):
             found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
     else:
-        found.problems += [f"{image.place}: states no command, so that of its base image counts, which the lab cannot "
-                           "read" for image in docker_images(repository)[:1]]  # fmt: skip
+        found.problems += [
+            f"{image.place}: states no command, so that of its base image counts: build the image, and write its name "
+            "as image in the place of folder" for image in docker_images(repository)[:1]
+        ]  # fmt: skip
         found.problems.append(NO_COMMAND)
     followed = answers.followed if answers else None
     if start and followed:
@@ -134,9 +135,8 @@ def _note_command(found: Discovery, start: Start, repository: Repository, follow
     """Note the command, where it runs, and what its image has at other places."""
     of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
     words = [*of_entrypoint, *start.command]
-    is_shell = len(words) == 3 and words[0] in ("sh", "/bin/sh") and words[1] == "-c"
     if "callable" not in found.values or found.places["callable"] != INSTEAD:
-        found.note("command", words[2] if is_shell else shlex.join(words), start.place)
+        found.note("command", as_text(words), start.place)
     if (here := repository.name(repository.folder_of(start))) != ".":
         found.note("working_folder", here, start.place)
     found.note("paths", repository.paths_of(start) or None, start.place)
@@ -148,7 +148,7 @@ def _note_command(found: Discovery, start: Start, repository: Repository, follow
 def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
     """Yield the variables that a command or its scripts need and that nothing in the repository gives."""
     text = text_of(repository, start)
-    given = {*start.environment, *re.findall(r"(?:^|[\s;(&])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
+    given = {*start.environment, *re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
     given |= {*re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text), "PORT", "PWD", "HOME", "HOSTNAME", "PATH", "USER",
               "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "IFS", "CLI"}  # fmt: skip
     for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
@@ -233,7 +233,7 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
             found.note(f"environment {name}", value, start.place if start else "")
     if start and start.env_files:
         files = [str(path) for path in start.env_files]
-        found.note("env_file", files[0] if len(files) == 1 else files, start.compose)
+        found.note("env_file", files[0] if len(files) == 1 else files, start.compose or start.place)
     if start and start.replicas and start.replicas > 1:
         found.note("replicas", start.replicas, start.compose or start.place)
     if start and start.beside:

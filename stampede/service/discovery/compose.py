@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +13,15 @@ from typing import Any
 import yaml
 
 from stampede.service.description import variables_of_env_file
-from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, FOR_PRODUCTION, by_purpose, image_of, preparing
-from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.discovery.dockerfile import (
+    FOR_DEVELOPMENT,
+    FOR_PRODUCTION,
+    as_text,
+    by_purpose,
+    image_of,
+    preparing,
+)
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 
 _UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
 _ENV_FILE = re.compile(r"env file (\S+) not found")
@@ -27,12 +33,17 @@ def compose_starts(repository: Repository) -> list[Start]:
     paths = [path for path in paths if "override" not in path.name]
     paths = [path for path in paths if not FOR_DEVELOPMENT.search(repository.name(path))] or paths
     found: list[Start] = []
+    alone: list[str] = []
     for path in sorted(by_purpose(paths, repository), key=lambda path: not FOR_PRODUCTION.search(path.name)):
         if repository.text(path) and repository.documents(path):
             files, resolved, raw, unset = _resolved(repository, path, paths)
             for name in resolved:
                 if {"build", "command", "entrypoint"} & {*(key for key, said in resolved[name].items() if said)}:
                     found += _service(repository, files, name, resolved, raw, unset)
+                elif (image := resolved[name].get("image")) and not NO_APPLICATION.search(image):
+                    alone.append(f"{repository.name(path)}: {name} starts with the command of {image}; if it is the "
+                                 f"service, write image: {image} in the place of folder")  # fmt: skip
+    repository.problems += [] if found else alone
     return found
 
 
@@ -102,9 +113,9 @@ def _service(
     given: dict[str, str] = {}
     for key in written:
         if written[key] is None:
-            problems.append(f"{place}: {key}: the value is not in the repository")
+            problems.append(f"{place}: {key}: {UNKNOWN}")
         elif lacking := [each for each in unset if re.search(rf"\$\{{?{each}\b", str(written[key]))]:
-            problems.append(f"{place}: {key} is {written[key]}: the value is not in the repository")
+            problems.append(f"{place}: {key} is {written[key]}: {UNKNOWN}")
             environment.pop(key, None) if environment.get(key) == "" else lacking
         else:
             named = re.sub(
@@ -127,7 +138,7 @@ def _service(
     at = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
     for each in unset:
         if re.search(rf"\$\{{?{each}\b", json.dumps([plain.get("command"), plain.get("entrypoint")])):
-            problems.append(f"{place}: ${each} of the command: the value is not in the repository")
+            problems.append(f"{place}: ${each} of the command: {UNKNOWN}")
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     mounts = [(repository.name(Path(each["source"])), each["target"]) for each in said.get("volumes") or []
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
@@ -188,7 +199,7 @@ def _jobs(said: Mapping[str, Any], services: Mapping[str, Any], place: str) -> I
     for name, how in (said.get("depends_on") or {}).items():
         other = services.get(name, {})
         ends = how.get("condition") == "service_completed_successfully" or str(other.get("restart")) in ("no", "False")
-        command = shlex.join(other.get("command") or [])
+        command = as_text(other.get("command") or [])
         if command and not _is_other(other, said) and (ends or preparing(command)):
             yield preparing(command) or command, f"{place}, {name}"
 

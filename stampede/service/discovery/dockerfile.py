@@ -32,6 +32,12 @@ def preparing(text: str) -> str:
     return text[found.start() :] if found else ""
 
 
+def as_text(words: Sequence[str]) -> str:
+    """Return the words of a command as a text for a shell."""
+    is_text = len(words) == 3 and words[0] in ("sh", "/bin/sh") and words[1] == "-c"
+    return words[2] if is_text else shlex.join(words)
+
+
 def by_purpose(paths: Sequence[Path], repository: Repository) -> list[Path]:
     """Return files for production first, and files for development last."""
 
@@ -67,7 +73,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             source, _, alias = re.sub(r"--platform=\S+\s+", "", filled(value, common)).partition(" ")
             base = stages.get(source, _Stage(base=source))
             stage = replace(base, environment=dict(base.environment), copies=[*base.copies], sources=[*base.sources],
-                            arguments=dict(common))  # fmt: skip
+                            arguments=dict(common), has_command=False)  # fmt: skip
             stages[alias.split()[-1] if alias else str(len(stages))] = stage
         elif step["instruction"] == "ARG" and not stages:
             common |= _pairs(value, common) | {**(arguments or {})}
@@ -194,8 +200,11 @@ class _Stage:
     """The stages that it copies from."""
     installs: Installs = field(default_factory=Installs)
     written: dict[str, str] = field(default_factory=dict)
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
+    has_command: bool = False
+    """Whether CMD stands in this stage itself, so that an ENTRYPOINT after it keeps it."""
     place: str = ""
 
     @property
@@ -238,10 +247,14 @@ class _Stage:
                 self.arguments = self.arguments | _pairs(value, known) | given
             case "WORKDIR":
                 self.folder = str(PurePosixPath(self.folder) / filled(value.strip("\"'"), known))
+            case "SHELL":
+                self.shell = tuple(_form(value))
             case "ENTRYPOINT":
-                self.entrypoint, self.command, self.place = _form(value), [], place
+                self.entrypoint, self.place = _form(value, self.shell), place
+                self.command = self.command if self.has_command else []
             case "CMD":
-                self.command, self.place = _form(value), self.place if self.entrypoint and self.place else place
+                self.command, self.has_command = _form(value, self.shell), True
+                self.place = self.place if self.entrypoint and self.place else place
 
 
 def _script(value: str, written: Mapping[str, str]) -> str:
@@ -253,13 +266,13 @@ def _script(value: str, written: Mapping[str, str]) -> str:
     return words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
 
 
-def _form(value: str) -> list[str]:
+def _form(value: str, shell: Sequence[str] = ("/bin/sh", "-c")) -> list[str]:
     """Return the words of a CMD in its exec form, or the shell that its shell form starts."""
     with suppress(ValueError):
         listed = json.loads(value)
         if isinstance(listed, list):
             return [str(word) for word in listed]
-    return ["/bin/sh", "-c", value]
+    return [*shell, value]
 
 
 def _pairs(value: str, known: Mapping[str, str]) -> dict[str, str]:

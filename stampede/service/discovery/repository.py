@@ -18,6 +18,9 @@ from stampede.foreign import read_text
 from stampede.service.discovery.installs import Installs
 from stampede.service.image import LEFT_OUT
 
+UNKNOWN = "the value is not in the repository"
+NO_APPLICATION = re.compile(r"(^|/)(nginx|redis|valkey|postgres|mysql|mariadb|envoy|haproxy|traefik|caddy)\b")
+"""The images of other containers of a pod or a Compose file."""
 _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
 

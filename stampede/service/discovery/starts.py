@@ -5,11 +5,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
-from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, docker_images, preparing
-from stampede.service.discovery.repository import Image, Repository, Start
+from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 from stampede.service.scripts import read_document, scripts_of
 
 SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "waitress", "fastapi", "litestar", "flask")
@@ -113,24 +115,25 @@ def _start(
 ) -> Start:  # fmt: skip
     """Return the start that a command of a file stands for, in the image of the repository if it has one."""
     image = next(iter(images), Image())
-    said = _variables(given)
+    variables = _variables(given)
+    said = {name: value for name, value in variables.items() if value is not None}
+    unknown = tuple(f"{place.partition(':')[0]}: {name}: {UNKNOWN}" for name in variables.keys() - said.keys())
     words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
     at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
     return Start(
         words, place, (), at, {**image.environment, **said}, {**image.environment, **said}, image=image,
-        replicas=replicas if isinstance(replicas, int) else None, before=image.before,
+        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=tuple(sorted(unknown)),
     )  # fmt: skip
 
 
-def _variables(said: object) -> dict[str, str]:
-    """Return variables that a file gives: a mapping, or a list of names with values."""
+def _variables(said: object) -> dict[str, str | None]:
+    """Return variables that a file gives, as a mapping or a list of names with values. None: a value is elsewhere."""
+    pairs: list[tuple[object, object]] = []
     if isinstance(said, list):
-        named = ((each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict))
-        return {str(name): str(value) for name, value in named if name and value is not None}
-    if isinstance(said, dict):
-        values = {name: value.get("value") if isinstance(value, dict) else value for name, value in said.items()}
-        return {str(name): str(value) for name, value in values.items() if value is not None}
-    return {}
+        pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict)]
+    elif isinstance(said, dict):
+        pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in said.items()]
+    return {str(name): None if value is None else str(value) for name, value in pairs if name}
 
 
 def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
@@ -178,8 +181,8 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
 
 def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
-    release = [(command, f"Procfile:{number}") for number, line in lines
-               if re.match(r"release\s*:", line) and (command := preparing(line))]  # fmt: skip
+    release = [(found[1], f"Procfile:{number}") for number, line in lines
+               if (found := re.match(r"release\s*:\s*(.+)", line))]  # fmt: skip
     app = _read(repository, "app.json") if lines else {}
     formation = app.get("formation") or {} if isinstance(app, dict) else {}
     for number, line in lines:
@@ -189,13 +192,16 @@ def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start
             yield replace(start, before=(*start.before, *release))
 
 
-_NO_APPLICATION = re.compile(r"(^|/)(nginx|redis|valkey|postgres|mysql|mariadb|envoy|haproxy|traefik|caddy)\b")
-"""The images of other containers of a pod."""
 _KINDS = re.compile(r"^kind:\s*(Deployment|StatefulSet|Service|ConfigMap)\b", re.MULTILINE)
 
 
 def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     """Yield the containers of deployments whose commands name a server."""
+    changed = tuple(
+        f"{repository.name(path)}: Kustomize may change what {path.parent.name} says; describe the folder "
+        "with what kubectl kustomize prints"
+        for path in repository.files("kustomization.y*ml")
+    )[:1]
     documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
                  if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
                  and "{{" not in repository.text(path) for said in repository.documents(path)]  # fmt: skip
@@ -204,32 +210,39 @@ def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Sta
                 if isinstance(said, dict) and said.get("kind") == "ConfigMap"}  # fmt: skip
         for name, said in documents:
             spec = said.get("spec") or {}
-            for each in ((spec.get("template") or {}).get("spec") or {}).get("containers") or []:
-                if _NO_APPLICATION.search(str(each.get("image"))):
+            pod = (spec.get("template") or {}).get("spec") or {}
+            first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
+                     for each in pod.get("initContainers") or []]  # fmt: skip
+            before = [(command, name) for each in first if (command := preparing(each))]
+            for each in pod.get("containers") or []:
+                if NO_APPLICATION.search(str(each.get("image"))):
                     continue
-                given: dict[str, str] = {}
+                given: dict[str, object] = {}
+                elsewhere = []
                 for source in each.get("envFrom") or []:
-                    given |= _variables(maps.get((source.get("configMapRef") or {}).get("name"), {}))
+                    of = source.get("configMapRef") or source.get("secretRef") or {}
+                    given |= maps.get(of.get("name"), {})
+                    if of.get("name") not in maps:
+                        elsewhere.append(f"{name}: envFrom {of.get('name')}: its values are not in the repository")
                 for one in each.get("env") or []:
                     of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
-                    value = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
-                    given |= {str(one["name"]): str(value)} if value is not None else {}
-                words = [re.sub(r"\$\((\w+)\)", lambda found: given.get(found[1], found[0]), str(word))  # noqa: B023
+                    given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+                words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
                          for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
                 image = next(iter(images), Image())
                 entrypoint = () if each.get("command") else image.entrypoint
                 key = "command:" if each.get("command") else "args:" if words else "containers:"
-                start = _start(repository, images, _place(repository, name, key), words or image.command, None,
+                start = _start(repository, images, _place(repository, name, key), words or image.command, given,
                                str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
-                start = replace(start, entrypoint=entrypoint, environment={**image.environment, **given},
-                                given={**image.environment, **given})  # fmt: skip
+                start = replace(start, entrypoint=entrypoint, before=(*start.before, *before),
+                                problems=(*start.problems, *elsewhere, *changed))  # fmt: skip
                 if SERVES.search(text_of(repository, start)):
                     yield start
 
 
 def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     """Yield what the units of systemd start, and uWSGI and supervisord if they have a file."""
-    for path in repository.files("*.service"):
+    for path in sorted(repository.files("*.service"), key=lambda each: not SERVES.search(repository.text(each))):
         text, name = re.sub(r"\\\n\s*", " ", repository.text(path)), repository.name(path)
         said = re.findall(r"^(\w+)\s*=\s*(.*)$", text, re.MULTILINE)
         command = next((re.sub(r"^[@:+!-]+", "", value) for key, value in said if key == "ExecStart"), "")
@@ -237,12 +250,18 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
             given = dict(word.partition("=")[::2] for key, line in said if key == "Environment"
                          for word in shlex.split(line))  # fmt: skip
             folder = next((value for key, value in said if key == "WorkingDirectory"), "") or str(repository.folder)
+            files: list[Path] = []
+            problems = [f"{name}: {each} of the command: {UNKNOWN}" for each in re.findall(r"(?<!%)%[A-Za-z]", command)]
+            for each in (value.lstrip("-") for key, value in said if key == "EnvironmentFile"):
+                there = repository.files(PurePosixPath(each).name)[:1]
+                files += there
+                problems += [] if there else [f"{name}: the EnvironmentFile {each} is not in the repository"]
             if command:
-                start = _start(repository, images, _place(repository, name, "ExecStart"), shlex.split(command), given,
-                               folder)  # fmt: skip
-                absent = [f"{name}: the EnvironmentFile {value} is not in the repository"
-                          for key, value in said if key == "EnvironmentFile"]  # fmt: skip
-                yield replace(start, problems=tuple(absent))
+                words = command if "$" in command else shlex.split(command)
+                start = _start(repository, images, _place(repository, name, "ExecStart"), words, given, folder)
+                values = [variables_of_env_file(repository.text(file)) for file in files]
+                environment = {key: each for of in (start.environment, *values) for key, each in of.items()}
+                yield replace(start, env_files=tuple(files), environment=environment, problems=tuple(problems))
     for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
         yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
     for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
@@ -253,5 +272,7 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
 def _script_starts(repository: Repository) -> Iterator[Start]:
     """Yield the scripts of the project whose name or text says that they serve."""
     for name, script in scripts_of(repository.folder).items():
-        if SERVES.search(f"{name} {script}") or re.search(r"serve|start|web", name):
+        module = "" if isinstance(script, str) else f"{script[0].replace('.', '/')}.py"
+        text = f"{script} {repository.text(module)}{repository.text(f'src/{module}')}"
+        if SERVES.search(f"{name} {text}") or re.search(r"serve|start|web", name):
             yield _start(repository, [], f"the script {name}", [name], None, str(repository.folder))
