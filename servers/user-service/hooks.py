@@ -119,6 +119,20 @@ def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
     setattr(owner, name, replaced)
 
 
+def before(kind: Any, change: Callable[[dict[str, Any]], None]) -> inspect.Signature:
+    """Call ``change`` with the arguments by name before an object of a class is made. Return the signature."""
+    make, signature = kind.__init__, inspect.signature(kind.__init__)
+
+    @wraps(make)
+    def init(*arguments: Any, **named: Any) -> None:
+        bound = signature.bind(*arguments, **named)
+        change(bound.arguments)
+        make(*bound.args, **bound.kwargs)
+
+    kind.__init__ = init
+    return signature
+
+
 def tell(what: str, **told: Any) -> None:
     """Write down one record."""
     folder = os.environ[TOLD]
@@ -318,21 +332,17 @@ _OF_UVICORN: dict[str, tuple[Any, str]] = {
 
 def hook_uvicorn_config(module: Any) -> None:
     """Uvicorn makes a Config of its options and its variables."""
-    make, signature = module.Config.__init__, inspect.signature(module.Config.__init__)
 
-    @wraps(make)
-    def init(self: Any, *arguments: Any, **named: Any) -> None:
-        bound = signature.bind(self, *arguments, **named)
+    def change(arguments: dict[str, Any]) -> None:
         if serves() and not is_worker():
             values = {"host": HOST, "port": PORT, **{name: value for name, (value, _) in _OF_UVICORN.items()}}
-            bound.arguments.update({name: value for name, value in values.items() if name in signature.parameters})
+            arguments.update({name: value for name, value in values.items() if name in signature.parameters})
             count = int(os.environ.get("STAMPEDE_WORKERS", "1"))
             if count > 1:
-                bound.arguments["workers"] = count * (bound.arguments.get("workers") or 1)
-            bound.arguments.update(options_of("uvicorn"))
-        make(*bound.args, **bound.kwargs)
+                arguments["workers"] = count * (arguments.get("workers") or 1)
+            arguments.update(options_of("uvicorn"))
 
-    module.Config.__init__ = init
+    signature = before(module.Config, change)
 
     def loaded(_result: Any, self: Any, *_: Any) -> None:
         if is_worker():
@@ -380,19 +390,15 @@ _OF_GRANIAN: dict[str, tuple[Any, str]] = {
 
 def hook_granian(module: Any) -> None:
     """Granian makes a server of its options, and then lets it serve."""
-    make, signature = module.AbstractServer.__init__, inspect.signature(module.AbstractServer.__init__)
 
-    @wraps(make)
-    def init(self: Any, *arguments: Any, **named: Any) -> None:
-        bound = signature.bind(self, *arguments, **named)
+    def change(arguments: dict[str, Any]) -> None:
         for name, (value, reason) in _OF_GRANIAN.items():
-            if name in bound.arguments:
-                put_aside(name, bound.arguments[name], reason)
+            if name in arguments:
+                put_aside(name, arguments[name], reason)
                 if serves():
-                    bound.arguments[name] = value
+                    arguments[name] = value
         if serves():
-            bound.arguments.update({"address": HOST, "port": PORT}, **options_of("granian"))
-        make(*bound.args, **bound.kwargs)
+            arguments.update({"address": HOST, "port": PORT}, **options_of("granian"))
 
     def act(self: Any, *arguments: Any, **named: Any) -> Any:
         values = {name: getattr(each, "value", each) for name, each in vars(self).items()}
@@ -402,8 +408,8 @@ def hook_granian(module: Any) -> None:
         take("granian", target + ("()" if self.factory else ""), values, differ)
         return serve(self, *arguments, **named)
 
+    signature = before(module.AbstractServer, change)
     serve = module.AbstractServer.serve
-    module.AbstractServer.__init__ = init
     module.AbstractServer.serve = act
 
 

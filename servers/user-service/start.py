@@ -202,7 +202,8 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
             changed = {name: value for name, value in record.pop("environment").items()
                        if given.get(name, os.environ.get(name)) != value}  # fmt: skip
             record["given"] = {name: value for name, value in changed.items() if not OF_THE_START.match(name)}
-        return {"records": records, "said": next((line.strip() for line in reversed(lines) if line.strip()), ""),
+        said = next((line.strip(" │") for line in reversed(lines) if re.search(r"\w", line)), "")  # not a frame
+        return {"records": records, "said": said,
                 "ended": ended, "cores": os.cpu_count() if (told / "cores").exists() else None}  # fmt: skip
 
 

@@ -34,6 +34,8 @@ class AsgiApplication(Variant, ABC):
     loop: Literal["asyncio", "uvloop"] = Field("asyncio", description="The event loop.")
 
     modules: ClassVar[dict[str, str]] = _ASGI
+    interface: ClassVar[Literal["wsgi", "asgi"]] = "asgi"
+    threads_of_server: ClassVar[bool] = False
     passed_on: ClassVar[tuple[str, ...]] = ("loop",)
 
     @property
@@ -155,8 +157,3 @@ class Asgi(AsgiApplication, Replaced):
     def accept(self) -> Literal["shared", "per-worker"]:
         """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
         return "per-worker" if self.server == "granian" else "shared"
-
-    def configuration(self) -> list[str]:
-        """Return the command of the server."""
-        interface = "--interface asgi " if self.server == "granian" else ""
-        return [f"{self.server} {interface}--workers {self.workers}"] if self.replicas == 1 else []

@@ -116,6 +116,8 @@ class Variant(Model, ABC):
     """Where each application of ``app`` is: a module and a name in it."""
     asks_database: ClassVar[tuple[str, ...]] = ("django",)
     """The applications of ``app`` that can ask a database."""
+    threads_of_server: ClassVar[bool] = True
+    """Whether ``threads`` are the server's, and not those of a pool in the application."""
     passed_on: ClassVar[tuple[str, ...]] = ("probe",)
     """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
     example: ClassVar[dict[str, Any]]
@@ -197,7 +199,11 @@ class Variant(Model, ABC):
 
     def configuration(self) -> list[str]:
         """Return the lines with which the server serves like that outside the lab; none: the lab does not know them."""
-        return []
+        if not (known := PROGRAMS.get(self.program)):
+            return []
+        names = [name for name in known.names if name != "threads" or self.threads_of_server]
+        settings = {name: value for name in names if (value := getattr(self, name, None)) is not None}
+        return known.pasted(known.unusual(known.options(settings)))
 
     def deployment(self) -> str:
         """Return the configuration to paste: of the server, and of the balancer if there are several containers."""

@@ -24,18 +24,11 @@ class Granian(Variant, ABC):
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = ("python/granian",)
     passed_on: ClassVar[tuple[str, ...]] = ("server", "backpressure")
-    interface: ClassVar[Literal["wsgi", "asgi"]]
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
         """per-worker: each worker has its own listening socket."""
         return "per-worker"
-
-    def configuration(self) -> list[str]:
-        """Return the command of granian."""
-        threads = f" --blocking-threads {self.threads}" if self.threads is not None else ""
-        return [f"granian --interface {self.interface} --workers {self.workers}{threads} "
-                f"--backpressure {self.backpressure}"]  # fmt: skip
 
 
 class GranianWsgi(Granian):
@@ -59,8 +52,6 @@ class GranianAsgi(Granian, AsgiApplication, ABC):
     """An ASGI application on the event loops of granian's workers."""
 
     server: Literal["granian"]
-
-    interface: ClassVar[Literal["wsgi", "asgi"]] = "asgi"
 
     @property
     def queueing(self) -> Queueing:

@@ -8,7 +8,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
 from stampede.servers.base import Release, check_lock_file
-from stampede.servers.program import GUNICORN
+from stampede.servers.program import GUNICORN, IDLE_THREAD
 from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
 
@@ -16,8 +16,6 @@ from stampede.servers.unreleased import Unreleased
     GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
 )
 FIRST_WITH_DIRTY_WORKERS = 25
-IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker"
-IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
 KEEPALIVE_S: int = Field(
     0,
     ge=0,
@@ -87,14 +85,6 @@ class Gunicorn(Replaced, ABC):
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {"LAB_RELEASE": self.locked_release}
-
-    def configuration(self) -> list[str]:
-        """Return gunicorn.conf.py."""
-        worker = getattr(self, "worker_class", self.server.removeprefix("gunicorn-"))
-        lines = ["# gunicorn.conf.py", f'worker_class = "{worker}"', f"workers = {self.workers}"]
-        if self.threads is not None:
-            lines += ["keepalive = 0", f"threads = {self.threads}"]
-        return [*lines, *(["# with gunicorn 24 or later:", "reuse_port = True"] if self.reuse_port else [])]
 
 
 class GunicornWsgi(Gunicorn, ABC):
@@ -177,15 +167,6 @@ class GunicornGthread(GunicornWsgi):
         like = self.release.like if isinstance(self.release, UnreleasedGunicorn) else None
         return self.model_copy(update={"worker_class": like}).queueing if like else super().queueing_of_build
 
-    def configuration(self) -> list[str]:
-        """Return gunicorn.conf.py."""
-        lines = super().configuration()
-        if self.worker_class == IDLE_THREAD:
-            lines += [f"# {IDLE_THREAD_INSTALL}, which needs gunicorn {FIRST_WITH_IDLE_THREAD} or later"]
-        if self.worker_connections == self.threads and self.worker_class != IDLE_THREAD:
-            lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.worker_connections}"]
-        return lines
-
 
 class GunicornSync(GunicornWsgi):
     """gunicorn without threads: a worker accepts a connection when it is free, and holds one connection at a time."""
@@ -216,7 +197,7 @@ class GunicornGreen(GunicornWsgi):
 
     @model_validator(mode="after")
     def _release_has_the_loop(self) -> Self:
-        check_lock_file("gunicorn", self.locked_release, self._loop)
+        check_lock_file("gunicorn", self.locked_release, self.worker_class)
         return self
 
     @property
@@ -225,18 +206,19 @@ class GunicornGreen(GunicornWsgi):
         limited = self.worker_connections < GTHREAD_CONNECTIONS
         return Queueing(
             loop=True,
-            blocks_loop=self._loop == "tornado",
+            blocks_loop=self.worker_class == "tornado",
             race=EVEN,
             missing="idle connections that count against a limit" if limited else None,
         )
 
     @property
-    def _loop(self) -> str:
+    def worker_class(self) -> str:
+        """The class of workers, by gunicorn's name."""
         return self.server.removeprefix("gunicorn-")
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        worker_class = "event_loops.CountedTornado" if self._loop == "tornado" else self._loop
+        worker_class = "event_loops.CountedTornado" if self.worker_class == "tornado" else self.worker_class
         return super().factors() | {"LAB_WORKER_CLASS": worker_class}
 
 
@@ -250,6 +232,11 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
 
     worker_connections: int = WORKER_CONNECTIONS
     keepalive_s: int = KEEPALIVE_S
+
+    @property
+    def worker_class(self) -> str:
+        """The class of workers, by gunicorn's name."""
+        return "asgi" if self.server == "gunicorn-asgi" else "uvicorn_worker.UvicornWorker"
 
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
     passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")

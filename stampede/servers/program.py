@@ -7,6 +7,8 @@ settings that the server told, or that are added, are called here and there.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stampede.records.queueing import GTHREAD_CONNECTIONS
+
 Setting = str | int | bool
 
 
@@ -14,12 +16,12 @@ Setting = str | int | bool
 class Program:
     """A server. ``names`` has, by the name of a setting here, that of the server's own option.
 
-    ``release`` is taken if nobody names one. ``flags`` are words of a command that the lab makes itself, and
-    ``flag_names`` the options whose flag is not ``--`` and the name; ``names_application`` is the option before the
-    application, and ``listens_with`` what stands before the port. ``silent_s`` is after how long without a sign of life
-    a worker is ended by default; 0: never. ``lifts`` are the kinds of ways that only change how its workers end, and
-    ``first`` has the first release, as numbers, that knows a kind of ways. ``file`` is the settings file that options
-    can be pasted into; empty: they are pasted as a command.
+    ``usual`` has its defaults, by its own names. ``release`` is taken if nobody names one. ``flags`` are words of a
+    command that the lab makes itself, and ``flag_names`` the options whose flag is not ``--`` and the name;
+    ``names_application`` is the option before the application, and ``listens_with`` what stands before the port.
+    ``lifts`` are the kinds of ways that only change how its workers end, and ``first`` has the first release, as
+    numbers, that knows a kind of ways. ``file`` is the settings file that options can be pasted into; empty: they are
+    pasted as a command. ``notes`` has a comment for an option.
     """
 
     name: str
@@ -29,10 +31,20 @@ class Program:
     flags: tuple[str, ...] = ()
     flag_names: Mapping[str, str] = field(default_factory=dict)
     names_application: str = ""
-    silent_s: int = 0
+    usual: Mapping[str, Setting] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
     lifts: tuple[str, ...] = ()
     first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     file: str = ""
+
+    @property
+    def silent_s(self) -> int:
+        """After how long without a sign of life a worker is ended by default, in seconds; 0: never."""
+        return int(self.usual.get(self.names.get("timeout_s", ""), 0))
+
+    def unusual(self, options: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Return options without those that have the server's default."""
+        return {name: value for name, value in options.items() if self.usual.get(name) != value}
 
     def options(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
         """Return settings by the server's own names, without those that it does not have."""
@@ -59,17 +71,27 @@ class Program:
             return [" ".join([self.name, *self.words(options)])]
         if self.file.endswith(".ini"):
             return [f"# {self.file}", "[uwsgi]", *(f"{name} = {str(value).lower()}" for name, value in options.items())]
-        quoted = {name: f'"{value}"' if isinstance(value, str) else value for name, value in options.items()}
-        return [f"# {self.file}", *(f"{name} = {value}" for name, value in quoted.items())]
+        lines = [f"# {self.file}"]
+        for name, value in options.items():
+            lines += [f"# {self.notes[name]}:"] if name in self.notes else []
+            lines += [f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}"]
+            lines += [f"# {self.notes[value]}"] if isinstance(value, str) and value in self.notes else []
+        return lines
 
 
+IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker"
+IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
 GUNICORN = Program(
     "gunicorn", "27.0.1", {
         "worker_class": "worker_class", "workers": "workers", "threads": "threads", "keepalive_s": "keepalive",
         "worker_connections": "worker_connections", "max_requests": "max_requests",
         "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout", "preload": "preload_app",
         "reuse_port": "reuse_port", "settings": "config",
-    }, "--bind 127.0.0.1:", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"}, silent_s=30,
+    }, "--bind 127.0.0.1:", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"},
+    usual={"keepalive": 2, "worker_connections": GTHREAD_CONNECTIONS,
+           "max_requests": 0, "max_requests_jitter": 0, "timeout": 30, "preload_app": False, "reuse_port": False},
+    notes={"worker_connections": "with gunicorn 24 or later", "reuse_port": "with gunicorn 24 or later",
+           IDLE_THREAD: f"{IDLE_THREAD_INSTALL}, which needs gunicorn 24 or later"},
     lifts=("jitter", "never-replaced", "preload", "longer-timeout"),
     first={"limit": (24,), "idle-thread": (24,), "reuse-port": (24,)}, file="gunicorn.conf.py",
 )  # fmt: skip
@@ -77,7 +99,9 @@ UVICORN = Program(
     "uvicorn", "0.38.0", {
         "workers": "workers", "max_requests": "limit_max_requests", "max_requests_jitter": "limit_max_requests_jitter",
         "timeout_s": "timeout_worker_healthcheck", "keepalive_s": "timeout_keep_alive",
-    }, "--host 127.0.0.1 --port ", ("--no-access-log", "--backlog", "4096"), silent_s=5,
+    }, "--host 127.0.0.1 --port ", ("--no-access-log", "--backlog", "4096"),
+    usual={"limit_max_requests": 0, "limit_max_requests_jitter": 0, "timeout_worker_healthcheck": 5,
+           "timeout_keep_alive": 5},
     lifts=("jitter", "never-replaced", "longer-timeout"), first={"jitter": (0, 41), "longer-timeout": (0, 37)},
 )  # fmt: skip
 GRANIAN = Program(
@@ -92,7 +116,8 @@ UWSGI = Program(
         "workers": "processes", "threads": "threads", "max_requests": "max-requests", "map_socket": "map-socket",
         "settings": "ini",
     }, "--http-socket 127.0.0.1:", ("--master", "--lazy-apps", "--disable-logging", "--need-app"),
-    names_application="--module", lifts=("never-replaced",), file="uwsgi.ini",
+    names_application="--module", usual={"max-requests": 0, "map-socket": False}, lifts=("never-replaced",),
+    file="uwsgi.ini",
 )  # fmt: skip
 PROGRAMS = {each.name: each for each in (GUNICORN, UVICORN, UWSGI, GRANIAN, HYPERCORN, DAPHNE)}
 """The servers that can serve somebody's own application, by the names of their packages."""

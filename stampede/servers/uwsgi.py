@@ -69,7 +69,8 @@ class Uwsgi(Replaced):
 
     def configuration(self) -> list[str]:
         """Return uwsgi.ini, and nginx.conf if each process has a socket."""
-        lines = ["# uwsgi.ini", "[uwsgi]", "master = true", f"processes = {self.workers}", f"threads = {self.threads}"]
+        lines = [line for line in super().configuration() if not line.startswith("map-socket")]
+        lines.insert(2, "master = true")
         if not self.map_socket:
             return lines
         ports = range(FIRST_PORT, FIRST_PORT + self.workers)

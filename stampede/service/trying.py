@@ -238,16 +238,11 @@ def asked_today(path: Path) -> Iterator[Today]:
                 make_ready(say)
                 today = stack.enter_context(followed_today(service))
             if today.followed and not today.followed.server:
-                raise no_server(path, today.followed)
+                problem = f"The start command of {path.name} {today.followed.why}."
+                raise LabError(problem, f"Its last words: {today.followed.said or 'none'}")
         else:
             today = stack.enter_context(followed_today(service))
         yield today
-
-
-def no_server(path: Path, followed: Followed) -> LabError:
-    """Return why a start command that was followed cannot be measured."""
-    why = "does not end" if followed.ended is None else "starts no server that the lab knows"
-    return LabError(f"The start command of {path.name} {why}.", f"Its last words: {followed.said or 'none'}")
 
 
 def say_what_is_not_done(

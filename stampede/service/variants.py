@@ -194,10 +194,9 @@ class Own(Variant):
         if self.start.changed is None:
             named = [self.callable if word == CALLED else word for word in self.start.words]
             return [shlex.join(named)]
-        lines = PROGRAMS[self.program].pasted(self.start.changed)
-        if str(self.start.changed.get("worker_class", "")).startswith("gunicorn_idle_thread"):
-            lines += ["# pip install gunicorn-idle-thread, which needs gunicorn 24 or later"]
-        return lines
+        if self.start.changed.get("map-socket"):  # each process needs its socket, and nginx all of them
+            return self.like.configuration()
+        return PROGRAMS[self.program].pasted(self.start.changed)
 
 
 def numbers(release: str) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 import tomllib
 
 from stampede.paths import ROOT
-from stampede.servers.gunicorn import FIRST_WITH_IDLE_THREAD, IDLE_THREAD, IDLE_THREAD_INSTALL
+from stampede.servers.gunicorn import FIRST_WITH_IDLE_THREAD
+from stampede.servers.program import IDLE_THREAD, IDLE_THREAD_INSTALL
 
 PACKAGE = ROOT / "idle-thread"
 LOCKED = sorted(path.stem for path in (ROOT / "servers" / "gunicorn" / "requirements").glob("*.txt"))

@@ -150,7 +150,7 @@ def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
     text = text_of(repository, start)
     given = {*start.environment, *re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
     given |= {*re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text), "PORT", "PWD", "HOME", "HOSTNAME", "PATH", "USER",
-              "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "IFS", "CLI"}  # fmt: skip
+              "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "EUID", "IFS", "CLI"}  # fmt: skip
     for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
         if name not in given:
             yield name
@@ -187,8 +187,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         )
     found.assumed, found.cores = bool(followed.assumed), followed.cores
     if not servers:
-        why = "does not end" if followed.ended is None else "starts no server that the lab knows"
-        why = f"starts {followed.missing}, which the image lacks" if followed.missing else why
+        lacks = f"starts {followed.missing}, which the image lacks: name its package in application.packages"
+        why = lacks if followed.missing else followed.why
         found.problems.append(f"{start.place}: the command {why}; its last words: {followed.said or 'none'}")
         return
     told = servers[0]
@@ -238,7 +238,7 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
         found.note("replicas", start.replicas, start.compose or start.place)
     if start and start.beside:
         found.note("beside", [*start.beside], start.compose)
-    before = {re.sub(r"(?<!python )(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
+    before = {re.sub(r"(?:python[\d.]*\s+)?(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
               for command, place in (start.before if start else ())}  # fmt: skip
     place = found.places.pop("before of start", "")
     before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place

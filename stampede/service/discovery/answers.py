@@ -64,6 +64,11 @@ class Followed(Model):
         return next((record for record in self.records if record.what == "server"), None)
 
     @property
+    def why(self) -> str:
+        """Why no server was reached."""
+        return "does not end" if self.ended is None else "starts no server that the lab knows"
+
+    @property
     def missing(self) -> str:
         """The server that the command starts, and the image lacks; empty: it lacks none."""
         return "" if self.server else next((record.program for record in self.records if record.what == "missing"), "")

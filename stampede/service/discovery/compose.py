@@ -18,6 +18,7 @@ from stampede.service.discovery.dockerfile import (
     FOR_PRODUCTION,
     as_text,
     by_purpose,
+    docker_images,
     image_of,
     preparing,
 )
@@ -38,8 +39,8 @@ def compose_starts(repository: Repository) -> list[Start]:
         if repository.text(path) and repository.documents(path):
             files, resolved, raw, unset = _resolved(repository, path, paths)
             for name in resolved:
-                if {"build", "command", "entrypoint"} & {*(key for key, said in resolved[name].items() if said)}:
-                    found += _service(repository, files, name, resolved, raw, unset)
+                if starts := [*_service(repository, files, name, resolved, raw, unset)]:
+                    found += starts
                 elif (image := resolved[name].get("image")) and not NO_APPLICATION.search(image):
                     alone.append(f"{repository.name(path)}: {name} starts with the command of {image}; if it is the "
                                  f"service, write image: {image} in the place of folder")  # fmt: skip
@@ -101,7 +102,7 @@ def _service(
     """Yield what a service of a Compose file starts."""
     said, plain, path = services[name], raw.get(name, {}), files[-1]
     place = repository.name(path)
-    image = _image_of_service(repository, said)
+    image = _image_of_service(repository, said, services)
     in_files, env_files, problems = _of_env_files(repository, place, plain)
     of_compose = variables_of_env_file(repository.text(files[0].parent / ".env"))
     written = plain.get("environment") or {}
@@ -149,7 +150,7 @@ def _service(
             replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]), image=image,
             mounts=tuple(mounts), beside=tuple(_beside(repository, said, services)),
             env_files=tuple(dict.fromkeys(env_files)), before=(*image.before, *_jobs(said, services, place)),
-            problems=tuple(problems),
+            problems=tuple(problems), name=name,
         )  # fmt: skip
 
 
@@ -179,7 +180,9 @@ def _beside(repository: Repository, said: Mapping[str, Any], services: Mapping[s
     """Yield the services that a service needs, such as a database: images, or builds that start no Python."""
     for name in said.get("depends_on") or {}:
         other = services.get(name, {})
-        if _is_other(other, said) and (not other.get("build") or not _serves(_image_of_service(repository, other))):
+        if _is_other(other, said) and (
+            not other.get("build") or not _serves(_image_of_service(repository, other, services))
+        ):
             yield name
 
 
@@ -204,9 +207,13 @@ def _jobs(said: Mapping[str, Any], services: Mapping[str, Any], place: str) -> I
             yield preparing(command) or command, f"{place}, {name}"
 
 
-def _image_of_service(repository: Repository, said: Mapping[str, Any]) -> Image:
-    """Return the image that a service is built from."""
-    build = said.get("build") or {}
+def _image_of_service(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Image:
+    """Return the image of a service, which it builds, another service builds, or the repository of its name."""
+    named = str(said.get("image", ""))
+    same = [other for other in (said, *services.values()) if other.get("image") == said.get("image") or other is said]
+    build: Mapping[str, Any] = next((other["build"] for other in same if other.get("build")), {})
+    if not build and named.rpartition("/")[2].partition(":")[0] == repository.folder.name.lower():
+        return next(iter(docker_images(repository)), Image())
     context = Path(build.get("context", "/nowhere")).resolve()
     file = context / str(build.get("dockerfile", "Dockerfile"))
     root = repository.folder.resolve()

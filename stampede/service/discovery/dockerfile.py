@@ -106,8 +106,9 @@ def _preparation(words: Sequence[str]) -> str:
 def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
     """Yield the commands of a script of RUN, in the order in which they stand there."""
     lines = re.sub(r"^\s*#.*\n?", "", script, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    known = dict(known)
     for line in lines:
-        lexer = shlex.shlex(filled(line, known), posix=True, punctuation_chars=";&|")
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
         lexer.whitespace_split, lexer.commenters = True, ""
         words: list[str] = []
         with suppress(ValueError):  # a part of a text in quotes over several lines
@@ -115,8 +116,14 @@ def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
                 if re.fullmatch(r"[;&|]+", word):
                     while words and (words[0] in ("then", "do", "else", "if", "!", "{", "(", "sudo")):
                         words.pop(0)
-                    if words:
-                        yield words
+                    if words and all(re.match(r"[A-Za-z_]\w*=", each) for each in words):
+                        known |= {
+                            name: filled(value, known) for name, _, value in (each.partition("=") for each in words)
+                        }
+                    elif words:
+                        yield [
+                            part for each in words for part in (filled(each, known).split() if "$" in each else [each])
+                        ]
                     words = []
                 else:
                     words.append(word)

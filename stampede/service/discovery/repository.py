@@ -71,6 +71,8 @@ class Start:
     before: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
     """What the file says of the service and the lab cannot read, each with its place."""
+    name: str = ""
+    """The service of a Compose file."""
 
     @property
     def words(self) -> list[str]:
@@ -168,8 +170,9 @@ class Repository:
         pairs = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
         for base, source, target in pairs:
             matches = [*base.glob(source.strip("/"))] if re.search(r"[*?[]", source) else [base / source.strip("/")]
+            is_folder = target.endswith("/") or len(matches) > 1 or target == start.image.folder
             for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                into = (target.endswith("/") or len(matches) > 1) and each.is_file()
+                into = is_folder and each.is_file()
                 there = PurePosixPath(target) / each.name if into else PurePosixPath(target)
                 found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):

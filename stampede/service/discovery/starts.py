@@ -92,10 +92,11 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
     return [*known.values()]
 
 
-def _unlikely(repository: Repository, start: Start) -> tuple[bool, bool, bool]:
-    """Return what speaks against a command: it is for development, names no server, and its service is no usual one."""
+def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
+    """Return what speaks against a command: it is for development, or it, its scripts or its service name no server."""
     text = text_of(repository, start)
-    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not _WEB.search(start.place)
+    named = SERVES.search(shlex.join(start.words))
+    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not named, not _WEB.search(start.name or start.place)
 
 
 def text_of(repository: Repository, start: Start) -> str:
