@@ -124,7 +124,10 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
     it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
     """
-    if path.read_text(encoding="utf-8") == written.text and written.fallbacks is not None:
+    if path.read_text(encoding="utf-8") == written.text:
+        if written.fallbacks is None:
+            hint = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
+            raise WrongUse(f"No start command was found, so {path} is not complete.", hint)
         with (
             interruptible(),
             machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),

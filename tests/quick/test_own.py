@@ -1685,6 +1685,9 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
 
     assert started == ["mine: 1\n" if changed else "nobody knows\n"]
     assert ("The requests are guessed, because nobody knows" in capsys.readouterr().err) != changed
+    service.write_text("no command\n")
+    with pytest.raises(WrongUse, match=r"^No start command was found, so .*my-service.yaml is not complete\.$"):
+        trying.ask_and_start(service, Description("no command\n"), lambda _: written, tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -185,6 +185,7 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     # docs.astral.sh/uv, poetry-core and setuptools: scripts that are functions of the project
     "a program that uv adds": ({
         "Dockerfile": IMAGE + 'CMD ["uv", "run", "--with", "gunicorn", "--no-sync", "uvicorn", "app:app"]\n',
+        "app.py": FASTAPI,
     }, {"callable": "app:app", "uvicorn": "0.38.0"}),
     "a script in src": ({
         "Dockerfile": IMAGE + 'CMD ["poetry", "run", "shop", "--workers", "3"]\n',
@@ -232,6 +233,27 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n      initContainers:\n"
             "      - {name: first, image: shop, command: [sh, -c], args: [flask --app app db upgrade]}\n",
     }, {"callable": "app:app", "before": "flask --app app db upgrade"}),
+    # nickjj/docker-flask-example: services for assets, whose script has a server for development, too
+    "services of the same folder that build assets": ({
+        "compose.yaml": "services:\n  css: {build: {context: ., target: pages}, command: ./run css}\n"
+            "  web: {build: .}\n", "run": "#!/bin/sh\nflask run\n",
+        "Dockerfile": "FROM node AS pages\nFROM python AS web\nWORKDIR /app\nCOPY . .\nCMD gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # pypiserver/pypiserver and airflow: services with the image of the repository, or of another service
+    "an image that the repository builds elsewhere": ({
+        "compose.yaml": "services:\n  web: {image: 'acme/shop:1', command: -w 3 app:app}\n",
+        "Dockerfile": IMAGE + 'COPY conf/gunicorn.conf.py /app\nENTRYPOINT ["gunicorn"]\n',
+        "conf/gunicorn.conf.py": "threads = 2\n",
+    }, {"callable": "app:app", "workers": 3, "threads": 2}),
+    "an image that another service builds": ({
+        "compose.yaml": "services:\n  init: {image: one, build: ., command: flask db upgrade}\n  web: {image: one}\n",
+        "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # wagtail/bakerydemo: a variable of the shell in RUN
+    "packages of Debian in a variable": ({
+        "Dockerfile": IMAGE + 'RUN set -ex && DEPS=" \\\n  libpq5 \\\n  zlib1g \\\n  " && apt-get install -y $DEPS\n'
+            "CMD gunicorn app:app\n",
+    }, {"system_packages": ["libpq5", "zlib1g"]}),
     "a script of the release phase": ({"Procfile": "release: ./release.sh\nweb: gunicorn app:app\n"},
          {"before": "./release.sh"}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
