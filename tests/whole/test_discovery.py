@@ -115,12 +115,15 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }, {"callable": "shop:app", "uwsgi": "2.0.31"}),
     # cookiecutter-django, compose/production
     "a Compose file for production, and scripts without a suffix": ({
+        "compose/local/django/start": "#!/bin/sh\nexec uvicorn config.asgi:application --reload\n",
+        "compose/production/aws/Dockerfile": "FROM amazon/aws-cli\nENTRYPOINT bash\n",
         "docker-compose.local.yml": "services:\n  django:\n    build: {context: ., dockerfile: "
             "./compose/local/Dockerfile}\n    command: /start\n",
         "compose/local/Dockerfile": "FROM python\n",
         "docker-compose.production.yml": "services:\n  django: &django\n    build:\n      context: .\n"
             "      dockerfile: ./compose/production/django/Dockerfile\n    depends_on: [redis]\n    command: /start\n"
-            "  worker:\n    <<: *django\n    command: /start-worker\n  redis: {image: redis}\n",
+            "  worker:\n    <<: *django\n    command: /start-worker\n  redis: {image: redis}\n  awscli:\n"
+            "    build: {context: ., dockerfile: ./compose/production/aws/Dockerfile}\n",
         "compose/production/django/Dockerfile": "ARG V=3.12\nFROM python:$V AS run\nARG APP_HOME=/app\n"
             "WORKDIR ${APP_HOME}\nCOPY --chown=a:a ./compose/production/django/entrypoint /entrypoint\n"
             "COPY --chown=a:a ./compose/production/django/start /start\nCOPY ./compose/production/django/worker/start "

@@ -187,6 +187,6 @@ class Repository:
         for word in " ".join(start.words).split():
             name = PurePosixPath(word.strip("\"';")).name
             if name and ("/" in word or name.endswith((".sh", ".py"))):
-                yield from self.files(name)[:1]
-                yield from (self.folder / source.strip("/") for source, target in start.image.copies
-                            if target.endswith(f"/{name}") and (self.folder / source.strip("/")).is_file())  # fmt: skip
+                copied = [self.folder / source.strip("/") for source, target in start.image.copies
+                          if target.endswith(f"/{name}") and (self.folder / source.strip("/")).is_file()]  # fmt: skip
+                yield from copied or self.files(name)[:1]

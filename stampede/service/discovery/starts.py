@@ -80,12 +80,12 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         ]
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
-        found = [*_platform_starts(repository, images), *replaces, *plain, *others]
+        platforms = [*_platform_starts(repository, images)]
+        found = [*platforms, *replaces, *plain, *others]
         found = found or [*_machine_starts(repository, images)] or [*_script_starts(repository)]
-        found = sorted(found, key=lambda start: _unlikely(repository, start)[0] if start in compose else (
-            bool(_DEVELOPS.search(text_of(repository, start)))))  # fmt: skip
+        found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
     if found and compose and not found[0].compose:
-        found[0] = merged(found[0], compose[0])
+        found[0] = merged(found[0], next((start for start in compose if _WEB.search(start.name)), compose[0]))
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
     for start in found:
         known.setdefault((start.place, start.command), start)
