@@ -254,6 +254,12 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Dockerfile": IMAGE + 'RUN set -ex && DEPS=" \\\n  libpq5 \\\n  zlib1g \\\n  " && apt-get install -y $DEPS\n'
             "CMD gunicorn app:app\n",
     }, {"system_packages": ["libpq5", "zlib1g"]}),
+    # docs.aws.amazon.com/AmazonECS: parameters of a task definition
+    "a task of Amazon ECS": ({
+        "deploy/taskdef.json": '{"containerDefinitions": [{"image": "nginx", "command": ["nginx"]}, {"image": "shop", '
+            '"command": ["-w", "3", "app:app"], "environment": [{"name": "SHOP", "value": "tea"}]}]}',
+        "Dockerfile": IMAGE + 'ENTRYPOINT ["gunicorn"]\nCMD ["-w", "9", "app:app"]\n',
+    }, {"callable": "app:app", "workers": 3, "environment": {"SHOP": "tea"}}),
     "a script of the release phase": ({"Procfile": "release: ./release.sh\nweb: gunicorn app:app\n"},
          {"before": "./release.sh"}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
@@ -300,6 +306,9 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
           "k8s/kustomization.yaml": "resources: [web.yaml]\n"}, "Kustomize may change what k8s says"),
         ({"render.yaml": "services: [{type: web, startCommand: gunicorn, envVars: [{key: K, sync: false}]}]\n"},
          "render.yaml: K: the value is not in the repository"),
+        ({"Procfile": "web: gunicorn app:app\n"}, "workers: 1  # guessed: Heroku sets WEB_CONCURRENCY by itself"),
+        ({"Procfile": "web: gunicorn app:app\n", "web.service": "[Service]\nExecStart=gunicorn -w 5 app:app\n"},
+         "web.service:2 starts the service in another way, which was not taken: gunicorn -w 5"),
         ({"web.service": "[Service]\nExecStart=gunicorn --name %n app:app\n"}, "web.service: %n of the command"),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
          "compose.yaml: Compose cannot read it: "),

@@ -44,6 +44,8 @@ _STANDS_IN = {
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
+_BY_HEROKU = ("gunicorn", "uvicorn")
+"""Servers whose number of workers WEB_CONCURRENCY says."""
 _OF_COMMAND = ("callable", "worker_class", "interface", "workers", "threads", "backpressure", "worker_connections",
                "max_requests", "max_requests_jitter", "timeout_s")  # fmt: skip
 """What the command says, which the description has as comments; without a command, as values."""
@@ -199,8 +201,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     found.problems += [f"{start.place}: not kept: {name} {value}" for name, value in told.aside.items()]
     server = SERVED_BY.get(told.server, told.server)
     is_own = server == told.server
-    if told.server in _STANDS_IN:
-        found.problems.append(f"{start.place}: {_STANDS_IN[told.server]}")
+    found.problems += [f"{start.place}: {why}" for why in [_STANDS_IN.get(told.server)] if why]
     said = f"{told.server} says" if is_own else f"guessed: {server} stands in for {told.server}"
     found.note("server", server, said)
     if re.fullmatch(CALLABLE_PATTERN, told.callable):
@@ -211,6 +212,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     default = found.default_of(told.server)
     said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
     names = PROGRAMS[server].names
+    if start.place.startswith("Procfile") and is_own and "workers" not in told.differ and server in _BY_HEROKU:
+        found.note("workers", 1, "guessed: Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment")
     for key, value in numbers_of(told).items():
         differs = names.get(key, key) in told.differ and not found.assumed
         if key == "worker_class" and not is_own:

@@ -65,25 +65,15 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [_start(repository, images, "--command", command)]
     else:
         plain = [
-            Start(
-                image.command,
-                image.place,
-                image.entrypoint,
-                image.folder,
-                image.environment,
-                image.environment,
-                image=image,
-                before=image.before,
-            )
-            for image in images
-            if image.command or image.entrypoint
-        ]
+            Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image.environment,
+                  image=image, before=image.before) for image in images if image.command or image.entrypoint
+        ]  # fmt: skip
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
         platforms = [*_platform_starts(repository, images)]
         found = [*platforms, *replaces, *plain, *others]
-        found = found or [*_machine_starts(repository, images)] or [*_script_starts(repository)]
         found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
+        found = [*found, *_machine_starts(repository, images)] or [*_script_starts(repository)]
     if found and compose and not found[0].compose:
         found[0] = merged(found[0], next((start for start in compose if _WEB.search(start.name)), compose[0]))
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
@@ -178,6 +168,15 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
     yield from _kubernetes(repository, images)
+    for path in repository.files("*task*.json"):  # of Amazon ECS
+        said = _read(repository, repository.name(path))
+        for each in said.get("containerDefinitions") or [] if isinstance(said, dict) else []:
+            if not NO_APPLICATION.search(str(each.get("image"))) and (words := each.get("command")):
+                place = _place(repository, repository.name(path), '"command"')
+                given = [*(each.get("environment") or []), *(each.get("secrets") or [])]
+                start = _start(repository, images, place, [str(word) for word in words], given)
+                entrypoint = each.get("entryPoint") or start.image.entrypoint
+                yield replace(start, entrypoint=tuple(map(str, entrypoint)))
 
 
 def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
