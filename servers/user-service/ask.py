@@ -2,7 +2,7 @@
 
 load.py runs this text before it loads the application, and calls ``tell`` then. What the application writes to standard
 output goes to standard error instead. The real standard output gets one JSON object: ``framework``, ``routes`` (each
-with its ``methods``, its ``path``, and ``aside`` if a visitor asks for it seldom), ``problem`` and ``cores``.
+with its ``methods``, its ``path``, and ``aside`` if a visitor asks for it seldom) and ``problem``.
 """
 
 import contextlib
@@ -217,7 +217,7 @@ def tell(app: Any) -> None:
     except Exception as error:
         told = {"problem": f"asking for its routes failed: {type(error).__name__}: {error}"}
     with os.fdopen(answers, "w") as out:
-        json.dump(told | {"cores": os.cpu_count()}, out)
+        json.dump(told, out)
 
 
 answers = os.dup(1)

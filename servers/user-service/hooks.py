@@ -8,7 +8,6 @@ its own address, and goes on with everything else as it stands; what the contain
 from __future__ import annotations
 
 import importlib.abc
-import importlib.util
 import inspect
 import json
 import os
@@ -256,10 +255,6 @@ def hook_gunicorn(module: Any) -> None:
         app.cfg.set("bind", [ADDRESS])
         of_class = {each.__name__ for each in app.cfg.worker_class.__mro__}
         kind = next((word for name, word in _CLASSES.items() if name in of_class), "")
-        file = str(values.get("config") or "").removeprefix("file:")
-        if file.startswith("python:"):
-            with suppress(Exception):
-                file = str(importlib.util.find_spec(file.removeprefix("python:")).origin)  # type: ignore[union-attr]
         named = getattr(app, "app_uri", None) or values.get("wsgi_app")
         if named:
             named = named if ":" in named else f"{named}:application"
@@ -268,8 +263,7 @@ def hook_gunicorn(module: Any) -> None:
             named = next((found for each in objects if (found := name_of(each))), "")
         given = dict(each.partition("=")[::2] for each in values.get("raw_env") or [])
         take("gunicorn", named or "", values, differ, kind=kind, env=given,
-             chdir=os.path.realpath(str(values.get("chdir") or "")),
-             file=str(Path(file).resolve()) if file and Path(file).is_file() else "")  # fmt: skip
+             chdir=os.path.realpath(str(values.get("chdir") or "")))  # fmt: skip
         make(self, app)
 
     module.Arbiter.__init__ = init

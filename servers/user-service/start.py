@@ -470,10 +470,6 @@ def start_procfile(arguments: Sequence[str]) -> NoReturn:
     sys.exit(0)
 
 
-FILES_OF_UWSGI = ("ini", "yaml", "yml", "json")
-"""Options that name a settings file, of which the first counts: it may include the others."""
-
-
 _OF_UWSGI = re.compile(
     r"(?P<address>(?:uwsgi-|http-|https-|fastcgi-|scgi-|http11-)?socket|https?2?|shared-socket|http-to|https?-socket.*)$|"
     r"(?P<protocol>protocol|socket-protocol)$|(?P<tls>https2?|ssl-.*)$|(?P<rights>uid|gid|chroot|chown-socket|chmod-socket)$|"
@@ -521,7 +517,7 @@ def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
             sys.stderr.write(line)
     process.kill()
     told = [("processes" if name in ("workers", "p") else name, value) for name, value in told]
-    said = dict(told) | {name: value for name, value in reversed(told) if name in FILES_OF_UWSGI}
+    said = dict(told)
     given = dict(value.partition("=")[::2] for name, value in told if name == "env")
     kinds = [(name, value, found.lastgroup or "" if (found := _OF_UWSGI.match(name)) else "") for name, value in told]
     aside = {name: f"{value}: {_REASONS[kind]}" for name, value, kind in kinds
@@ -530,9 +526,7 @@ def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
     served = {"server": "uwsgi", "settings": said, "callable": callable_of_uwsgi(said), "aside": aside,
               "release": "".join(re.findall(r"^[0-9]+(?:\.[0-9]+)*", release))}  # fmt: skip
     if inside and not os.environ.get("STAMPEDE_SERVES"):
-        files = [said[kind].partition(":")[0] for kind in FILES_OF_UWSGI if kind in said]
         tell("server", **served, words=words, differ=[*said], env=given,
-             file=os.path.realpath(files[0]) if files else "",
              chdir=os.path.realpath(said.get("chdir", ".")))  # fmt: skip
     elif inside and not (SERVED / "taken").exists():
         (SERVED / "taken").touch()

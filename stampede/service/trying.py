@@ -142,9 +142,8 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
 
 def _ask_today(path: Path, written: Description, describe: Callable[[Answers], Description]) -> Answers:
     """Follow the start command in the image of a service, and ask the application that it serves for its routes."""
-    cores = engine_cores()
     with followed_today(read_user_service(path), written.fallbacks) as today:
-        answers = Answers(followed=today.followed, cores=cores)
+        answers = Answers(followed=today.followed)
         described = describe(answers)
         write_whole(path, described.text)
         if today.followed and not today.followed.server:
@@ -164,8 +163,6 @@ def _say_answers(path: Path, answers: Answers, described: Description) -> None:
         say(f"The application ({answers.framework}) has {routes}.{named}")
     else:
         say(f"The requests are guessed, because {answers.problem or 'the application has no routes'}.")
-    for remark in described.remarks:
-        say(remark)
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:

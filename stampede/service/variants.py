@@ -335,8 +335,6 @@ def make_way(
 
 
 _OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
-_OFF = ("max_requests", "max_requests_jitter", "timeout_s", "reuse_port", "preload")
-"""Settings of which zero or false is the default."""
 
 
 def _start_of(
@@ -353,10 +351,9 @@ def _start_of(
         raise NotPossible("the server of today's command names no application that can be imported")
     if served.settings and program.name == served.server:
         own["settings"] = own_settings(served)
-    stated = {name: value for name, value in own.items() if (value or name not in _OFF) and name != "map_socket"
-              and (name, value) != ("worker_connections", GTHREAD_CONNECTIONS)}  # fmt: skip
+    stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
     given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and program.name not in ("gunicorn", "uwsgi") else {}
-    words = program.command(CALLED if given else callable_, program.options(stated))
+    words = program.command(CALLED if given else callable_, stated)
     added = program.options({"map_socket": True}) if own.get("map_socket") else {}
     return Start(added, words, given, changed if program.name == served.server else None)
 

@@ -200,7 +200,7 @@ FOLLOWED = Followed(
         Record(what="before", folder="/opt/application", words=["alembic", "upgrade", "head"]),
         Record(
             what="server", server="gunicorn", folder="/opt/application", callable="app:app",
-            words=["gunicorn", "-c", "conf.py", "--backlog", "64", "app:app"], file="/opt/application/conf.py",
+            words=["gunicorn", "-c", "conf.py", "--backlog", "64", "app:app"],
             settings={"workers": 2, "threads": 4, "worker_connections": 9, "worker_class": "gthread", "backlog": 64,
                       "keepalive": 9, "max_requests": 100, "max_requests_jitter": 0},
             differ=["workers", "worker_connections", "max_requests", "backlog", "keepalive"], given={"MODE": "fast"},

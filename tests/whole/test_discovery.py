@@ -436,7 +436,8 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }),
     # healthchecks, moto and pypiserver: what a Dockerfile installs beside the file of requirements
     "extras, groups and further packages in a Dockerfile": ({
-        "Dockerfile": "FROM python\nCOPY . /app\nRUN pip install --no-cache-dir -U pip setuptools && \\\n"
+        "Dockerfile": "FROM python\nCOPY . /app\nRUN poetry export -f requirements.txt -o a.txt\n"
+            "RUN pip install --no-cache-dir -U pip setuptools && \\\n"
             "    pip install 'psycopg[c]' minio==7.2.20 gunicorn==24.1.1 -e '.[server]' \\\n    --group docker\n"
             "WORKDIR /app\nCMD gunicorn shop:app\n",
         "pyproject.toml": "[project]\ndependencies = ['flask']\n[project.optional-dependencies]\nserver = ['redis']\n"

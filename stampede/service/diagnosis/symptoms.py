@@ -67,7 +67,7 @@ class LostTime(NamedTuple):
 
     ``before_s`` is by class before the work begins, without the avoidable waits, and without ``deaths_s``, the waits
     while a worker's place was empty; ``waits_ms`` has the same of each request. ``at_work_s`` is by class at work, and
-    ``alone_s`` is what the requests of a class take together without it; ``takes_ms`` is what one takes.
+    ``alone_s`` is what the requests of a class take together without it.
     """
 
     avoidable_s: float
@@ -76,7 +76,6 @@ class LostTime(NamedTuple):
     before_s: Mapping[str, float]
     at_work_s: Mapping[str, float]
     alone_s: Mapping[str, float]
-    takes_ms: Mapping[str, float]
 
     @property
     def all_s(self) -> float:
@@ -332,7 +331,6 @@ class Symptoms:
         avoidable_s = deaths_s = 0.0
         waits_ms: defaultdict[str, list[Times]] = defaultdict(list)
         before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
-        takes_ms: dict[str, float] = {}
         for trial in range(1, self.run.trials + 1):
             answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
             if not answered.classes:
@@ -350,9 +348,8 @@ class Symptoms:
                 waits_ms[name].append(1000 * left_s[mine])
                 at_work_s[name] += float(lost.at_work_s[mine].sum())
                 alone_s[name] += float(lost.takes_s[place] * mine.sum())
-                takes_ms[name] = min(takes_ms.get(name, math.inf), 1000 * float(lost.takes_s[place]))
         joined = {name: np.concatenate(found) for name, found in waits_ms.items()}
-        return LostTime(avoidable_s, deaths_s, joined, before_s, at_work_s, alone_s, takes_ms)
+        return LostTime(avoidable_s, deaths_s, joined, before_s, at_work_s, alone_s)
 
     def at_work_s(self, request_class: str) -> float:
         """Return for how long requests of a class were at work."""

@@ -59,13 +59,12 @@ _MIGRATIONS = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic 
 
 
 class Description(NamedTuple):
-    """The description of a service as YAML, and what is worth a word on the terminal.
+    """The description of a service as YAML.
 
     ``fallbacks`` are what start.py may try if the command reaches no server; None: there is no command.
     """
 
     text: str
-    remarks: Sequence[str] = ()
     fallbacks: Mapping[str, Any] | None = None
 
 
@@ -77,7 +76,6 @@ class Discovery:
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
     cores: int | None = None
     """How many cores the start has counted, so that its numbers may differ on another machine."""
     assumed: bool = False
@@ -130,7 +128,7 @@ def describe_folder(
     requests = classes_of_log(log) if log else _classes_of_routes(answers)
     found.problems += repository.problems
     fallbacks = {"command": [*start.command], "unknown": [*_unknown_variables(repository, start)]} if start else None
-    return Description(_yaml(found, repository, requests), found.remarks, fallbacks)
+    return Description(_yaml(found, repository, requests), fallbacks)
 
 
 def _note_command(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:

@@ -41,7 +41,6 @@ class Record(Model):
     env: dict[str, str] = Field({})
     chdir: str = ""
     imports: list[str] = Field([])
-    file: str = ""
     processes: str = "1"
     aside: dict[str, str] = Field({})
 
@@ -80,7 +79,6 @@ class Answers(Model):
     framework: str = ""
     routes: list[AnsweredRoute] = Field([])
     problem: str = ""
-    cores: int = 1
     followed: Followed | None = None
 
     @property

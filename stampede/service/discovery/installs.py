@@ -76,7 +76,8 @@ def _of_command(words: Sequence[str], place: str) -> Installs:
     if program in _ENVIRONMENTS:
         return Installs(unknown=(said,))
     if program in _PIP or words[1:3] in (["-m", "pip"], ["-m", "uv"]):
-        options = [word.partition("=")[0] for word in words if _INDEX.match(word)]  # the address may have a password
+        options = [word.partition("=")[0] for word in words if _INDEX.match(word)  # the address may have a password
+                   and not (word == "-f" and program in ("poetry", "pdm"))]  # fmt: skip  # a format
         return Installs(unknown=tuple((place, f"{program} with {option}") for option in options), python=True)
     return Installs()
 
