@@ -450,7 +450,7 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
             command = shlex.join([str(program), *words[1:]])
         running.append(subprocess.Popen(["sh", "-c", command], env={**os.environ, **given},
                                         cwd=folder if Path(folder).is_dir() else None))  # fmt: skip
-        until = time.monotonic() + (10 if serves else 5)
+        until = time.monotonic() + (0 if os.path.basename(words[0]) in SUCCEED else 5)
         while running[-1].poll() is None and not (serves and (SERVED / "taken").exists()) and time.monotonic() < until:
             time.sleep(0.05)
     stay = [each for each in running if each.poll() is None]

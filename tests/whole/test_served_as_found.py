@@ -75,6 +75,10 @@ SERVERS = {
     "granian": ({"app.py": APP}, "granian --interface wsgi --workers 2 --port 9 app:app", 2),
     "hypercorn": ({"app.py": APP}, "hypercorn -w 2 --bind unix:/run/shop.sock wsgi:app:app", 2),
     "daphne": ({"app.py": ASGI}, "daphne -b 127.0.0.1 app:app", 1),
+    "supervisord": ({"app.py": APP, "s.conf": "[program:celery]\ncommand=celery worker\n[program:web]\n"
+                     "command=gunicorn -w 2 app:app\n"}, "supervisord -c s.conf", 2),
+    "two programs": ({"app.py": APP, "run.sh": "#!/bin/bash\ncelery worker &\ngunicorn -w 2 app:app &\nwait -n\n"},
+                     "bash run.sh", 2),
     "gevent": ({"app.py": APP}, "gunicorn -k gevent -w 2 app:app", 2),
     "gunicorn's ASGI": ({"app.py": ASGI}, "gunicorn -k asgi -w 2 app:app", 2),
     "uWSGI": ({"app.py": APP, "u.ini": "[uwsgi]\nmodule = app:app\nmaster = 1\nprocesses = 2\nsocket = /x\nuid = me\n"},

@@ -210,7 +210,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     default = found.default_of(told.server)
     said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
     names = PROGRAMS[server].names
-    if start.place.startswith("Procfile") and is_own and "workers" not in told.differ and server in _BY_HEROKU:
+    by_heroku = start.place.startswith("Procfile") and told.server in _BY_HEROKU and not found.unknown
+    if by_heroku and "workers" not in told.differ:
         found.note("workers", 1, "guessed: Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment")
     for key, value in numbers_of(told).items():
         differs = names.get(key, key) in told.differ and not found.assumed
