@@ -34,7 +34,7 @@ def numbers_of(told: Record) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if server == "gunicorn":
         named = str(told.settings.get("worker_class") or "sync") if told.server == "gunicorn" else "gthread"
-        found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), "gthread")
+        found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), named)
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
     names = PROGRAMS[server].names

@@ -22,7 +22,7 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.servers.program import PROGRAMS
-from stampede.service.description import CALLABLE_PATTERN, SERVERS, UWSGI
+from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
 from stampede.service.discovery.answers import Answers, Followed, Route, first_of
 from stampede.service.discovery.dockerfile import as_text, docker_images
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
@@ -219,8 +219,11 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
             found.note(key, value, f"guessed: gunicorn stands in for {told.server}")
         else:
             found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
-    if found.values.get("interface") not in (None, "wsgi", "asgi"):
-        found.problems.append(f"{start.place}: the lab does not serve granian's interface {told.settings['interface']}")
+    found.problems += [
+        f"{start.place}: the lab does not serve {server}'s {key} {found.values[key]}"
+        for key, known in (("interface", ("wsgi", "asgi")), ("worker_class", GUNICORN_CLASSES))
+        if found.values.get(key, known[0]) not in known
+    ]
     if told.processes.isdecimal() and int(told.processes) > 1:
         found.note("replicas", int(told.processes), f"{start.place}: numprocs")
     prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
