@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stampede.service.discovery.answers import Followed
+from stampede.service.answers import Followed
 from stampede.service.image import lay_out_programs
 from tests.conftest import wait_until
 

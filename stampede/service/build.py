@@ -20,7 +20,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
 from stampede.servers.workload import BESIDE
-from stampede.service.discovery.answers import Answers, Followed
+from stampede.service.answers import Answers, Followed
 from stampede.service.layer import BESIDE_PROJECT, FOLDER, OWN, Layer, ServicesBeside
 
 

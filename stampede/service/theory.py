@@ -17,8 +17,8 @@ from stampede.records.classes import RequestClass
 from stampede.records.folder import read_run, read_summary, trial_folders
 from stampede.records.run import TODAY
 from stampede.servers.limits import SERVER_MIB, WORKER_MIB
+from stampede.service.answers import Record
 from stampede.service.description import UserService
-from stampede.service.discovery.answers import Record
 from stampede.service.layer import Layer
 from stampede.service.variants import ADVISED, NotPossible, make_way, needs_newer
 

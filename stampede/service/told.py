@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from stampede.errors import LabError
 from stampede.records.mistakes import reason_of
 from stampede.servers.program import PROGRAMS
+from stampede.service.answers import Record
 from stampede.service.description import (
     BESIDE_COMMAND,
     GRANIAN_BACKLOG,
@@ -15,7 +16,6 @@ from stampede.service.description import (
     Served,
     UserService,
 )
-from stampede.service.discovery.answers import Record
 from stampede.service.layer import FOLDER
 
 SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",

@@ -26,12 +26,12 @@ from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.program import PROGRAMS
+from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import ask_application, command_of_image, follow_start
 from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
 from stampede.service.diagnosis.deaths import preload_helps
 from stampede.service.diagnosis.model import read_diagnosis
 from stampede.service.discovery import FROM_APPLICATION, Description
-from stampede.service.discovery.answers import Answers, Followed, Record
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer
 from stampede.service.layer import Layer

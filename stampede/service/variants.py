@@ -24,6 +24,7 @@ from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthre
 from stampede.servers.limits import SERVER_MIB
 from stampede.servers.program import GRANIAN, PROGRAMS
 from stampede.servers.uwsgi import Uwsgi
+from stampede.service.answers import Record
 from stampede.service.description import (
     ASGI_WORKERS,
     GRANIAN_BACKLOG,
@@ -33,7 +34,6 @@ from stampede.service.description import (
     Served,
     UserService,
 )
-from stampede.service.discovery.answers import Record
 from stampede.service.kinds import KINDS
 from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines

@@ -20,8 +20,8 @@ from stampede.evaluate.metrics import STATISTICS
 from stampede.experiment.file import load_experiment, names
 from stampede.paths import EXPERIMENTS, K6, ROOT
 from stampede.servers import Server
+from stampede.service.answers import AnsweredRoute, Answers, Followed, Record
 from stampede.service.discovery import describe_folder
-from stampede.service.discovery.answers import AnsweredRoute, Answers, Followed, Record
 from stampede.service.layer import FOLDER
 from tools.reference import renew
 

@@ -44,6 +44,7 @@ from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.base import Variant
 from stampede.service import trying
 from stampede.service.advice import print_best_way
+from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import not_built
 from stampede.service.description import Served, UserService, read_env_file, read_user_service
 from stampede.service.diagnosis import extension
@@ -54,7 +55,6 @@ from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_
 from stampede.service.diagnosis.rules import diagnose
 from stampede.service.diagnosis.tables import section_of
 from stampede.service.discovery import Description
-from stampede.service.discovery.answers import Answers, Followed, Record
 from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from stampede.service.kinds import label_of
 from stampede.service.layer import Layer, ServicesBeside

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from stampede.service import build
+from stampede.service.answers import AnsweredRoute, Answers, Followed, Record
 from stampede.service.description import UserService
 from stampede.service.discovery import describe_folder
-from stampede.service.discovery.answers import AnsweredRoute, Answers, Followed, Record
 from stampede.service.layer import Layer
 from tests.quick.test_waits import loaded
 from tests.whole.test_discovery import written

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stampede.errors import LabError
+from stampede.service.answers import Answers, Followed
 from stampede.service.description import UserService, read_env_file, read_env_files, variables_of_env_file
 from stampede.service.discovery import NO_COMMAND, Description, describe_folder
-from stampede.service.discovery.answers import Answers, Followed
 from stampede.service.image import start_of
 from stampede.service.layer import FOLDER
 from stampede.service.packages import pinned_release, required_lines

@@ -22,8 +22,8 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.servers.program import PROGRAMS
+from stampede.service.answers import Answers, Followed, Route, first_of
 from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
-from stampede.service.discovery.answers import Answers, Followed, Route, first_of
 from stampede.service.discovery.dockerfile import as_text, docker_images
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
