@@ -222,6 +222,7 @@ def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str
     environment["PYTHONPATH"] = ":".join(filter(None, [imports, own]))
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment.setdefault("PORT", "8000")
+    environment.setdefault("PYTHON_VERSION", sys.version.split()[0])  # as in images of Python
     if not os.access(environment.get("HOME") or "/", os.W_OK):  # a user of the lab has none
         environment["HOME"] = "/tmp"
     return environment
