@@ -868,7 +868,8 @@ PIECES = [
 ]  # fmt: skip
 FOREIGN = (
     "Procfile", "Dockerfile", "compose.yaml", "start.sh", "gunicorn.conf.py", ".env", "uwsgi.ini",
-    "pyproject.toml", "requirements.txt", "app.yaml", "supervisord.conf", "app.py", "render.yaml",
+    "pyproject.toml", "requirements.txt", "app.yaml", "supervisord.conf", "app.py", "render.yaml", "web.service",
+    "taskdef.json", "k8s.yaml",
 )  # fmt: skip
 TEXTS = st.one_of(
     st.binary(max_size=60),
@@ -890,3 +891,16 @@ def test_whatever_a_folder_has_it_is_described_or_refused(tmp_path: Path, files:
     with suppress(LabError):
         text = describe_folder(folder).text
         assert re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text) is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"Procfile": "web: gunicorn a:b\n", "app.json": '{"env": [3], "formation": ["x"]}'},
+        {"Procfile": "web: gunicorn a:b\n", "app.json": "[]"},
+        {"taskdef.json": '{"containerDefinitions": ["x", {"command": 3}]}'},
+        {"k8s.yaml": "kind: Deployment\nspec: {template: {spec: {containers: [{env: [{value: 3}], command: [a]}]}}}\n"},
+    ],
+)
+def test_a_file_whose_parts_have_another_form_is_passed_over(tmp_path: Path, files: dict[str, str]) -> None:
+    assert "application:" in describe_folder(written(tmp_path, files)).text

@@ -169,26 +169,28 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
             repository.problems.append(f"{form.file}: the lab does not know this form")
     yield from _kubernetes(repository, images)
     for path in repository.files("*task*.json"):  # of Amazon ECS
-        said = _read(repository, repository.name(path))
-        for each in said.get("containerDefinitions") or [] if isinstance(said, dict) else []:
-            if not NO_APPLICATION.search(str(each.get("image"))) and (words := each.get("command")):
-                place = _place(repository, repository.name(path), '"command"')
-                given = [*(each.get("environment") or []), *(each.get("secrets") or [])]
-                start = _start(repository, images, place, [str(word) for word in words], given)
-                entrypoint = each.get("entryPoint") or start.image.entrypoint
-                yield replace(start, entrypoint=tuple(map(str, entrypoint)))
+        with suppress(AttributeError, TypeError):
+            for each in _read(repository, repository.name(path)).get("containerDefinitions") or []:
+                if not NO_APPLICATION.search(str(each.get("image"))) and (words := each.get("command")):
+                    place = _place(repository, repository.name(path), '"command"')
+                    given = [*(each.get("environment") or []), *(each.get("secrets") or [])]
+                    start = _start(repository, images, place, [str(word) for word in words], given)
+                    entrypoint = each.get("entryPoint") or start.image.entrypoint
+                    yield replace(start, entrypoint=tuple(map(str, entrypoint)))
 
 
 def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
     release = [(found[1], f"Procfile:{number}") for number, line in lines
                if (found := re.match(r"release\s*:\s*(.+)", line))]  # fmt: skip
-    app = _read(repository, "app.json") if lines else {}
-    formation = app.get("formation") or {} if isinstance(app, dict) else {}
+    given = quantity = None
+    with suppress(AttributeError, TypeError):
+        app = _read(repository, "app.json")
+        given, quantity = app.get("env"), ((app.get("formation") or {}).get("web") or {}).get("quantity")
     for number, line in lines:
         if found := re.match(r"web\s*:\s*(.+)", line):
-            start = _start(repository, images, f"Procfile:{number}", found[1], app.get("env"), str(repository.folder),
-                           (formation.get("web") or {}).get("quantity"))  # fmt: skip
+            place = f"Procfile:{number}"
+            start = _start(repository, images, place, found[1], given, str(repository.folder), quantity)
             yield replace(start, before=(*start.before, *release))
 
 
@@ -205,7 +207,7 @@ def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Sta
     documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
                  if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
                  and "{{" not in repository.text(path) for said in repository.documents(path)]  # fmt: skip
-    with suppress(AttributeError, TypeError):
+    with suppress(AttributeError, TypeError, KeyError):
         maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents
                 if isinstance(said, dict) and said.get("kind") == "ConfigMap"}  # fmt: skip
         for name, said in documents:
