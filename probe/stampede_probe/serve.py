@@ -98,19 +98,17 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     q, d = shared.q, shared.d
     names = shared.routes(base)
     requests = []
-    for at in range(
-        base + layout.PLACE_AT, base + layout.PLACE_AT + layout.PLACES * layout.PLACE_WORDS, layout.PLACE_WORDS
-    ):
-        for _ in range(3):
-            number = q[at + 5]  # written last
-            since, thread, delay, route = d[at + 1], q[at + 2], d[at + 3], q[at + 4]
-            if number == q[at]:  # written first: the record is whole
-                if since:
-                    requests.append({
-                        "since_s": max(0.0, now - since), "thread": thread, "delay_s": None if delay < 0 else delay,
-                        "route": names[route] if route < len(names) else layout.OTHER,
-                    })  # fmt: skip
-                break
+    busy, idle_since = q[base + layout.WITHOUT_PLACE], d[base + layout.SINCE]
+    first = base + layout.PLACE_AT
+    for at in range(first, first + layout.PLACES * layout.PLACE_WORDS, layout.PLACE_WORDS):
+        written = d[at + 4]  # last
+        thread, delay, route, since = q[at + 1], d[at + 2], q[at + 3], d[at]
+        busy, idle_since = busy + (since > 0), max(idle_since, -since)
+        if since > 0 and since == written:  # the record is whole
+            requests.append({
+                "since_s": max(0.0, now - since), "thread": thread, "delay_s": None if delay < 0 else delay,
+                "route": names[route] if route < len(names) else layout.OTHER,
+            })  # fmt: skip
     held = d[base + layout.HELD_SINCE]
     return {
         "pid": q[base + layout.PID],
@@ -119,10 +117,10 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
         "up_s": now - d[base + layout.SINCE],
         "threads": q[base + layout.CAPACITY],
         "loop": bool(q[base + layout.LOOP]),
-        "busy": q[base + layout.BUSY],
+        "busy": busy,
         "full": bool(q[base + layout.HEAD] % 2),
         "held_s": now - held if held else 0.0,
-        "idle_s": now - d[base + layout.IDLE_SINCE] if not q[base + layout.BUSY] else 0.0,
+        "idle_s": 0.0 if busy else now - idle_since,
         "requests": sorted(requests, key=lambda one: -one["since_s"]),
     }
 

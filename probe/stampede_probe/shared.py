@@ -34,8 +34,8 @@ H_FOLDED = 64
 """For each bank and slot: the claim of this slot whose counts are in the bank."""
 
 # Words of a slot.
-PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, BUSY, HELD_SINCE, IDLE_SINCE, HEAD, ROUTE_COUNT = range(12)
-NOTES_SEQUENCE, NOTES_LENGTH, SERVER, _, LOOP = range(12, 17)
+PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, WITHOUT_PLACE, HELD_SINCE, HEAD, ROUTE_COUNT = range(11)
+NOTES_SEQUENCE, NOTES_LENGTH, SERVER, _, LOOP = range(11, 16)
 NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD = range(17, 23)
 HELD_S, COLLECTED_S, AHEAD_S, COLLECTED_MAX_S = range(23, 27)
 SUMMED, SUMMED_S, LONGEST_S = (
@@ -46,13 +46,14 @@ SUMMED, SUMMED_S, LONGEST_S = (
 MINUTE = 32
 SECOND_WORDS = 4  # second, requests, waits of more than 50 ms, avoidable waits of more than 50 ms
 PLACE_AT = MINUTE + SECONDS * SECOND_WORDS
-PLACE_WORDS = 6  # number, since (0: free), thread, queueing delay (negative: unknown), route, number
+PLACE_WORDS = 8  # since (negative: free since), thread, queueing delay (negative: unknown), route, since; one line
 ROUTE_AT = PLACE_AT + PLACES * PLACE_WORDS
 NAME_WORDS = 8
 REQUESTS, KNOWN, AVOIDED, DELAY_S, AVOIDABLE_S, WORK_S = range(NAME_WORDS, NAME_WORDS + 6)
 DELAYS = NAME_WORDS + 6
 AVOIDABLES = DELAYS + COUNTS
 ROUTE_WORDS = AVOIDABLES + COUNTS
+ROUTE_S = (DELAY_S, AVOIDABLE_S, WORK_S)
 RING_AT = ROUTE_AT + ROUTES * ROUTE_WORDS
 NOTES_AT = RING_AT + RING
 SLOT_BYTES = -(-(NOTES_AT * WORDS + NOTES_BYTES) // PAGE) * PAGE
@@ -200,7 +201,7 @@ class Shared:
             self.q[H_CLAIMS] += 1
             self.q[base + STARTED], self.q[base + CAPACITY] = max(0, started(os.getpid())), capacity
             self.q[base + LOOP] = int(loop)
-            self.d[base + SINCE] = self.d[base + SEEN] = self.d[base + IDLE_SINCE] = time.monotonic()
+            self.d[base + SINCE] = self.d[base + SEEN] = time.monotonic()
             put_text(self.bytes, base + SERVER, 2, server)
             for name in (UNMATCHED, OTHER):
                 self.add_route(base, name)
@@ -265,7 +266,7 @@ class Shared:
                 place = known.index(name) if known.index(name) < ROUTES else 1
             source, target = (one + ROUTE_AT + at * ROUTE_WORDS for one, at in ((base, number), (to, place)))
             for word in range(NAME_WORDS, ROUTE_WORDS):
-                if word in (DELAY_S, AVOIDABLE_S, WORK_S):
+                if word in ROUTE_S:
                     d[target + word] += d[source + word]
                 else:
                     q[target + word] += q[source + word]

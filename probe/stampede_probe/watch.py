@@ -12,7 +12,7 @@ from time import monotonic
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, IDLE_SINCE, LOOP, SEEN
+from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
 from stampede_probe.worker import Request, fault, native, route_of, state
 
 if TYPE_CHECKING:
@@ -127,12 +127,10 @@ class Watcher:
         return self._paused_s
 
     def _is_quiet(self) -> bool:
-        return not self.worker.busy and monotonic() - self.worker.d[self.worker.base + IDLE_SINCE] > QUIET_S
+        return not self.worker.busy and monotonic() - self.worker.idle_since > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
-        if not self._ticked:
-            return
         passed_s = now - self._ticked
         held_s = passed_s - self._paused_s
         if held_s > HELD_S:
@@ -157,6 +155,7 @@ class Watcher:
         self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._ticked = now
+        self.worker.due = now + TICK_S / 2
 
     def _look_at_pools(self) -> None:
         executor: Any = getattr(self.loop, "_default_executor", None)
@@ -205,7 +204,9 @@ class Watcher:
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
-                wait_s = QUIET_LOOK_S if self._is_quiet() and not self.worker.held_since else LOOK_S
+                wait_s = LOOK_S if self.worker.loop else SAMPLE_S
+                if self._is_quiet() and not self.worker.held_since:
+                    wait_s = QUIET_LOOK_S
                 self._sleep(wait_s)
                 now = monotonic()
                 late_s = now - last - wait_s
@@ -215,6 +216,8 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
+                while self.worker.left:
+                    self.worker.end(self.worker.left.popleft())
                 self.worker.count_ended()
                 self._look(now)
                 if now >= self._next_second:

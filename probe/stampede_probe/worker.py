@@ -11,13 +11,14 @@ import os
 import socket
 import sys
 import threading
-import time
 from bisect import bisect_left
 from collections import deque
 from contextvars import ContextVar
 from importlib import import_module
+from operator import add
 from struct import Struct
 from time import monotonic
+from time import time as epoch
 from typing import Any, Callable
 
 from stampede_probe import shared as layout
@@ -28,14 +29,12 @@ from stampede_probe.shared import (
     AVOIDABLES,
     AVOIDED,
     BUCKETS_S,
-    BUSY,
     DELAY_S,
     DELAYS,
     FAULTS,
     HEAD,
     HELD_S,
     HELD_SINCE,
-    IDLE_SINCE,
     KNOWN,
     MINUTE,
     MISTOLD,
@@ -49,11 +48,14 @@ from stampede_probe.shared import (
     RING,
     RING_AT,
     ROUTE_AT,
+    ROUTE_S,
     ROUTE_WORDS,
     SECOND_WORDS,
     SECONDS,
     UNMATCHED,
     UNTIL,
+    WITHOUT_PLACE,
+    WORDS,
     WORK_S,
     Shared,
 )  # fmt: skip
@@ -61,7 +63,7 @@ from stampede_probe.shared import (
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
 COUNTS_S = 0.05
 """A wait counts if it is longer than this, as in the lab."""
-CLOCK_S, STEP_S, LONGEST_S = 0.002, 0.001, 3600.0
+CLOCK_S, STEP_S, LONGEST_S, NEVER = 0.002, 0.001, 3600.0, float("inf")
 """A clock that is ahead by less is in step. Proxies tell the time in steps of a millisecond, so a shorter delay is none
 that another worker could avoid. A request that came longer ago carries a wrong time."""
 UNCOUNTED = 64
@@ -70,7 +72,7 @@ NAMES = 500
 """How many names of one kind a worker keeps counts of."""
 _NO_CSV = str.maketrans(',"\n\r', ";'  ")
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
-_PLACE, _SECOND = Struct("=QdQdQQ"), Struct("=QQQQ")
+_PLACE, _SECOND = Struct("=dQdQd"), Struct("=QQQQ")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 
@@ -87,10 +89,13 @@ def native(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
+get_ident = native("_thread", "get_ident")
+
+
 def sent_at(text: str) -> float | None:
     """Return the epoch seconds of a header ``X-Request-Start``; its unit follows from its size. None: it is no time."""
     try:
-        value = float(text[2:] if text[:2] == "t=" else text.rstrip("s"))
+        value = float(text[2:] if text.startswith("t=") else text.rstrip("s"))
     except ValueError:
         return None
     if 1e9 <= value < 1e10:
@@ -103,10 +108,10 @@ class Request:
 
     __slots__ = ("avoidable", "began", "delay", "ended", "holder", "ident", "place", "route", "source", "thread")
 
-    def __init__(self, thread: int, holder: Any, source: Any, ident: str) -> None:
-        self.thread, self.holder, self.source, self.ident = thread, holder, source, ident
+    def __init__(self, source: Any, ident: str, holder: Any, thread: int) -> None:
+        self.source, self.ident, self.holder, self.thread = source, ident, holder, thread
         self.route: str | None = None
-        self.place = -1
+        self.place = 0
         self.began = self.ended = 0.0
         self.delay: float | None = None
         self.avoidable: float | None = None
@@ -114,6 +119,12 @@ class Request:
 
 class Worker:
     """The notes of this process. ``capacity`` is how many requests it works on at once; 0: it has no limit."""
+
+    __slots__ = (
+        "at_work", "base", "busy", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
+        "held_by", "held_since", "holds", "idle_since", "lately", "left", "lock", "loop", "memory", "notes",
+        "notes_lock", "numbers", "pid", "q", "rows", "watcher",
+    )  # fmt: skip  # a request finds what it needs beside each other in memory
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
         """Take a slot, and watch this process."""
@@ -128,10 +139,11 @@ class Worker:
             slot = memory.claim(capacity, server, loop=loop)
         assert slot is not None
         self.memory, self.base, self.capacity, self.loop = memory, slot, capacity, loop
-        self.pid, self.busy, self.held_since = os.getpid(), 0, 0.0
-        self.q, self.d = memory.q, memory.d
+        self.pid, self.busy, self.idle_since, self.held_since = os.getpid(), 0, monotonic(), 0.0
+        self.q, self.d, self.bytes = memory.q, memory.d, memory.bytes
         self.lock = native("_thread", "allocate_lock")()
-        self.free = list(range(PLACES))[::-1]
+        self.free = list(range(slot + PLACE_AT, slot + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS))[::-1]
+        """The first word of each free place."""
         self.at_work: set[Request] = set()
         self.left: deque[Request] = deque()
         """Requests whose body was forgotten by the server without being closed."""
@@ -142,8 +154,9 @@ class Worker:
         """Requests that are not counted yet."""
         self.counting = native("_thread", "allocate_lock")()
         self.numbers = {UNMATCHED: 0, OTHER: 1}
-        self.bytes = memory.bytes
-        self.head, self.turned, self.is_full, self.sequence = 0, 0.0, False, 0
+        self.head, self.free_since = 0, 0.0
+        self.due = NEVER
+        """When the event loop must show again that it goes on."""
         self.notes: dict[str, dict[str, float]] = {}
         self.notes_lock = native("_thread", "allocate_lock")()
         self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
@@ -151,94 +164,115 @@ class Worker:
 
         self.watcher = Watcher(self)
 
-    def begin(self, request: Request, sent: str | None) -> None:
-        """Note that work on a request begins, and for how long it waited."""
-        now = monotonic()
-        base = self.base
-        if self.left:
-            self.end(self.left.popleft())
-        if self.loop:
-            self.watcher.goes_on(now)
-        delay = -1.0
-        if sent is None:
-            self.q[base + NO_HEADER] += 1
-        else:
-            known = self._delay(sent)
-            if known is not None:
-                request.delay = delay = known
-                if delay < STEP_S or (self.turned < now - delay and not self.is_full):
-                    request.avoidable = 0.0
+    def begin(self, source: Any, sent: str | None, ident: str = "", holder: Any = None) -> Request | None:
+        """Note that work on a request begins, and for how long it waited; None: the probe failed.
+
+        Mostly, the caches of the processor hold nothing of the probe when a request comes, so its cost is the memory
+        that it touches: one function for the beginning and one for the end, and only what cannot wait until the
+        watching thread counts.
+        """
+        try:
+            now = monotonic()
+            if now >= self.due:
+                self.watcher.goes_on(now)
+            request = Request(source, ident, holder, get_ident())
+            request.began = now
+            delay = -1.0
+            if sent is None:
+                self.q[self.base + NO_HEADER] += 1
+            else:
+                at = sent_at(sent)
+                delay = epoch() - at if at else LONGEST_S + 1
+                if not 0 <= delay <= LONGEST_S:
+                    delay = self._mistold(delay)
+                if delay >= 0:
+                    request.delay = delay
+                    if delay < STEP_S or self.free_since < now - delay:
+                        request.avoidable = 0.0
+                    else:
+                        self._find_wait(request, now - delay, now)
+            with self.lock:
+                self.at_work.add(request)
+                self.busy = busy = self.busy + 1
+                if busy == self.capacity and not self.held_since:
+                    self._turn(now)
+                if self.free:
+                    request.place = place = self.free.pop()
+                    _PLACE.pack_into(self.bytes, place * WORDS, now, request.thread, delay, 0, now)
                 else:
-                    self._find_wait(request, now - delay, now)
-        request.began = now
-        with self.lock:
-            self.at_work.add(request)
-            self.busy = busy = self.busy + 1
-            self.q[base + BUSY] = busy
-            if busy == self.capacity and not self.held_since:
-                self._turn(now)
-            if self.free:
-                request.place = place = self.free.pop()
-                self.sequence = sequence = self.sequence + 1
-                at = (base + PLACE_AT + place * PLACE_WORDS) * 8
-                _PLACE.pack_into(self.bytes, at, sequence, now, request.thread, delay, 0, sequence)
-        if self.rows:
-            self.rows.began(request)
+                    self.q[self.base + WITHOUT_PLACE] += 1
+            if self.rows:
+                self.rows.began(request)
+        except Exception:  # whatever it is, it must not reach the request
+            fault()
+            return None
+        return request
 
     def end(self, request: Request) -> None:
         """Note that work on a request ends. It is counted later, with others: that costs less."""
-        if request.ended:
+        if request.ended or state.off:
             return
-        request.ended = now = monotonic()
-        if request.route is None:
-            request.route = route_of(request)
-        base = self.base
-        with self.lock:
-            self.at_work.discard(request)
-            if request.place >= 0:
-                self.d[base + PLACE_AT + request.place * PLACE_WORDS + 1] = 0.0
-                self.free.append(request.place)
-            busy = self.busy
-            if busy == self.capacity and not self.held_since:
-                self._turn(now)
-            self.busy = self.q[base + BUSY] = busy = busy - 1
-            if not busy:
-                self.d[base + IDLE_SINCE] = now
-        request.source = request.holder = None
-        self.ended.append(request)
-        if self.rows:
-            self.rows.ended(request, request.route)
-        if len(self.ended) >= UNCOUNTED:
-            self.count_ended()
+        try:
+            request.ended = now = monotonic()
+            if request.route is None:
+                request.route = route_of(request)
+            request.source = request.holder = None
+            with self.lock:
+                self.at_work.discard(request)
+                if self.busy == self.capacity and not self.held_since:
+                    self._turn(now)
+                self.busy = busy = self.busy - 1
+                if not busy:
+                    self.idle_since = now
+                if request.place:
+                    self.d[request.place] = -now
+                    self.free.append(request.place)
+                else:
+                    self.q[self.base + WITHOUT_PLACE] -= 1
+            self.ended.append(request)
+            if self.rows:
+                self.rows.ended(request, request.route)
+            if len(self.ended) >= UNCOUNTED:
+                self.count_ended()
+        except Exception:  # whatever it is, it must not reach the request
+            fault()
 
     def count_ended(self) -> None:
         """Count the requests that have ended; called by the watching thread, and when there are many."""
         q, d = self.q, self.d
+        routes: dict[str, list[Any]] = {}
+        seconds: dict[int, list[int]] = {}
         with self.counting:
-            while self.ended:
+            for _ in range(len(self.ended)):
                 request = self.ended.popleft()
                 delay, avoidable, route = request.delay, request.avoidable, request.route or UNMATCHED
                 self.lately.append((request.began, request.ended, route))
-                at = self.base + ROUTE_AT + self._number_of(route) * ROUTE_WORDS
-                q[at + REQUESTS] += 1
-                d[at + WORK_S] += request.ended - request.began
+                of = routes.get(route) or routes.setdefault(route, [0] * ROUTE_WORDS)
+                of[REQUESTS] += 1
+                of[WORK_S] += request.ended - request.began
                 if delay is None:
                     continue
-                d[at + DELAY_S] += delay
-                q[at + DELAYS + bisect_left(BUCKETS_S, delay)] += 1
+                of[DELAY_S] += delay
+                of[DELAYS + bisect_left(BUCKETS_S, delay)] += 1
                 if avoidable is None:
                     continue
-                q[at + KNOWN] += 1
-                d[at + AVOIDABLE_S] += avoidable
-                q[at + AVOIDABLES + bisect_left(BUCKETS_S, avoidable)] += 1
-                q[at + AVOIDED] += avoidable > COUNTS_S
-                second = int(request.ended)
-                at = self.base + MINUTE + second % SECONDS * SECOND_WORDS
-                if q[at] != second:
-                    _SECOND.pack_into(self.bytes, at * 8, second, 0, 0, 0)
-                q[at + 1] += 1
-                q[at + 2] += delay > COUNTS_S
-                q[at + 3] += avoidable > COUNTS_S
+                of[KNOWN] += 1
+                of[AVOIDABLE_S] += avoidable
+                of[AVOIDABLES + bisect_left(BUCKETS_S, avoidable)] += 1
+                of[AVOIDED] += avoidable > COUNTS_S
+                second = seconds.setdefault(int(request.ended), [0, 0, 0])
+                second[0] += 1
+                second[1] += delay > COUNTS_S
+                second[2] += avoidable > COUNTS_S
+            for route, of in routes.items():
+                at = self.base + ROUTE_AT + self._number_of(route) * ROUTE_WORDS
+                for word, value in enumerate(of):
+                    if value:
+                        (d if word in ROUTE_S else q)[at + word] += value
+            for number, counts in seconds.items():
+                at = self.base + MINUTE + number % SECONDS * SECOND_WORDS
+                before = q[at + 1 : at + 4].tolist() if q[at] == number else (0, 0, 0)
+                _SECOND.pack_into(self.bytes, at * WORDS, number, *map(add, before, counts))
 
     def _find_wait(self, request: Request, from_s: float, to_s: float) -> None:
         request.avoidable = self.memory.avoidable(self.base, from_s, to_s)
@@ -252,7 +286,7 @@ class Worker:
         head = self.head
         self.d[self.base + RING_AT + head % RING] = now
         self.q[self.base + HEAD] = self.head = head + 1
-        self.turned, self.is_full = now, not self.is_full
+        self.free_since = now if head % 2 else NEVER
 
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
@@ -273,19 +307,16 @@ class Worker:
                 if not (self.capacity and self.busy >= self.capacity):
                     self._turn(now)
 
-    def _delay(self, sent: str) -> float | None:
-        at = sent_at(sent)
-        delay = None if at is None else time.time() - at
-        if delay is not None and 0 <= delay <= LONGEST_S:
-            return delay
-        if delay is None or delay > LONGEST_S:
+    def _mistold(self, delay: float) -> float:
+        """Count a wait that no request can have had; -1: it is unknown."""
+        if delay > LONGEST_S:
             self.q[self.base + MISTOLD] += 1
-            return None
-        if delay < -CLOCK_S:
+        elif delay < -CLOCK_S:
             self.q[self.base + AHEAD] += 1
             self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
-            return None
-        return 0.0
+        else:
+            return 0.0
+        return -1.0
 
     def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
         """Share a wait among the routes that worked here, or that held the loop, meanwhile, each by its time."""
@@ -315,8 +346,8 @@ class Worker:
         with self.counting:
             number = self._number_of(route)
         with self.lock:
-            if request.place >= 0 and not request.ended:
-                self.q[self.base + PLACE_AT + request.place * PLACE_WORDS + 4] = number
+            if request.place and not request.ended:
+                self.q[request.place + 3] = number
 
     def _number_of(self, route: str) -> int:
         number = self.numbers.get(route)
@@ -352,19 +383,20 @@ class Rows:
     def began(self, request: Request) -> None:
         """Write the first line of a request."""
         self._count += 1
-        request.ident = request.ident or f"pid{os.getpid()}-{self._count}"
+        if not request.ident.replace("-", "").isalnum():
+            request.ident = f"pid{os.getpid()}-{self._count}"
         self.write(
-            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{time.time():.6f}"
+            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{epoch():.6f}"
         )
 
     def ended(self, request: Request, route: str) -> None:
         """Write the second line of a request."""
         delay, avoidable = ("" if one is None else f"{one:.6f}" for one in (request.delay, request.avoidable))
-        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{time.time():.6f}")
+        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{epoch():.6f}")
 
     def stacks(self, counts: dict[str, float]) -> None:
         """Write by how much the counts of stacks have grown since they were last written."""
-        now = f"{time.time():.6f}"
+        now = f"{epoch():.6f}"
         for name, seconds in counts.items():
             grown_s = seconds - self._stacks.get(name, 0.0)
             if grown_s > 0:
@@ -373,7 +405,7 @@ class Rows:
 
     def span(self, what: str, number: int, seconds: float) -> None:
         """Write what has lasted for some time until now."""
-        self.write(f"{what},,{self._worker},{number},{seconds:.6f},{time.time():.6f}")
+        self.write(f"{what},,{self._worker},{number},{seconds:.6f},{epoch():.6f}")
 
     def write(self, line: str) -> None:
         """Write a line; a full disk loses it."""
@@ -415,7 +447,7 @@ def route_of(request: Request) -> str:
 
 def printable(text: str) -> str:
     """Return a text without control characters, and no longer than a field."""
-    return "".join(one if one.isprintable() else "?" for one in text)[:60]
+    return (text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text))[:60]
 
 
 def note_route(route: Any) -> None:
@@ -536,6 +568,8 @@ def _forked() -> None:
     """A child is another process: it takes a slot of its own if it ever serves."""
     global _making  # another thread may have held it
     is_worker = state.by_hand and state.worker is None
+    for request in state.worker.at_work if state.worker is not None else ():
+        request.ended = request.began  # it is the parent's
     state.worker, _making = None, threading.Lock()
     options = getattr(sys.modules.get("uwsgi"), "opt", None)
     if is_worker and options is not None:  # gunicorn's workers say when they are ready, those of uWSGI do not

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator
 
-from stampede_probe.worker import Request, Worker, current, fault, guarded, native, state, worker
+from stampede_probe.worker import Request, Worker, current, guarded, state, worker
 
 _ID = os.environ.get("STAMPEDE_PROBE_ID", "")
 _WSGI_ID = "HTTP_" + _ID.upper().replace("-", "_") if _ID else ""
@@ -37,42 +37,49 @@ class Wsgi(Wrapped):
         """Pass a request to the application."""
         if state.off or current.get() is not None:
             return self.application(environ, start_response)  # type: ignore[no-any-return]
-        try:
-            request = _begin_wsgi(environ)
-        except Exception:  # whatever fails here must not reach the request
-            fault()
+        mine = state.worker or guarded(_worker_of, environ)
+        sent = environ.get("HTTP_X_REQUEST_START") or environ.get("HTTP_X_QUEUE_START")
+        ident = environ.pop(_WSGI_ID, "") if _WSGI_ID else ""
+        request = mine.begin(environ, sent, ident, _greenlet() if mine.loop else None) if mine else None
+        if request is None:
             return self.application(environ, start_response)  # type: ignore[no-any-return]
-        sent_files: list[Any] = []
         files = environ.get("wsgi.file_wrapper")
-        if files is not None and not isinstance(files, type):  # uWSGI knows a file by its identity
-
-            def wrapper(*arguments: Any) -> Any:
-                sent_files.append(files(*arguments))
-                return sent_files[-1]
-
-            environ["wsgi.file_wrapper"] = wrapper
+        sent_files = () if files is None or isinstance(files, type) else _note_files(environ, files)
         token = current.set(request)
         try:
             body: Iterable[bytes] = self.application(environ, start_response)
         except BaseException:
-            _end(request)
+            mine.end(request)
             raise
         finally:
             current.reset(token)
-        if isinstance(body, (list, tuple)):
-            _end(request)
+        if (
+            isinstance(body, (list, tuple))
+            or (isinstance(files, type) and isinstance(body, files))  # the server sends the file in its own way
+            or any(body is one for one in sent_files)
+        ):
+            mine.end(request)
             return body
-        if (isinstance(files, type) and isinstance(body, files)) or any(body is one for one in sent_files):
-            _end(request)  # the server sends the file in its own way
-            return body
-        return (SizedBody if hasattr(body, "__len__") else Body)(body, request)
+        return (SizedBody if hasattr(body, "__len__") else Body)(body, mine, request)
+
+
+def _note_files(environ: dict[str, Any], files: Callable[..., Any]) -> list[Any]:
+    """Return a list that gets what ``wsgi.file_wrapper`` returns: uWSGI knows a file by its identity."""
+    sent: list[Any] = []
+
+    def wrapper(*arguments: Any) -> Any:
+        sent.append(files(*arguments))
+        return sent[-1]
+
+    environ["wsgi.file_wrapper"] = wrapper
+    return sent
 
 
 class Body:
     """The body of an answer as the application gave it. The work ends when the server closes it."""
 
-    def __init__(self, body: Iterable[bytes], request: Request) -> None:
-        self._body, self._request = body, request
+    def __init__(self, body: Iterable[bytes], mine: Worker, request: Request) -> None:
+        self._body, self._worker, self._request = body, mine, request
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._body)
@@ -84,11 +91,11 @@ class Body:
             if close is not None:
                 close()
         finally:
-            _end(self._request)
+            self._worker.end(self._request)
 
     def __del__(self) -> None:
-        if not self._request.ended and state.worker is not None:  # the lock may be held here: the next request ends it
-            state.worker.left.append(self._request)
+        if not self._request.ended:  # the lock may be held here: the watching thread ends it
+            self._worker.left.append(self._request)
 
 
 class SizedBody(Body):
@@ -98,30 +105,17 @@ class SizedBody(Body):
         return len(self._body)  # type: ignore[arg-type]
 
 
-def _begin_wsgi(environ: dict[str, Any]) -> Request:
-    mine = state.worker or worker(*_threads(environ))
-    ident = environ.pop(_WSGI_ID, "") if _WSGI_ID else ""
-    holder = _greenlet() if mine.loop else None
-    request = Request(_get_ident(), holder, environ, ident if ident.replace("-", "").isalnum() else "")
-    mine.begin(request, environ.get("HTTP_X_REQUEST_START") or environ.get("HTTP_X_QUEUE_START"))
-    return request
-
-
-_get_ident = native("_thread", "get_ident")
-
-
 def _greenlet() -> Any:
     greenlet = sys.modules.get("greenlet")
     return greenlet.getcurrent() if greenlet is not None else None
 
 
-def _threads(environ: dict[str, Any]) -> tuple[int, str]:
-    """Return how many requests this process serves at once, and its server, as far as a request tells."""
-    uwsgi = sys.modules.get("uwsgi")
-    options = getattr(uwsgi, "opt", None)
+def _worker_of(environ: dict[str, Any]) -> Worker:
+    """Make the worker of this process; how much it serves at once, and on which server, is what a request tells."""
+    options = getattr(sys.modules.get("uwsgi"), "opt", None)
     if options is not None:
-        return int(options.get("threads", 1)), "uwsgi"
-    return (0, "") if environ.get("wsgi.multithread") else (1, "")
+        return worker(int(options.get("threads", 1)), "uwsgi")
+    return worker(0 if environ.get("wsgi.multithread") else 1)
 
 
 class Asgi(Wrapped):
@@ -138,23 +132,32 @@ class Asgi(Wrapped):
             await self.application(scope, receive, send)
             guarded(state.close)  # uvicorn then ends by a signal, and no function of atexit is called
             return
-        try:
-            request = _begin_asgi(scope)
-        except Exception:  # whatever fails here must not reach the request
-            fault()
+        mine = state.worker
+        if mine is None or mine.watcher.loop is None:
+            mine = guarded(_serving)
+        sent, ident = None, ""
+        for name, value in scope["headers"]:
+            if name == b"x-request-start" or name == b"x-queue-start":  # noqa: PLR1714  # no tuple is made
+                sent = value.decode("latin-1")
+            elif name == _ASGI_ID:
+                ident = value.decode("latin-1")
+        if ident:
+            scope["headers"] = [one for one in scope["headers"] if one[0] != _ASGI_ID]
+        request = mine.begin(scope, sent, ident, asyncio.current_task(mine.watcher.loop)) if mine else None
+        if request is None:
             await self.application(scope, receive, send)
             return
 
         def noted(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                _end(request)
+                mine.end(request)
             return send(message)
 
         token = current.set(request)
         try:
             await self.application(scope, receive, noted)
         finally:
-            _end(request)
+            mine.end(request)
             current.reset(token)
 
 
@@ -163,33 +166,6 @@ def _serving() -> Worker:
     if mine.watcher.loop is None:
         mine.watcher.watch_loop(asyncio.get_running_loop())
     return mine
-
-
-def _begin_asgi(scope: Scope) -> Request:
-    mine = state.worker
-    if mine is None or mine.watcher.loop is None:
-        mine = _serving()
-    sent, ident = None, ""
-    for name, value in scope["headers"]:
-        if name in (b"x-request-start", b"x-queue-start"):
-            sent = value.decode("latin-1")
-        elif _ASGI_ID and name == _ASGI_ID:
-            ident = value.decode("latin-1")
-    if ident:
-        scope["headers"] = [one for one in scope["headers"] if one[0] != _ASGI_ID]
-        ident = ident if ident.replace("-", "").isalnum() else ""
-    request = Request(_get_ident(), asyncio.current_task(mine.watcher.loop), scope, ident)
-    mine.begin(request, sent)
-    return request
-
-
-def _end(request: Request) -> None:
-    mine = state.worker
-    if mine is not None and not request.ended and not state.off:
-        try:
-            mine.end(request)
-        except Exception:  # whatever fails here must not reach the request
-            fault()
 
 
 def wsgi(application: Callable[..., Any]) -> Wsgi:

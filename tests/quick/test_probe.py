@@ -21,14 +21,16 @@ import pytest
 
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.paths import ROOT
+from tests.conftest import wait_until
 
 PROBE = ROOT / "probe"
 sys.path.insert(0, str(PROBE))
 
 from stampede_probe import shared as layout  # noqa: E402
+from stampede_probe import worker as notes  # noqa: E402
 from stampede_probe.__main__ import main as command  # noqa: E402
 from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
-from stampede_probe.shared import BUSY, HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
+from stampede_probe.shared import HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
 from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
@@ -137,10 +139,10 @@ def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_ag
     if not child:
         mine = Worker(shared, 1, "sync", loop=False)
         for _ in range(3):
-            request = Request(1, None, {"PATH_INFO": "/", "bottle.route": "/a"}, "")
-            mine.begin(request, f"t={time.time() - 0.01:.6f}")
+            request = mine.begin({"PATH_INFO": "/", "bottle.route": "/a"}, f"t={time.time() - 0.01:.6f}")
+            assert request
             mine.end(request)
-        mine.begin(Request(1, None, {"PATH_INFO": "/"}, ""), None)
+        mine.begin({"PATH_INFO": "/"}, None)
         mine.count("filled by", "/a", 2.0)
         mine.count_ended()
         shared.write_notes(mine.base, mine.notes)
@@ -168,9 +170,7 @@ def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: S
 def test_a_torn_record_is_not_shown(shared: Shared) -> None:
     [base] = workers(shared, 1)
     at = base + layout.PLACE_AT
-    shared.d[at + 1] = time.monotonic()
-    shared.q[at], shared.q[at + 5] = 7, 6
-    shared.q[base + BUSY] = 1
+    shared.d[at], shared.d[at + 4] = 7.0, 6.0
 
     [worker] = snapshot(shared)["workers"]
     assert worker["busy"] == 1
@@ -245,10 +245,10 @@ def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
 def test_rows_name_the_connection_if_the_server_hands_on_its_socket(tmp_path: Path) -> None:
     rows = Rows(str(tmp_path))
     with socket.socket() as connection:
-        rows.began(Request(7, None, {"gunicorn.socket": connection}, "1-1"))
+        rows.began(Request({"gunicorn.socket": connection}, "1-1", None, 7))
         inode = os.fstat(connection.fileno()).st_ino
     for closed in ({"gunicorn.socket": connection}, {}):
-        rows.began(Request(7, None, closed, "1-1"))
+        rows.began(Request(closed, "1-1", None, 7))
 
     [file] = tmp_path.iterdir()
     assert [line.split(",")[4] for line in file.read_text().splitlines()] == [str(inode), "", ""]
@@ -365,7 +365,7 @@ def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
     now = time.time()
     bodies = []
     for clock in (now, now - 3600, now - 3590):
-        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
+        monkeypatch.setattr(notes, "epoch", lambda clock=clock: clock)
         bodies.append(app({"PATH_INFO": "/", "HTTP_X_REQUEST_START": f"t={now - 0.01:.6f}"}, print))
     at_work = snapshot(shared)["workers"][0]["requests"]
     for body in bodies:
@@ -411,8 +411,7 @@ def test_bodies_stay_what_they_are(shared: Shared) -> None:
     given[3].close()
     assert closed == [1]
     given.clear()
-    Wsgi(lambda _environ, _start: [b"a"])(dict(environ), print)
-    assert state.worker.busy == 0
+    wait_until(lambda: state.worker and state.worker.busy == 0, every_s=0.01)
 
 
 @pytest.mark.parametrize(("full", "expected"), [("/dev/shm", "/tmp"), ("/dev/shm /tmp /var/tmp", "/proc/")])
