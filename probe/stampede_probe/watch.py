@@ -8,12 +8,14 @@ import re
 import sys
 import time
 from collections import deque
+from contextvars import Context
+from functools import partial
 from time import monotonic
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from types import BuiltinMethodType, CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
 
 from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
-from stampede_probe.worker import Request, fault, native, route_of, state
+from stampede_probe.worker import Request, current, fault, native, route_of, state
 
 if TYPE_CHECKING:
     from stampede_probe.worker import Worker
@@ -23,8 +25,8 @@ TICK_S, IDLE_TICK_S, QUIET_TICK_S, HELD_S = 0.025, 0.05, 0.2, 0.05
 LOOK_S, QUIET_LOOK_S, SAMPLE_S, LONG_S = 0.1, 0.5, 0.2, 0.1
 """How often the thread looks, how often it takes stacks, and how long a request is at work before it does."""
 QUIET_S = 1.0
-LONGEST_SAMPLE_S = 2.0
-"""While threads contend for the interpreter's lock, the watching thread waits for it, too, and samples so seldom."""
+LONGEST_SAMPLE_S = 60.0
+"""While a thread keeps the interpreter's lock, the watching thread waits for it, too: a sample counts for so long."""
 OTHERS_RUN = 5
 """Other threads have the lock if they run for more than this part of the time; on a busy machine, they run seldom."""
 LOCK_TURNS = 20
@@ -33,6 +35,8 @@ PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
 """At most so many requests are looked at each time; the others count as these do."""
+SOME = 10
+"""A thread that serves no request is counted if it runs for more than this part of the time."""
 BY_NOBODY, IN_POOL = "(no request)", "(pool)"
 _PLUMBING = {
     "threading", "selectors", "socket", "ssl", "queue", "asyncio", "http", "concurrent", "_socket", "select",
@@ -45,13 +49,16 @@ _WAITING = re.compile(
     r"^(threading|queue|asyncio\.(locks|queues)|sqlalchemy\.util\.queue|gevent|eventlet)\b|_?acquire$"
 )
 _KINDS = (
-    (re.compile(r"getaddrinfo$|gethostby|resolver\."), "dns"),
-    (re.compile(r"\bqueues?\.(.*\.)?get$"), "queue"),
-    (re.compile(r"^with |\.acquire$|^threading\.(.*\.)?(wait|_wait_for_tstate_lock|join)$"), "lock"),
+    (re.compile(r"getaddrinfo$|getnameinfo$|gethostby|resolver\."), "dns"),
+    (re.compile(r"\bqueues?\.(.*\.)?(get|put|join)$"), "queue"),
+    (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock|join)$"), "lock"),
     (re.compile(r"^subprocess\."), "subprocess"),
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
-_POOLS = (os.path.join("anyio", "_backends", "_asyncio.py"), os.path.join("concurrent", "futures", "thread.py"))
+_POOLS = tuple(
+    os.path.join(*path)
+    for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"), ("asgiref", "sync.py"))
+)
 _OWN = tuple(
     folder.rstrip(os.sep) + os.sep
     for folder in (os.path.dirname(os.path.abspath(__file__)), os.environ.get("STAMPEDE_PROBE_PART", ""))
@@ -59,6 +66,19 @@ _OWN = tuple(
 )
 """The folders of the probe, and of a program around it: their frames are not the application's."""
 _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+class Stack(NamedTuple):
+    """Where a thread is: its frames, the innermost first, and the code of the innermost frame of the application.
+
+    ``names`` are the functions of libraries that this frame called, the innermost first.
+    """
+
+    frames: list[FrameType]
+    names: list[str]
+    code: CodeType | None
+    line: int
+    instruction: int
 
 
 class Watcher:
@@ -74,6 +94,8 @@ class Watcher:
         self._limiter: Any = None
         self.loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
+        self._ran: dict[int, float] = {}
+        self._looked, self._passed_s = monotonic(), 0.0
         self._files: dict[int, int] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._silent_s = self._collected_before = self._collecting = 0.0
@@ -236,6 +258,14 @@ class Watcher:
 
     def _look(self, now: float) -> None:
         held = self._ticked and now - self._ticked > self._paused_s + HELD_S
+        with self.worker.lock:
+            at_work = list(self.worker.at_work)
+        long = [one for one in at_work if now - one.began > LONG_S]
+        is_due, pool_is_full = now >= self._next_sample, self._full_since_look
+        stacks: dict[int, Stack] = {}
+        if is_due and (held or long or pool_is_full):
+            stacks = {thread: self._stack(_outwards(frame)) for thread, frame in sys._current_frames().items()}
+        # Until here, a thread that kept the interpreter's lock is where it was. Calls of the system let it go on.
         waited_s = self._scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
             self._loop_waited = waited_s
@@ -246,93 +276,92 @@ class Watcher:
             by = _collector(code, instruction, line, generation)
             self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
             self._changed = True
-        if now < self._next_sample:
+        if not is_due:
             return
-        with self.worker.lock:
-            long = [one for one in self.worker.at_work if now - one.began > LONG_S]
-        pool_is_full, self._full_since_look = self._full_since_look, False
-        if not held and not long and not pool_is_full:
+        self._full_since_look = False
+        self._passed_s, self._looked = min(LONGEST_SAMPLE_S, now - self._looked), now
+        if stacks:
+            self._sample(now, at_work, long, stacks, held=bool(held), pool_is_full=pool_is_full)
+        else:
             self._before.clear()
             for thread in [one for one in self._files if one != self._loop_native]:
                 os.close(self._files.pop(thread))
             self._next_sample = 0.0  # the next sample is the first one
-            return
-        passed_s = min(LONGEST_SAMPLE_S, now - self._next_sample + SAMPLE_S) if self._next_sample else SAMPLE_S
-        self._next_sample = now + SAMPLE_S
-        self._changed = True
-        frames = sys._current_frames()
-        try:
-            if held:
-                self._count_held(frames, passed_s)
-            if pool_is_full:
-                self._count_pools(frames, passed_s)
-            weight_s = passed_s * max(1.0, len(long) / SAMPLED)
-            for request in sorted(long, key=lambda one: one.began)[:SAMPLED] if len(long) > SAMPLED else long:
-                route = request.route or route_of(request)
-                self.worker.show_route(request, route)
-                stack, thread = self._stack_of(request, frames, waits_for_loop=bool(held))
-                if stack:
-                    self._count(route, stack, weight_s, thread)
-        finally:
-            del frames  # they keep local variables alive
+        self._count_others(stacks)
 
-    def _count_held(self, frames: dict[int, FrameType], weight_s: float) -> None:
-        stack = list(_outwards(frames.get(self._loop_thread)))
-        codes = {frame.f_code for frame in stack}
+    def _sample(
+        self, now: float, at_work: list[Request], long: list[Request], stacks: dict[int, Stack], *, held: bool,
+        pool_is_full: bool,
+    ) -> None:  # fmt: skip
+        """Count what held the loop, the threads of full pools, and long requests; leave the stacks of other threads."""
+        passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
+        self._next_sample, self._changed = now + SAMPLE_S, True
+        if held:
+            weight_s = min(passed_s, max(SAMPLE_S, now - self._ticked))
+            self._count_held(stacks.get(self._loop_thread) or self._stack(()), at_work, weight_s)
+        if pool_is_full:
+            self._count_pools(stacks, passed_s)
+        in_pools = {_request_in(stack): thread for thread, stack in stacks.items()} if self.worker.loop else {}
+        weight_s = max(1.0, len(long) / SAMPLED)
+        for request in sorted(long, key=lambda one: one.began)[:SAMPLED]:
+            route = request.route or route_of(request)
+            self.worker.show_route(request, route)
+            thread = in_pools.get(request, 0) if self.worker.loop else request.thread
+            stack = stacks.get(thread) or self._stack([] if held else _awaited(request.holder))
+            if stack.frames:
+                self._count(route, stack, weight_s * min(passed_s, max(SAMPLE_S, now - request.began)), thread)
+            stacks.pop(thread, None)
+        for request in at_work if not self.worker.loop else ():
+            stacks.pop(request.thread, None)
+
+    def _stack(self, frames: Iterable[FrameType]) -> Stack:
+        frames = list(frames)
+        names: list[str] = []
+        for frame in frames:
+            is_application, name = self._about(frame.f_code)
+            if is_application:
+                return Stack(frames, names, frame.f_code, frame.f_lineno, frame.f_lasti)
+            if name:
+                names.append(name)
+        return Stack(frames, names, None, 0, 0)
+
+    def _count_held(self, stack: Stack, at_work: list[Request], weight_s: float) -> None:
+        codes = {frame.f_code for frame in stack.frames}
         route = BY_NOBODY
-        with self.worker.lock:
-            at_work = list(self.worker.at_work)
         for request in at_work:
-            if _runs(request, codes, stack):
+            if _runs(request, codes, stack.frames):
                 route = request.route or route_of(request)
                 self.worker.show_route(request, route)
         self.worker.held_by = route
         self._count(route, stack, weight_s, self._loop_thread, "loop ")
 
-    def _count_pools(self, frames: dict[int, FrameType], weight_s: float) -> None:
+    def _count_pools(self, stacks: dict[int, Stack], weight_s: float) -> None:
         """Count what the threads of asyncio's and AnyIO's pools do, for requests and after their answers."""
-        for thread, frame in frames.items():
-            stack = list(_outwards(frame))
-            inner = next((place for place, one in enumerate(stack) if one.f_code.co_filename.endswith(_POOLS)), 0)
-            if inner and any(self._about(one.f_code)[0] for one in stack[:inner]):
-                self._count(IN_POOL, stack[:inner], weight_s, thread, "pool thread ")
+        for thread, (frames, *_) in stacks.items():
+            inner = next((place for place, one in enumerate(frames) if one.f_code.co_filename.endswith(_POOLS)), 0)
+            stack = self._stack(frames[:inner])
+            if stack.code is not None:
+                self._count(IN_POOL, stack, weight_s, thread, "pool thread ")
 
-    def _stack_of(
-        self, request: Request, frames: dict[int, FrameType], *, waits_for_loop: bool
-    ) -> tuple[list[FrameType], int]:
-        """Return the frames of a request, the innermost first, and the thread that runs them; 0: none does.
+    def _count_others(self, stacks: dict[int, Stack]) -> None:
+        """Count for how long each thread ran that serves no request: it keeps the interpreter's lock from those."""
+        ran, servers = {}, (_main_thread(), self._loop_thread)
+        for thread, native_id in _natives().items():
+            ran[native_id] = ran_s = _ran_s(native_id)
+            grown_s = ran_s - self._ran.get(native_id, ran_s)
+            stack = stacks.get(thread) if grown_s > self._passed_s / SOME and thread not in servers else None
+            if stack is not None and stack.code is not None:
+                self._count(BY_NOBODY, stack, grown_s, thread, "thread computes")
+        self._ran = ran
 
-        While the loop is held, nobody can tell what else a task would wait for.
-        """
-        holder = request.holder
-        if holder is None:
-            return list(_outwards(frames.get(request.thread))), request.thread
-        if hasattr(holder, "gr_frame"):
-            return [] if waits_for_loop else list(_outwards(holder.gr_frame)), 0
-        code = getattr((request.source or {}).get("endpoint"), "__code__", None)
-        for thread, frame in frames.items() if code is not None else ():  # a function in a thread of the pool
-            if thread != self._loop_thread:
-                stack = list(_outwards(frame))
-                if any(one.f_code is code for one in stack):
-                    del frames[thread]  # each request of this endpoint has a thread of its own
-                    return stack, thread
-        return [] if waits_for_loop else list(_awaited(holder)), 0
-
-    def _count(self, route: str, stack: list[FrameType], weight_s: float, thread: int, where: str = "") -> None:
-        application, called = "", ""
-        names: list[str] = []
-        for frame in stack:
-            is_application, name = self._about(frame.f_code)
-            if is_application:
-                application = f"{_short(frame.f_code.co_filename)}:{frame.f_lineno} {name}"
-                called = "" if names else _called(frame.f_code, frame.f_lasti)
-                break
-            if name:
-                names.append(name)
+    def _count(self, route: str, stack: Stack, weight_s: float, thread: int, where: str = "") -> None:
+        _, names, code, line, instruction = stack
+        application = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
+        called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
-        if not kind or (
-            where and names and names[0].startswith("selectors.")
-        ):  # a loop that is held waits for no network
+        if where.endswith("computes"):
+            kind = ""
+        elif not kind or (where and names and names[0].startswith("selectors.")):  # a held loop waits for no network
             kind = self._lock_kind(stack, thread)
         text = (
             f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
@@ -379,17 +408,18 @@ class Watcher:
         except (OSError, ValueError):
             return 0.0, 0.0, 0
 
-    def _lock_kind(self, stack: list[FrameType], thread: int) -> str:
+    def _lock_kind(self, stack: Stack, thread: int) -> str:
         """Return whether a thread computes, waits for the interpreter's lock, or waits for something else."""
         native_id = self._loop_native if thread == self._loop_thread else _natives().get(thread)
-        if native_id is None or not stack:
+        if native_id is None or not stack.frames:
             return "waits"
         now, process_s = monotonic(), time.process_time()
         ran_s, waited_s, turns = self._scheduled(native_id)
         before = self._before.get(thread)
         self._before[thread] = now, ran_s + waited_s, process_s - ran_s, turns
         if before is None or now <= before[0] or now - before[0] > LONGEST_SAMPLE_S:
-            return "computes" if _state(native_id) == "R" else "waits"
+            grown_s = ran_s - self._ran.get(native_id, ran_s)
+            return "computes" if grown_s > self._passed_s / 2 or _state(native_id) == "R" else "waits"
         wall_s, mine_s, others_s = now - before[0], ran_s + waited_s - before[1], process_s - ran_s - before[2]
         if mine_s > wall_s / 2:
             return "computes"
@@ -405,8 +435,10 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame, count = frame.f_back, count + 1
 
 
-def _awaited(task: Any) -> Iterator[FrameType]:
-    """Yield the frames of what a task waits in, the innermost first."""
+def _awaited(task: Any) -> list[FrameType]:
+    """Return the frames of what a task or greenlet waits in, the innermost first."""
+    if hasattr(task, "gr_frame"):
+        return list(_outwards(task.gr_frame))
     one: Any = getattr(task, "get_coro", lambda: None)()
     frames: list[FrameType] = []
     while one is not None and len(frames) < 100:
@@ -415,7 +447,34 @@ def _awaited(task: Any) -> Iterator[FrameType]:
             break
         frames.append(frame)
         one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
-    return iter(frames[::-1])
+    return frames[::-1]
+
+
+def _request_in(stack: Stack) -> Request | None:
+    """Return the request for which a thread of a pool works: pools call functions in a copy of the caller's context."""
+    for frame in stack.frames:
+        if frame.f_code.co_filename.endswith(_POOLS):
+            found = frame.f_locals
+            values = list(found.values())
+            if isinstance(found, dict):  # before Python 3.13: a copy that the frame keeps
+                found.clear()
+            for value in values:
+                if type(value).__name__ == "_WorkItem":
+                    value = getattr(value, "fn", None)  # noqa: PLW2901  # what it holds
+                value = value.func if isinstance(value, partial) else value  # noqa: PLW2901
+                value = value.__self__ if isinstance(value, BuiltinMethodType) else value  # noqa: PLW2901
+                if isinstance(value, Context):
+                    request: Request | None = value.get(current)
+                    return request
+    return None
+
+
+def _ran_s(thread: int) -> float:
+    """Return how long a thread of this process ran, by its clock, which can be read with the interpreter's lock."""
+    try:
+        return time.clock_gettime(~thread << 3 | 6)
+    except (OSError, OverflowError):
+        return 0.0
 
 
 def _runs(request: Request, codes: set[CodeType], stack: list[FrameType]) -> bool:
@@ -506,6 +565,12 @@ def _natives() -> dict[int, int]:
 
     threads = list(threading._active.items())  # type: ignore[attr-defined]  # eventlet's have no id of the kernel's
     return {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
+
+
+def _main_thread() -> int | None:
+    import threading
+
+    return threading.main_thread().ident
 
 
 def _native_id() -> int:

@@ -32,7 +32,7 @@ from stampede_probe.__main__ import main as command  # noqa: E402
 from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
 from stampede_probe.shared import HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Body, SizedBody, Wsgi  # noqa: E402
 
@@ -289,7 +289,8 @@ def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
         pool.submit(send_mail)
         begun.wait(60)
         while not counted:
-            watcher._count_pools(sys._current_frames(), 0.2)
+            frames = sys._current_frames().items()
+            watcher._count_pools({thread: watcher._stack(_outwards(one)) for thread, one in frames}, 0.2)
         over.set()
 
     [name] = {one.partition(" → ")[0] for one in counted}
