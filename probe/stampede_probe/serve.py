@@ -22,7 +22,7 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     """
     shared = shared or memory()
     if state.worker is not None:
-        state.worker.count_ended()
+        state.worker.judge_all()
     for _ in range(5):
         before = shared.q[layout.H_BANK], shared.q[layout.H_CLAIMS]
         found = _read(shared)

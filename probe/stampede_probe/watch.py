@@ -240,7 +240,7 @@ class Watcher:
                 self.worker.d[self.worker.base + SEEN] = now
                 while self.worker.left:
                     self.worker.end(self.worker.left.popleft())
-                self.worker.count_ended()
+                self.worker.judge_all()
                 self._look(now)
                 if now >= self._next_second:
                     self._next_second = now + 1.0
@@ -259,7 +259,7 @@ class Watcher:
     def _look(self, now: float) -> None:
         held = self._ticked and now - self._ticked > self._paused_s + HELD_S
         with self.worker.lock:
-            at_work = list(self.worker.at_work)
+            at_work = list(self.worker.at_work.values())
         long = [one for one in at_work if now - one.began > LONG_S]
         is_due, pool_is_full = now >= self._next_sample, self._full_since_look
         stacks: dict[int, Stack] = {}

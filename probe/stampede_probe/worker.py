@@ -106,13 +106,18 @@ def sent_at(text: str) -> float | None:
 class Request:
     """A request at work."""
 
-    __slots__ = ("avoidable", "began", "delay", "ended", "holder", "ident", "place", "route", "source", "thread")
+    __slots__ = (
+        "avoidable", "began", "delay", "ended", "holder", "ident", "is_judged", "place", "route", "sent", "source",
+        "thread",
+    )  # fmt: skip
 
-    def __init__(self, source: Any, ident: str, holder: Any, thread: int) -> None:
-        self.source, self.ident, self.holder, self.thread = source, ident, holder, thread
+    def __init__(self, source: Any, sent: str | bytes | None, ident: str, holder: Any, thread: int) -> None:
+        self.source, self.sent, self.ident, self.holder, self.thread = source, sent, ident, holder, thread
         self.route: str | None = None
         self.place = 0
         self.began = self.ended = 0.0
+        self.is_judged = False
+        """Whether it is known how long it waited: ``delay`` and ``avoidable``, or None if nobody can tell."""
         self.delay: float | None = None
         self.avoidable: float | None = None
 
@@ -144,12 +149,13 @@ class Worker:
         self.lock = native("_thread", "allocate_lock")()
         self.free = list(range(slot + PLACE_AT, slot + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS))[::-1]
         """The first word of each free place."""
-        self.at_work: set[Request] = set()
+        self.at_work: dict[Any, Request] = {}
+        """By thread, while the application is called; by itself, while its body is sent, or if a loop serves it."""
         self.left: deque[Request] = deque()
         """Requests whose body was forgotten by the server without being closed."""
         self.held_by = "(not seen)"
         self.holds: deque[tuple[float, float, str]] = deque(maxlen=64)
-        self.lately: deque[tuple[float, float, str]] = deque(maxlen=64)
+        self.lately: deque[tuple[float, float, str]] = deque(maxlen=4 * UNCOUNTED)
         self.ended: deque[Request] = deque()
         """Requests that are not counted yet."""
         self.counting = native("_thread", "allocate_lock")()
@@ -164,41 +170,27 @@ class Worker:
 
         self.watcher = Watcher(self)
 
-    def begin(self, source: Any, sent: str | None, ident: str = "", holder: Any = None) -> Request | None:
-        """Note that work on a request begins, and for how long it waited; None: the probe failed.
+    def begin(self, source: Any, sent: str | bytes | None, ident: str = "", holder: Any = None) -> Request | None:
+        """Note that work on a request begins; None: the probe failed.
 
         Mostly, the caches of the processor hold nothing of the probe when a request comes, so its cost is the memory
-        that it touches: one function for the beginning and one for the end, and only what cannot wait until the
-        watching thread counts.
+        that it touches: one function at the beginning and one at the end. For how long a request waited is found by
+        the watching thread, or when the request has ended.
         """
         try:
             now = monotonic()
             if now >= self.due:
                 self.watcher.goes_on(now)
-            request = Request(source, ident, holder, get_ident())
+            request = Request(source, sent, ident, holder, get_ident())
             request.began = now
-            delay = -1.0
-            if sent is None:
-                self.q[self.base + NO_HEADER] += 1
-            else:
-                at = sent_at(sent)
-                delay = epoch() - at if at else LONGEST_S + 1
-                if not 0 <= delay <= LONGEST_S:
-                    delay = self._mistold(delay)
-                if delay >= 0:
-                    request.delay = delay
-                    if delay < STEP_S or self.free_since < now - delay:
-                        request.avoidable = 0.0
-                    else:
-                        self._find_wait(request, now - delay, now)
             with self.lock:
-                self.at_work.add(request)
+                self.at_work[request if self.loop else request.thread] = request
                 self.busy = busy = self.busy + 1
                 if busy == self.capacity and not self.held_since:
                     self._turn(now)
                 if self.free:
                     request.place = place = self.free.pop()
-                    _PLACE.pack_into(self.bytes, place * WORDS, now, request.thread, delay, 0, now)
+                    _PLACE.pack_into(self.bytes, place * WORDS, now, request.thread, -1.0, 0, now)
                 else:
                     self.q[self.base + WITHOUT_PLACE] += 1
             if self.rows:
@@ -207,6 +199,12 @@ class Worker:
             fault()
             return None
         return request
+
+    def leave_thread(self, request: Request) -> None:
+        """Note that the application has returned a body, so that this thread may call it for another request."""
+        with self.lock:
+            if self.at_work.get(request.thread) is request:
+                self.at_work[request] = self.at_work.pop(request.thread)
 
     def end(self, request: Request) -> None:
         """Note that work on a request ends. It is counted later, with others: that costs less."""
@@ -218,7 +216,7 @@ class Worker:
                 request.route = route_of(request)
             request.source = request.holder = None
             with self.lock:
-                self.at_work.discard(request)
+                self.at_work.pop(request.thread if self.at_work.get(request.thread) is request else request, None)
                 if self.busy == self.capacity and not self.held_since:
                     self._turn(now)
                 self.busy = busy = self.busy - 1
@@ -231,6 +229,7 @@ class Worker:
                     self.q[self.base + WITHOUT_PLACE] -= 1
             self.ended.append(request)
             if self.rows:
+                self.count_ended()
                 self.rows.ended(request, request.route)
             if len(self.ended) >= UNCOUNTED:
                 self.count_ended()
@@ -243,10 +242,12 @@ class Worker:
         routes: dict[str, list[Any]] = {}
         seconds: dict[int, list[int]] = {}
         with self.counting:
-            for _ in range(len(self.ended)):
-                request = self.ended.popleft()
+            ended = [self.ended.popleft() for _ in range(len(self.ended))]
+            self.lately.extend((one.began, one.ended, one.route or UNMATCHED) for one in ended)
+            for request in ended:
+                if not request.is_judged:
+                    self._judge(request)
                 delay, avoidable, route = request.delay, request.avoidable, request.route or UNMATCHED
-                self.lately.append((request.began, request.ended, route))
                 of = routes.get(route) or routes.setdefault(route, [0] * ROUTE_WORDS)
                 of[REQUESTS] += 1
                 of[WORK_S] += request.ended - request.began
@@ -274,12 +275,41 @@ class Worker:
                 before = q[at + 1 : at + 4].tolist() if q[at] == number else (0, 0, 0)
                 _SECOND.pack_into(self.bytes, at * WORDS, number, *map(add, before, counts))
 
-    def _find_wait(self, request: Request, from_s: float, to_s: float) -> None:
-        request.avoidable = self.memory.avoidable(self.base, from_s, to_s)
-        if request.avoidable is None:
-            self.q[self.base + NO_RING] += 1
-        elif request.avoidable > COUNTS_S:
-            self._blame(request.avoidable, from_s, to_s)
+    def judge_all(self) -> None:
+        """Find for how long each request at work waited."""
+        self.count_ended()
+        with self.lock:
+            new = [one for one in self.at_work.values() if not one.is_judged]
+        with self.counting:
+            for request in new:
+                if not request.is_judged:
+                    self._judge(request)
+                with self.lock:
+                    if request.delay is not None and request.place and not request.ended:
+                        self.d[request.place + 2] = request.delay
+
+    def _judge(self, request: Request) -> None:
+        """Find for how long a request waited, and how much of this another worker could have avoided."""
+        request.is_judged, began, sent = True, request.began, request.sent
+        if not sent:
+            self.q[self.base + NO_HEADER] += 1
+            return
+        at = sent_at(sent if isinstance(sent, str) else sent.decode("latin-1"))
+        delay = began + epoch() - monotonic() - at if at else LONGEST_S + 1
+        if delay > LONGEST_S:
+            self.q[self.base + MISTOLD] += 1
+        elif delay < -CLOCK_S:
+            self.q[self.base + AHEAD] += 1
+            self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
+        else:
+            request.delay = delay = max(0.0, delay)
+            request.avoidable = 0.0
+            if delay >= STEP_S and self.free_since >= began - delay:
+                request.avoidable = self.memory.avoidable(self.base, began - delay, began)
+                if request.avoidable is None:
+                    self.q[self.base + NO_RING] += 1
+                elif request.avoidable > COUNTS_S:
+                    self._blame(request.avoidable, began - delay, began)
 
     def _turn(self, now: float) -> None:
         """Note that the worker has become full, or is no longer. The time is written before it counts."""
@@ -307,24 +337,12 @@ class Worker:
                 if not (self.capacity and self.busy >= self.capacity):
                     self._turn(now)
 
-    def _mistold(self, delay: float) -> float:
-        """Count a wait that no request can have had; -1: it is unknown."""
-        if delay > LONGEST_S:
-            self.q[self.base + MISTOLD] += 1
-        elif delay < -CLOCK_S:
-            self.q[self.base + AHEAD] += 1
-            self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
-        else:
-            return 0.0
-        return -1.0
-
     def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
         """Share a wait among the routes that worked here, or that held the loop, meanwhile, each by its time."""
-        self.count_ended()
         with self.lock:
-            spans = [*self.holds]
-            if not self.loop:
-                spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in self.at_work)]
+            spans, at_work = [*self.holds], [*self.at_work.values()]
+        if not self.loop:
+            spans = [*self.lately, *((one.began, to_s, one.route or route_of(one)) for one in at_work)]
         times: dict[str, float] = {}
         for began, ended, route in spans:
             if began < to_s and ended > from_s:
@@ -453,6 +471,8 @@ def printable(text: str) -> str:
 def note_route(route: Any) -> None:
     """Note the route of the request at work, which a framework has just found."""
     request = current.get()
+    if request is None and state.worker is not None:
+        request = state.worker.at_work.get(get_ident())
     if request is not None and isinstance(route, str):
         request.route = printable("/" + route.lstrip("^/"))
 
@@ -568,7 +588,7 @@ def _forked() -> None:
     """A child is another process: it takes a slot of its own if it ever serves."""
     global _making  # another thread may have held it
     is_worker = state.by_hand and state.worker is None
-    for request in state.worker.at_work if state.worker is not None else ():
+    for request in state.worker.at_work.values() if state.worker is not None else ():
         request.ended = request.began  # it is the parent's
     state.worker, _making = None, threading.Lock()
     options = getattr(sys.modules.get("uwsgi"), "opt", None)

@@ -7,11 +7,12 @@ import os
 import sys
 from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator
 
-from stampede_probe.worker import Request, Worker, current, guarded, state, worker
+from stampede_probe.worker import Request, Worker, current, get_ident, guarded, state, worker
 
 _ID = os.environ.get("STAMPEDE_PROBE_ID", "")
 _WSGI_ID = "HTTP_" + _ID.upper().replace("-", "_") if _ID else ""
 _ASGI_ID = _ID.lower().encode()
+_UWSGI = "uwsgi" in sys.modules
 Scope = Dict[str, Any]
 Message = Dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -35,43 +36,48 @@ class Wsgi(Wrapped):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Pass a request to the application."""
-        if state.off or current.get() is not None:
+        if state.off:
             return self.application(environ, start_response)  # type: ignore[no-any-return]
         mine = state.worker or guarded(_worker_of, environ)
+        if mine is None or (current.get() is not None if mine.loop else get_ident() in mine.at_work):
+            return self.application(environ, start_response)  # type: ignore[no-any-return]
         sent = environ.get("HTTP_X_REQUEST_START") or environ.get("HTTP_X_QUEUE_START")
         ident = environ.pop(_WSGI_ID, "") if _WSGI_ID else ""
-        request = mine.begin(environ, sent, ident, _greenlet() if mine.loop else None) if mine else None
+        request = mine.begin(environ, sent, ident, _greenlet() if mine.loop else None)
         if request is None:
             return self.application(environ, start_response)  # type: ignore[no-any-return]
-        files = environ.get("wsgi.file_wrapper")
-        sent_files = () if files is None or isinstance(files, type) else _note_files(environ, files)
-        token = current.set(request)
+        sent_files = _note_files(environ) if _UWSGI else ()
+        token = current.set(request) if mine.loop else None
         try:
             body: Iterable[bytes] = self.application(environ, start_response)
         except BaseException:
             mine.end(request)
             raise
         finally:
-            current.reset(token)
-        if (
-            isinstance(body, (list, tuple))
-            or (isinstance(files, type) and isinstance(body, files))  # the server sends the file in its own way
-            or any(body is one for one in sent_files)
-        ):
+            if token is not None:
+                current.reset(token)
+        if isinstance(body, (list, tuple)) or any(body is one for one in sent_files):
             mine.end(request)
             return body
+        files = environ.get("wsgi.file_wrapper")
+        if isinstance(files, type) and isinstance(body, files):
+            mine.end(request)  # the server sends the file in its own way
+            return body
+        mine.leave_thread(request)
         return (SizedBody if hasattr(body, "__len__") else Body)(body, mine, request)
 
 
-def _note_files(environ: dict[str, Any], files: Callable[..., Any]) -> list[Any]:
+def _note_files(environ: dict[str, Any]) -> list[Any]:
     """Return a list that gets what ``wsgi.file_wrapper`` returns: uWSGI knows a file by its identity."""
     sent: list[Any] = []
+    files: Any = environ.get("wsgi.file_wrapper")
 
     def wrapper(*arguments: Any) -> Any:
         sent.append(files(*arguments))
         return sent[-1]
 
-    environ["wsgi.file_wrapper"] = wrapper
+    if files is not None:
+        environ["wsgi.file_wrapper"] = wrapper
     return sent
 
 
@@ -112,6 +118,8 @@ def _greenlet() -> Any:
 
 def _worker_of(environ: dict[str, Any]) -> Worker:
     """Make the worker of this process; how much it serves at once, and on which server, is what a request tells."""
+    if getattr(_greenlet(), "parent", None) is not None:  # whoever runs in the main greenlet has no hub
+        return worker(loop=True)
     options = getattr(sys.modules.get("uwsgi"), "opt", None)
     if options is not None:
         return worker(int(options.get("threads", 1)), "uwsgi")
@@ -138,7 +146,7 @@ class Asgi(Wrapped):
         sent, ident = None, ""
         for name, value in scope["headers"]:
             if name == b"x-request-start" or name == b"x-queue-start":  # noqa: PLR1714  # no tuple is made
-                sent = value.decode("latin-1")
+                sent = value
             elif name == _ASGI_ID:
                 ident = value.decode("latin-1")
         if ident:

@@ -245,10 +245,10 @@ def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
 def test_rows_name_the_connection_if_the_server_hands_on_its_socket(tmp_path: Path) -> None:
     rows = Rows(str(tmp_path))
     with socket.socket() as connection:
-        rows.began(Request({"gunicorn.socket": connection}, "1-1", None, 7))
+        rows.began(Request({"gunicorn.socket": connection}, None, "1-1", None, 7))
         inode = os.fstat(connection.fileno()).st_ino
     for closed in ({"gunicorn.socket": connection}, {}):
-        rows.began(Request(closed, "1-1", None, 7))
+        rows.began(Request(closed, None, "1-1", None, 7))
 
     [file] = tmp_path.iterdir()
     assert [line.split(",")[4] for line in file.read_text().splitlines()] == [str(inode), "", ""]
@@ -368,6 +368,8 @@ def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
     for clock in (now, now - 3600, now - 3590):
         monkeypatch.setattr(notes, "epoch", lambda clock=clock: clock)
         bodies.append(app({"PATH_INFO": "/", "HTTP_X_REQUEST_START": f"t={now - 0.01:.6f}"}, print))
+        assert state.worker is not None
+        state.worker.judge_all()
     at_work = snapshot(shared)["workers"][0]["requests"]
     for body in bodies:
         body.close()  # type: ignore[attr-defined]
