@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import wraps
 from importlib.abc import MetaPathFinder
+from threading import current_thread
 from typing import Any, Callable
 
 from stampede_probe.worker import guarded, note_route, state, worker
@@ -69,11 +70,17 @@ def _granian(module: Any) -> None:
     @wraps(function)
     def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
         threads = sys._getframe(1).f_locals.get("blocking_threads")
-        if is_wsgi:
-            guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
-        else:
+        if not is_wsgi:
             state.capacity = (0, "granian", True)
-        return function(guarded(wsgi if is_wsgi else asgi, callback) or callback, *arguments, **named)
+            return function(guarded(asgi, callback) or callback, *arguments, **named)
+        guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
+        probed = guarded(wsgi, callback) or callback
+
+        def known(*request: Any) -> Any:
+            current_thread()  # Python did not start this thread, and asks for its id in the kernel now
+            return probed(*request)
+
+        return function(known, *arguments, **named)
 
     module._callback_wrapper = replaced
 

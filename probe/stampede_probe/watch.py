@@ -12,7 +12,7 @@ from contextvars import Context
 from functools import partial
 from time import monotonic
 from types import BuiltinMethodType, CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
 from stampede_probe.worker import Request, current, fault, native, route_of, state
@@ -43,7 +43,8 @@ _PLUMBING = {
     "contextlib", "anyio", "sniffio", "subprocess", "importlib", "codecs",
 }  # fmt: skip
 _POOL = re.compile(
-    r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection)$"
+    r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection|"
+    r"wait_for_connection|add)$"
 )
 _WAITING = re.compile(
     r"^(threading|queue|asyncio\.(locks|queues)|sqlalchemy\.util\.queue|gevent|eventlet)\b|_?acquire$"
@@ -51,34 +52,46 @@ _WAITING = re.compile(
 _KINDS = (
     (re.compile(r"getaddrinfo$|getnameinfo$|gethostby|resolver\."), "dns"),
     (re.compile(r"\bqueues?\.(.*\.)?(get|put|join)$"), "queue"),
-    (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock|join)$"), "lock"),
+    (re.compile(r"^concurrent\.futures\.|^threading\.Thread\.join$"), "waits"),
+    (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock)$"), "lock"),
     (re.compile(r"^subprocess\."), "subprocess"),
     (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
 )
+_IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
+_SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
 _POOLS = tuple(
-    os.path.join(*path)
-    for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"), ("asgiref", "sync.py"))
+    os.path.join(*path) for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"))
 )
+_TASKS = os.path.join("asyncio", "tasks.py")
+_CALLERS = (*_POOLS, os.path.join("asgiref", "sync.py"), os.path.join("asyncio", "events.py"))
+"""What calls functions in a copy of a request's context."""
 _OWN = tuple(
     folder.rstrip(os.sep) + os.sep
     for folder in (os.path.dirname(os.path.abspath(__file__)), os.environ.get("STAMPEDE_PROBE_PART", ""))
     if folder
 )
 """The folders of the probe, and of a program around it: their frames are not the application's."""
+_SCRIPT = os.path.abspath(sys.argv[0]) if getattr(sys, "argv", None) else ""
+"""The command that started the server."""
 _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 class Stack(NamedTuple):
     """Where a thread is: its frames, the innermost first, and the code of the innermost frame of the application.
 
-    ``names`` are the functions of libraries that this frame called, the innermost first.
+    ``names`` are the functions of libraries that this frame called, the innermost first. Without such a frame, it is
+    that of a library that called another library.
     """
 
     frames: list[FrameType]
     names: list[str]
-    code: CodeType | None
-    line: int
-    instruction: int
+    is_application: bool = False
+    code: CodeType | None = None
+    line: int = 0
+    instruction: int = -1
+
+
+Found = Tuple[Optional[Request], int, Stack, str]
 
 
 class Watcher:
@@ -101,6 +114,7 @@ class Watcher:
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._pauses: deque[tuple[CodeType, int, int, int, float]] = deque(maxlen=100)
         self._full_since_look = False
+        self._idle = ""
         self._codes: dict[CodeType, tuple[bool, str]] = {}
         self._folders: tuple[str, ...] = ()
         self._changed = False
@@ -135,6 +149,8 @@ class Watcher:
 
     def _tick_of_loop(self) -> None:
         if state.worker is self.worker and not state.off:
+            caller = sys._getframe(1)
+            self._idle = self._about(caller.f_code)[1]  # it called the loop, if the loop is not written in Python
             self.goes_on(monotonic())
             self._look_at_pools()
             self.loop.call_later(self._pause(), self._tick_of_loop)
@@ -223,6 +239,7 @@ class Watcher:
 
         endpoint = Endpoint(self.worker.memory)
         self._libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
+        self._count_others({})
         last = monotonic()
         while state.worker is None or state.worker is self.worker:
             try:
@@ -238,10 +255,15 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
+                self._look(now)  # first: whoever kept the interpreter's lock is still where it was
                 while self.worker.left:
                     self.worker.end(self.worker.left.popleft())
                 self.worker.judge_all()
-                self._look(now)
+                while self._pauses:
+                    code, instruction, line, generation, seconds = self._pauses.popleft()
+                    by = _collector(code, instruction, line, generation)
+                    self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
+                    self._changed = True
                 if now >= self._next_second:
                     self._next_second = now + 1.0
                     if self._changed:
@@ -257,31 +279,47 @@ class Watcher:
                 return
 
     def _look(self, now: float) -> None:
-        held = self._ticked and now - self._ticked > self._paused_s + HELD_S
+        held = bool(self._ticked) and now - self._ticked > self._paused_s + HELD_S
         with self.worker.lock:
             at_work = list(self.worker.at_work.values())
-        long = [one for one in at_work if now - one.began > LONG_S]
-        is_due, pool_is_full = now >= self._next_sample, self._full_since_look
+        long = sorted((one for one in at_work if now - one.began > LONG_S), key=lambda one: one.began)
+        is_due = now >= self._next_sample
         stacks: dict[int, Stack] = {}
-        if is_due and (held or long or pool_is_full):
+        if is_due and (held or long or self._full_since_look):
             stacks = {thread: self._stack(_outwards(frame)) for thread, frame in sys._current_frames().items()}
+        found = list(self._found(long[:SAMPLED], at_work, stacks, held=held)) if stacks else []
         # Until here, a thread that kept the interpreter's lock is where it was. Calls of the system let it go on.
         waited_s = self._scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
             self._loop_waited = waited_s
         elif waited_s - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + self._paused_s)
-        while self._pauses:
-            code, instruction, line, generation, seconds = self._pauses.popleft()
-            by = _collector(code, instruction, line, generation)
-            self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
-            self._changed = True
-        if not is_due:
-            return
-        self._full_since_look = False
+        if is_due:
+            self._count_found(now, at_work, stacks, found, len(long) / SAMPLED)
+
+    def _count_found(
+        self, now: float, at_work: list[Request], stacks: dict[int, Stack], found: list[Found], part: float
+    ) -> None:
+        pool_is_full, self._full_since_look = self._full_since_look, False
         self._passed_s, self._looked = min(LONGEST_SAMPLE_S, now - self._looked), now
         if stacks:
-            self._sample(now, at_work, long, stacks, held=bool(held), pool_is_full=pool_is_full)
+            passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
+            self._next_sample, self._changed = now + SAMPLE_S, True
+            if pool_is_full:
+                self._count_pools(stacks, passed_s)
+            for request, thread, stack, where in found:
+                route, lasted_s = BY_NOBODY, now - self._ticked
+                if request is not None:
+                    route = request.route or route_of(request)
+                    self.worker.show_route(request, route)
+                    lasted_s = lasted_s if where else now - request.began
+                if where:
+                    self.worker.held_by = route
+                share = 1.0 if where else max(1.0, part)
+                self._count(route, stack, share * min(passed_s, max(SAMPLE_S, lasted_s)), thread, where)
+                stacks.pop(thread, None)
+            for request in at_work if not self.worker.loop else ():
+                stacks.pop(request.thread, None)
         else:
             self._before.clear()
             for thread in [one for one in self._files if one != self._loop_native]:
@@ -289,58 +327,53 @@ class Watcher:
             self._next_sample = 0.0  # the next sample is the first one
         self._count_others(stacks)
 
-    def _sample(
-        self, now: float, at_work: list[Request], long: list[Request], stacks: dict[int, Stack], *, held: bool,
-        pool_is_full: bool,
-    ) -> None:  # fmt: skip
-        """Count what held the loop, the threads of full pools, and long requests; leave the stacks of other threads."""
-        passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
-        self._next_sample, self._changed = now + SAMPLE_S, True
+    def _found(
+        self, long: list[Request], at_work: list[Request], stacks: dict[int, Stack], *, held: bool
+    ) -> Iterator[Found]:
+        """Yield what holds the loop, and where long requests are: the request, its thread (0: none) and its stack.
+
+        While the loop is held, nobody can tell what else a task would wait for.
+        """
+        loop = stacks.get(self._loop_thread, Stack([], []))
+        runs = next((one for one in at_work if _is_running(one.holder)), None) or _request_in(loop)
         if held:
-            weight_s = min(passed_s, max(SAMPLE_S, now - self._ticked))
-            self._count_held(stacks.get(self._loop_thread) or self._stack(()), at_work, weight_s)
-        if pool_is_full:
-            self._count_pools(stacks, passed_s)
-        in_pools = {_request_in(stack): thread for thread, stack in stacks.items()} if self.worker.loop else {}
-        weight_s = max(1.0, len(long) / SAMPLED)
-        for request in sorted(long, key=lambda one: one.began)[:SAMPLED]:
-            route = request.route or route_of(request)
-            self.worker.show_route(request, route)
-            thread = in_pools.get(request, 0) if self.worker.loop else request.thread
-            stack = stacks.get(thread) or self._stack([] if held else _awaited(request.holder))
-            if stack.frames:
-                self._count(route, stack, weight_s * min(passed_s, max(SAMPLE_S, now - request.began)), thread)
-            stacks.pop(thread, None)
-        for request in at_work if not self.worker.loop else ():
-            stacks.pop(request.thread, None)
+            yield None if runs is None or runs.ended else runs, self._loop_thread, loop, "loop "
+        if not self.worker.loop:
+            yield from ((one, one.thread, stacks[one.thread], "") for one in long if one.thread in stacks)
+            return
+        in_pools = {_request_in(stack): of for of, stack in stacks.items() if of != self._loop_thread}
+        for request in long:
+            thread = in_pools.get(request, 0)
+            if thread:
+                yield request, thread, stacks[thread], ""
+            elif not held and request is runs:
+                yield request, self._loop_thread, loop, ""
+            elif not held:
+                yield request, 0, self._stack(_awaited(request.holder)), ""
 
     def _stack(self, frames: Iterable[FrameType]) -> Stack:
         frames = list(frames)
         names: list[str] = []
+        caller, called = Stack(frames, names), ""
         for frame in frames:
             is_application, name = self._about(frame.f_code)
+            package = name.partition(".")[0]
             if is_application:
-                return Stack(frames, names, frame.f_code, frame.f_lineno, frame.f_lasti)
+                return Stack(frames, names, True, frame.f_code, frame.f_lineno, frame.f_lasti)
+            is_caller = bool(package) and package not in (called, *_PLUMBING, *_SERVERS)
+            if called and is_caller and caller.code is None:
+                caller = Stack(frames, names[:], False, frame.f_code, frame.f_lineno, frame.f_lasti)
+            called = called or package if package not in _PLUMBING else called
             if name:
                 names.append(name)
-        return Stack(frames, names, None, 0, 0)
-
-    def _count_held(self, stack: Stack, at_work: list[Request], weight_s: float) -> None:
-        codes = {frame.f_code for frame in stack.frames}
-        route = BY_NOBODY
-        for request in at_work:
-            if _runs(request, codes, stack.frames):
-                route = request.route or route_of(request)
-                self.worker.show_route(request, route)
-        self.worker.held_by = route
-        self._count(route, stack, weight_s, self._loop_thread, "loop ")
+        return caller
 
     def _count_pools(self, stacks: dict[int, Stack], weight_s: float) -> None:
         """Count what the threads of asyncio's and AnyIO's pools do, for requests and after their answers."""
         for thread, (frames, *_) in stacks.items():
             inner = next((place for place, one in enumerate(frames) if one.f_code.co_filename.endswith(_POOLS)), 0)
             stack = self._stack(frames[:inner])
-            if stack.code is not None:
+            if stack.is_application:
                 self._count(IN_POOL, stack, weight_s, thread, "pool thread ")
 
     def _count_others(self, stacks: dict[int, Stack]) -> None:
@@ -348,24 +381,28 @@ class Watcher:
         ran, servers = {}, (_main_thread(), self._loop_thread)
         for thread, native_id in _natives().items():
             ran[native_id] = ran_s = _ran_s(native_id)
-            grown_s = ran_s - self._ran.get(native_id, ran_s)
+            grown_s = ran_s - self._ran.get(native_id, 0.0)
             stack = stacks.get(thread) if grown_s > self._passed_s / SOME and thread not in servers else None
-            if stack is not None and stack.code is not None:
+            if stack is not None and stack.is_application:
                 self._count(BY_NOBODY, stack, grown_s, thread, "thread computes")
         self._ran = ran
 
     def _count(self, route: str, stack: Stack, weight_s: float, thread: int, where: str = "") -> None:
-        _, names, code, line, instruction = stack
-        application = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
+        frames, names, is_application, code, line, instruction = stack
+        if not frames:
+            return
+        at = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
         called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
+        is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
         if where.endswith("computes"):
             kind = ""
-        elif not kind or (where and names and names[0].startswith("selectors.")):  # a held loop waits for no network
+        elif not kind or (where and is_idle):  # a held loop waits for no network
             kind = self._lock_kind(stack, thread)
-        text = (
-            f"{application or '(library)'} → {library or called}" if library or called else application or "(library)"
-        )
+            if where == "loop " and is_idle and kind != "interpreter lock":
+                return  # it only lacked a processor
+        called = library or called
+        text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
 
     def _about(self, code: CodeType) -> tuple[bool, str]:
@@ -376,7 +413,7 @@ class Watcher:
                 self._codes.clear()
             path, name = code.co_filename, getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
             library = path.startswith(("<", *self._libraries()))
-            if path.startswith(_OWN):
+            if path.startswith(_OWN) or (path == _SCRIPT and not path.endswith(".py")):
                 name = ""
             elif library:
                 name = f"{_module(path)}.{name}"
@@ -418,8 +455,9 @@ class Watcher:
         before = self._before.get(thread)
         self._before[thread] = now, ran_s + waited_s, process_s - ran_s, turns
         if before is None or now <= before[0] or now - before[0] > LONGEST_SAMPLE_S:
-            grown_s = ran_s - self._ran.get(native_id, ran_s)
-            return "computes" if grown_s > self._passed_s / 2 or _state(native_id) == "R" else "waits"
+            grown_s = ran_s - self._ran.get(native_id, 0.0)  # it may have started since then
+            part = SOME if self._passed_s > 2 * SAMPLE_S else 2  # it kept the interpreter's lock for so long
+            return "computes" if grown_s > self._passed_s / part or _state(native_id) == "R" else "waits"
         wall_s, mine_s, others_s = now - before[0], ran_s + waited_s - before[1], process_s - ran_s - before[2]
         if mine_s > wall_s / 2:
             return "computes"
@@ -435,8 +473,15 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame, count = frame.f_back, count + 1
 
 
-def _awaited(task: Any) -> list[FrameType]:
-    """Return the frames of what a task or greenlet waits in, the innermost first."""
+def _is_running(holder: Any) -> bool:
+    """Whether a task or a greenlet is what its thread runs now."""
+    if hasattr(holder, "gr_frame"):
+        return holder.gr_frame is None and not holder.dead  # the greenlet that runs has no frame of its own
+    return bool(getattr(getattr(holder, "get_coro", lambda: None)(), "cr_running", False))
+
+
+def _awaited(task: Any, depth: int = 0) -> list[FrameType]:
+    """Return the frames of what a task or greenlet waits in, the innermost first, through the tasks it waits for."""
     if hasattr(task, "gr_frame"):
         return list(_outwards(task.gr_frame))
     one: Any = getattr(task, "get_coro", lambda: None)()
@@ -446,21 +491,22 @@ def _awaited(task: Any) -> list[FrameType]:
         if frame is None:
             break
         frames.append(frame)
+        if frame.f_code.co_filename.endswith(_TASKS):
+            several = [one for one in _locals(frame) if isinstance(one, (list, set, tuple))]
+            tasks = [one for of in (_locals(frame), *several) for one in of if hasattr(one, "get_coro")]
+            stacks = [_awaited(one, depth + 1) for one in tasks if not one.done() and depth < 3]
+            return [*max(stacks, key=len, default=[]), *frames[::-1]]
         one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
     return frames[::-1]
 
 
 def _request_in(stack: Stack) -> Request | None:
-    """Return the request for which a thread of a pool works: pools call functions in a copy of the caller's context."""
+    """Return the request for which a thread or a task works: both run in a copy of the context of their caller."""
     for frame in stack.frames:
-        if frame.f_code.co_filename.endswith(_POOLS):
-            found = frame.f_locals
-            values = list(found.values())
-            if isinstance(found, dict):  # before Python 3.13: a copy that the frame keeps
-                found.clear()
-            for value in values:
-                if type(value).__name__ == "_WorkItem":
-                    value = getattr(value, "fn", None)  # noqa: PLW2901  # what it holds
+        if frame.f_code.co_filename.endswith(_CALLERS):
+            for value in _locals(frame):
+                attribute = {"_WorkItem": "fn", "Handle": "_context", "TimerHandle": "_context"}
+                value = getattr(value, attribute.get(type(value).__name__, ""), value)  # noqa: PLW2901
                 value = value.func if isinstance(value, partial) else value  # noqa: PLW2901
                 value = value.__self__ if isinstance(value, BuiltinMethodType) else value  # noqa: PLW2901
                 if isinstance(value, Context):
@@ -469,25 +515,20 @@ def _request_in(stack: Stack) -> Request | None:
     return None
 
 
+def _locals(frame: FrameType) -> list[Any]:
+    found = frame.f_locals
+    values = list(found.values())
+    if isinstance(found, dict):  # before Python 3.13: a copy that the frame keeps
+        found.clear()
+    return values
+
+
 def _ran_s(thread: int) -> float:
     """Return how long a thread of this process ran, by its clock, which can be read with the interpreter's lock."""
     try:
         return time.clock_gettime(~thread << 3 | 6)
     except (OSError, OverflowError):
         return 0.0
-
-
-def _runs(request: Request, codes: set[CodeType], stack: list[FrameType]) -> bool:
-    """Whether a stack of the loop's thread is that of a request."""
-    holder = request.holder
-    if hasattr(holder, "gr_frame"):
-        return holder.gr_frame is None and not holder.dead  # the greenlet that runs has no frame of its own
-    coroutine = getattr(holder, "get_coro", lambda: None)()
-    frame = getattr(coroutine, "cr_frame", None)
-    if frame is not None and any(one is frame for one in stack):
-        return True
-    code = getattr((request.source or {}).get("endpoint"), "__code__", None)  # in a task of a middleware
-    return code in codes
 
 
 def _kind(names: list[str]) -> tuple[str, str]:
@@ -561,16 +602,18 @@ def _short(path: str) -> str:
 
 
 def _natives() -> dict[int, int]:
+    """Return the ids that the kernel gave to threads; before Python 3.13, a forked main thread has its parent's."""
     import threading
 
     threads = list(threading._active.items())  # type: ignore[attr-defined]  # eventlet's have no id of the kernel's
-    return {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
+    found = {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
+    return {**found, _main_thread(): os.getpid()}
 
 
-def _main_thread() -> int | None:
+def _main_thread() -> int:
     import threading
 
-    return threading.main_thread().ident
+    return threading.main_thread().ident or 0
 
 
 def _native_id() -> int:

@@ -137,8 +137,14 @@ class Asgi(Wrapped):
             return
         if kind == "lifespan":
             guarded(_serving)
-            await self.application(scope, receive, send)
-            guarded(state.close)  # uvicorn then ends by a signal, and no function of atexit is called
+
+            async def heard() -> Message:
+                message = await receive()
+                if message["type"] == "lifespan.shutdown":
+                    guarded(state.close)  # uvicorn then ends by a signal, and no function of atexit is called
+                return message
+
+            await self.application(scope, heard, send)
             return
         mine = state.worker
         if mine is None or mine.watcher.loop is None:

@@ -276,7 +276,7 @@ def test_the_line_that_calls_the_collector_is_named_and_no_other() -> None:
 def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
     counted: list[str] = []
     watcher = Watcher.__new__(Watcher)
-    watcher._codes, watcher._folders, watcher._before = {}, (), {}
+    watcher._codes, watcher._folders, watcher._before, watcher._idle = {}, (), {}, ""
     watcher.worker = SimpleNamespace(count=lambda kind, name, _seconds: counted.append(f"{kind}: {name}"))  # type: ignore[assignment]
     begun, over = threading.Event(), threading.Event()
 

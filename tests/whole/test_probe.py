@@ -272,6 +272,36 @@ def test_threads_that_wait_for_the_interpreter_and_pools_that_are_full_are_told(
     assert found["notes"]["pool full"]["AnyIO's pool of 40 threads"] > 0
 
 
+@pytest.mark.parametrize(
+    ("site", "path", "at_once", "told"),
+    [
+        ("app", "/file_lock", 3, r"lock\|.*\|.*held_site.py:\d+ file_lock → fcntl.flock"),
+        ("app", "/future", 3, r"waits\|.*\|.*held_site.py:\d+ future → concurrent.futures._base.Future.result"),
+        ("app", "/regex", 1, r"computes\|.*\|.*held_site.py:\d+ regex → NESTED.match"),
+        ("app", "/thread", 2, r"thread computes\|\(no request\)\|.*held_site.py:\d+ crunch"),
+        ("fast", "/lock", 3, r"lock\|lock\(\)\|.*held_site.py:\d+ lock → asyncio.locks"),
+        ("fast", "/queue", 1, r"queue\|queue\(\)\|.*held_site.py:\d+ queue → asyncio.queues.Queue.get"),
+        ("fast", "/in_thread", 1, r"waits\|in_thread\(\)\|.*held_site.py:\d+ in_pool → time.sleep"),
+        ("fast", "/in_task", 1, r"loop waits\|in_task\(\)\|.*held_site.py:\d+ hold → time.sleep"),
+        ("fast", "/search", 1, r"loop computes\|search\(\)\|.*held_site.py:\d+ regex → NESTED.match"),
+    ],
+)
+def test_what_holds_a_request_is_told_with_its_kind_and_line(
+    site: str, path: str, at_once: int, told: str, tmp_path: Path
+) -> None:
+    """Mostly at once; a thread that has kept the interpreter's lock may have gone on before the probe gets it."""
+    server = ("gunicorn", "--threads", "4") if site == "app" else ("uvicorn", "--loop", "asyncio")
+    with served(tmp_path, *server, f"tests.held_site:{site}") as running, ThreadPoolExecutor(at_once) as pool:
+
+        def is_told() -> bool:
+            list(pool.map(running.ask, [path] * at_once))
+            time.sleep(1)  # the notes are written once a second
+            return any(re.fullmatch(told + ".*", name) for name in running.snapshot()["notes"].get("stacks", {}))
+
+        wait_until(is_told, every_s=0.1)
+        assert running.snapshot()["faults"] == 0
+
+
 def test_workers_that_are_killed_under_load_leave_no_slot_and_no_busy_thread(tmp_path: Path) -> None:
     with served(tmp_path, "gunicorn", "--workers", "3", "--threads", "2", "tests.probe_site:app") as server:
         with ThreadPoolExecutor(8) as pool:

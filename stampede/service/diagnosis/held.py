@@ -73,9 +73,10 @@ class Held(NamedTuple):
 class Stack(NamedTuple):
     """For how long something that was looked at was in one line of the code, in one trial, in seconds.
 
-    ``of`` is what was looked at: a held ``loop``, a ``pool thread`` of a full pool, the garbage collector (``gc``), or
-    nothing: a request that is at work for longer than 0.1 s. ``kind`` is what it did: ``computes``, ``waits``,
-    ``pool``, ``lock`` and so on (probe/README.md). ``request_class`` is whose it was; empty: of no request.
+    ``of`` is what was looked at: a held ``loop``, a ``pool thread`` of a full pool, a ``thread`` that serves no
+    request, the garbage collector (``gc``), or nothing: a request that is at work for longer than 0.1 s. ``kind`` is
+    what it did: ``computes``, ``waits``, ``pool``, ``lock`` and so on (probe/README.md). ``request_class`` is whose it
+    was; empty: of no request.
     ``line`` is the innermost line of the application; empty: there is none. ``called`` is the function of a library
     that the line called, or empty.
     """
@@ -217,7 +218,7 @@ def _stacks(trial: _Trial, routes: Sequence[tuple[str, str, int]]) -> Iterator[S
     for seen, seconds in spent_s.items():
         kind, route, at = "".join(filter(str.isprintable, seen)).split("|", 2)
         line, _, called = at.partition(" → ")
-        of = next((each for each in ("loop", "pool thread", "gc") if kind.startswith(each)), "")
+        of = next((each for each in ("loop", "pool thread", "thread", "gc") if kind.startswith(each)), "")
         known = "" if line.startswith(("(", "garbage")) else line  # not of a library
         yield Stack(of, kind.removeprefix(of).strip(), classes.get(route, (0, ""))[1], known, called, seconds)
 

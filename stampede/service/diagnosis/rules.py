@@ -323,8 +323,8 @@ def _computed_in(found: Symptoms, stall: Stall) -> Iterator[str]:
     if found.collected >= stall.share / 2:
         yield _collects(found)
         return
-    stacks = [stack for of in ("", "pool thread") for stack in found.stacks(of) if stack.kind == "computes"]
-    if computed := _lines(stacks, " of what long requests compute is"):
+    stacks = [stack for of in ("", "pool thread", "thread") for stack in found.stacks(of) if stack.kind == "computes"]
+    if computed := _lines(stacks, " of what long requests and other threads compute is"):
         yield f"{computed}."
 
 
