@@ -49,7 +49,7 @@ def serve_gunicorn(gunicorn_worker: Any) -> bool:
 
 
 def _serve(capacity: int, server: str, *, loop: bool = False) -> None:
-    state.capacity = (capacity, server, loop)
+    state.capacity = (capacity, server)
     worker(loop=loop)
 
 
@@ -58,7 +58,7 @@ def _asgi(loads: str, attribute: str, server: str) -> Callable[[Any], None]:
     owner, name = loads.split(".")
 
     def loaded(_result: Any, self: Any, *_: Any) -> None:
-        state.capacity = (0, server, True)
+        state.capacity = (0, server)
         setattr(self, attribute, asgi(getattr(self, attribute)))
 
     return lambda module: after(getattr(module, owner), name, loaded)
@@ -71,7 +71,7 @@ def _granian(module: Any) -> None:
     def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
         threads = sys._getframe(1).f_locals.get("blocking_threads")
         if not is_wsgi:
-            state.capacity = (0, "granian", True)
+            state.capacity = (0, "granian")
             return function(guarded(asgi, callback) or callback, *arguments, **named)
         guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
         probed = guarded(wsgi, callback) or callback
@@ -87,7 +87,7 @@ def _granian(module: Any) -> None:
 
 def _hypercorn(module: Any) -> None:
     def wrapped(result: Any, *_: Any) -> None:
-        state.capacity = (0, "hypercorn", True)
+        state.capacity = (0, "hypercorn")
         result.app = (Wsgi if type(result).__name__ == "WSGIWrapper" else Asgi)(result.app)
 
     after(module, "wrap_app", wrapped)
@@ -95,7 +95,7 @@ def _hypercorn(module: Any) -> None:
 
 def _daphne(module: Any) -> None:
     def loaded(result: Any, *_: Any) -> Any:
-        state.capacity = (0, "daphne", True)
+        state.capacity = (0, "daphne")
         return asgi(result)
 
     after(module.CommandLineInterface, "load_asgi_app", loaded)

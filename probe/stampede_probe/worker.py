@@ -22,43 +22,15 @@ from time import time as epoch
 from typing import Any, Callable
 
 from stampede_probe import shared as layout
+
+# isort: off
 from stampede_probe.shared import (
-    AHEAD,
-    AHEAD_S,
-    AVOIDABLE_S,
-    AVOIDABLES,
-    AVOIDED,
-    BUCKETS_S,
-    DELAY_S,
-    DELAYS,
-    FAULTS,
-    HEAD,
-    HELD_S,
-    HELD_SINCE,
-    KNOWN,
-    MINUTE,
-    MISTOLD,
-    NO_HEADER,
-    NO_RING,
-    OTHER,
-    PLACE_AT,
-    PLACE_WORDS,
-    PLACES,
-    REQUESTS,
-    RING,
-    RING_AT,
-    ROUTE_AT,
-    ROUTE_S,
-    ROUTE_WORDS,
-    SECOND_WORDS,
-    SECONDS,
-    UNMATCHED,
-    UNTIL,
-    WITHOUT_PLACE,
-    WORDS,
-    WORK_S,
-    Shared,
+    AHEAD, AHEAD_S, AVOIDABLE_S, AVOIDABLES, AVOIDED, BUCKETS_S, DELAY_S, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
+    KNOWN, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT, ROUTE_AT,
+    ROUTE_S, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, WITHOUT_PLACE, WORDS, WORK_S, Shared,
 )  # fmt: skip
+
+# isort: on
 
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
 COUNTS_S = 0.05
@@ -482,7 +454,7 @@ class _State:
 
     worker: Worker | None = None
     memory: Shared | None = None
-    capacity: tuple[int, str, bool] | None = None
+    capacity: tuple[int, str] | None = None
     off = False
     by_hand = False
     """Whether an application was wrapped in this process before its workers were forked."""
@@ -553,14 +525,11 @@ def worker(capacity: int = 0, server: str = "", *, loop: bool = False) -> Worker
     if found is None:
         with _making:
             if state.worker is None:
-                state.worker = Worker(memory(), *_kind(capacity, server), loop=loop)
+                capacity, server = state.capacity or (capacity, server)
+                state.worker = Worker(memory(), capacity, server, loop=loop)
                 atexit.register(state.worker.close)
             found = state.worker
     return found
-
-
-def _kind(capacity: int, server: str) -> tuple[int, str]:
-    return (state.capacity[0], state.capacity[1]) if state.capacity else (capacity, server)
 
 
 def fault() -> None:
