@@ -338,6 +338,9 @@ class Watcher:
         """
         loop = stacks.get(self._loop_thread, Stack([], []))
         runs = next((one for one in at_work if _is_running(one.holder)), None) or _request_in(loop)
+        if runs is None and self.loop is not None:
+            task = sys.modules["asyncio"].current_task(self.loop)
+            runs = task.get_context().get(current) if hasattr(task, "get_context") else None
         if held:
             yield None if runs is None or runs.ended else runs, self._loop_thread, loop, "loop "
         if not self.worker.loop:
