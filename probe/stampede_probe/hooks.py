@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from threading import current_thread
 from typing import Any, Callable
 
-from stampede_probe.worker import guarded, note_route, state, worker
+from stampede_probe.worker import Worker, guarded, note_route, state, worker
 from stampede_probe.wrap import Asgi, Wsgi, asgi, wsgi
 
 
@@ -40,17 +40,17 @@ def serve_gunicorn(gunicorn_worker: Any) -> bool:
     """Take a slot for a WSGI worker of gunicorn; False: it is none, and hands the application on."""
     of = {one.__name__ for one in type(gunicorn_worker).__mro__}
     if "SyncWorker" in of:
-        _serve(1, "sync")
+        _serve(1, "sync").server = gunicorn_worker
     elif "ThreadWorker" in of:
-        _serve(gunicorn_worker.cfg.threads, "gthread")
+        _serve(gunicorn_worker.cfg.threads, "gthread").server = gunicorn_worker
     elif "AsyncWorker" in of:
         _serve(0, type(gunicorn_worker).__name__, loop=True)
     return bool(of & {"SyncWorker", "ThreadWorker", "AsyncWorker"})
 
 
-def _serve(capacity: int, server: str, *, loop: bool = False) -> None:
+def _serve(capacity: int, server: str, *, loop: bool = False) -> Worker:
     state.capacity = (capacity, server)
-    worker(loop=loop)
+    return worker(loop=loop)
 
 
 def _asgi(loads: str, attribute: str, server: str) -> Callable[[Any], None]:

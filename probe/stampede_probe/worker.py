@@ -100,7 +100,7 @@ class Worker:
     __slots__ = (
         "at_work", "base", "busy", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
         "held_by", "held_since", "holds", "idle_since", "lately", "left", "lock", "loop", "memory", "notes",
-        "notes_lock", "numbers", "pid", "q", "rows", "watcher",
+        "notes_lock", "numbers", "pid", "q", "rows", "server", "watcher",
     )  # fmt: skip  # a request finds what it needs beside each other in memory
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
@@ -133,6 +133,8 @@ class Worker:
         self.counting = native("_thread", "allocate_lock")()
         self.numbers = {UNMATCHED: 0, OTHER: 1}
         self.head, self.free_since = 0, 0.0
+        self.server: Any = None
+        """gunicorn's worker: while it is ``alive``, it takes requests."""
         self.due = NEVER
         """When the event loop must show again that it goes on."""
         self.notes: dict[str, dict[str, float]] = {}
@@ -189,7 +191,9 @@ class Worker:
             request.source = request.holder = None
             with self.lock:
                 self.at_work.pop(request.thread if self.at_work.get(request.thread) is request else request, None)
-                if self.busy == self.capacity and not self.held_since:
+                if self.server is not None and not self.server.alive:
+                    self._close_door(now)
+                elif self.busy == self.capacity and not self.held_since:
                     self._turn(now)
                 self.busy = busy = self.busy - 1
                 if not busy:
@@ -290,6 +294,12 @@ class Worker:
         self.q[self.base + HEAD] = self.head = head + 1
         self.free_since = now if head % 2 else NEVER
 
+    def _close_door(self, now: float) -> None:
+        """Note that the worker takes no more requests, as after ``max_requests``: none of its threads is free."""
+        if not self.head % 2:
+            self._turn(now)
+        self.server, self.capacity = None, -1
+
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
         with self.lock:
@@ -375,14 +385,14 @@ class Rows:
         self._count += 1
         if not request.ident.replace("-", "").isalnum():
             request.ident = f"pid{os.getpid()}-{self._count}"
-        self.write(
-            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{epoch():.6f}"
-        )
+        began = epoch() - monotonic() + request.began
+        self.write(f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{began:.6f}")
 
     def ended(self, request: Request, route: str) -> None:
         """Write the second line of a request."""
         delay, avoidable = ("" if one is None else f"{one:.6f}" for one in (request.delay, request.avoidable))
-        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{epoch():.6f}")
+        ended = epoch() - monotonic() + request.ended
+        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{ended:.6f}")
 
     def stacks(self, counts: dict[str, float]) -> None:
         """Write by how much the counts of stacks have grown since they were last written."""
