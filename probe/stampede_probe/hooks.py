@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from threading import current_thread
 from typing import Any, Callable
 
-from stampede_probe.worker import guarded, note_route, state, worker
+from stampede_probe.worker import Worker, guarded, note_route, state, worker
 from stampede_probe.wrap import Asgi, Wsgi, asgi, wsgi
 
 
@@ -40,17 +40,17 @@ def serve_gunicorn(gunicorn_worker: Any) -> bool:
     """Take a slot for a WSGI worker of gunicorn; False: it is none, and hands the application on."""
     of = {one.__name__ for one in type(gunicorn_worker).__mro__}
     if "SyncWorker" in of:
-        _serve(1, "sync")
+        _serve(1, "sync").server = gunicorn_worker
     elif "ThreadWorker" in of:
-        _serve(gunicorn_worker.cfg.threads, "gthread")
+        _serve(gunicorn_worker.cfg.threads, "gthread").server = gunicorn_worker
     elif "AsyncWorker" in of:
         _serve(0, type(gunicorn_worker).__name__, loop=True)
     return bool(of & {"SyncWorker", "ThreadWorker", "AsyncWorker"})
 
 
-def _serve(capacity: int, server: str, *, loop: bool = False) -> None:
-    state.capacity = (capacity, server, loop)
-    worker(loop=loop)
+def _serve(capacity: int, server: str, *, loop: bool = False) -> Worker:
+    state.capacity = (capacity, server)
+    return worker(loop=loop)
 
 
 def _asgi(loads: str, attribute: str, server: str) -> Callable[[Any], None]:
@@ -58,7 +58,7 @@ def _asgi(loads: str, attribute: str, server: str) -> Callable[[Any], None]:
     owner, name = loads.split(".")
 
     def loaded(_result: Any, self: Any, *_: Any) -> None:
-        state.capacity = (0, server, True)
+        state.capacity = (0, server)
         setattr(self, attribute, asgi(getattr(self, attribute)))
 
     return lambda module: after(getattr(module, owner), name, loaded)
@@ -71,7 +71,7 @@ def _granian(module: Any) -> None:
     def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
         threads = sys._getframe(1).f_locals.get("blocking_threads")
         if not is_wsgi:
-            state.capacity = (0, "granian", True)
+            state.capacity = (0, "granian")
             return function(guarded(asgi, callback) or callback, *arguments, **named)
         guarded(_serve, threads if isinstance(threads, int) else 0, "granian")
         probed = guarded(wsgi, callback) or callback
@@ -87,7 +87,7 @@ def _granian(module: Any) -> None:
 
 def _hypercorn(module: Any) -> None:
     def wrapped(result: Any, *_: Any) -> None:
-        state.capacity = (0, "hypercorn", True)
+        state.capacity = (0, "hypercorn")
         result.app = (Wsgi if type(result).__name__ == "WSGIWrapper" else Asgi)(result.app)
 
     after(module, "wrap_app", wrapped)
@@ -95,7 +95,7 @@ def _hypercorn(module: Any) -> None:
 
 def _daphne(module: Any) -> None:
     def loaded(result: Any, *_: Any) -> Any:
-        state.capacity = (0, "daphne", True)
+        state.capacity = (0, "daphne")
         return asgi(result)
 
     after(module.CommandLineInterface, "load_asgi_app", loaded)

@@ -39,20 +39,14 @@ def _read(shared: Shared) -> dict[str, Any]:
     for base in bases:
         for number, name in enumerate(shared.routes(base)):
             at = base + layout.ROUTE_AT + number * layout.ROUTE_WORDS
+            histograms = {"delays": at + layout.DELAYS, "avoidables": at + layout.AVOIDABLES}
             kept = routes.setdefault(
-                name, {"requests": 0, "known": 0, "avoidable": 0, "work_s": 0.0, "delay_s": 0.0, "avoidable_s": 0.0,
-                       "delays": [0] * layout.COUNTS, "avoidables": [0] * layout.COUNTS},
-            )  # fmt: skip
-            for key, word in (("requests", layout.REQUESTS), ("known", layout.KNOWN), ("avoidable", layout.AVOIDED)):
-                kept[key] += q[at + word]
-            for key, word in (
-                ("work_s", layout.WORK_S),
-                ("delay_s", layout.DELAY_S),
-                ("avoidable_s", layout.AVOIDABLE_S),
-            ):
-                kept[key] += d[at + word]
-            for key, word in (("delays", layout.DELAYS), ("avoidables", layout.AVOIDABLES)):
-                kept[key] = [one + two for one, two in zip(kept[key], q[at + word : at + word + layout.COUNTS])]
+                name, {**dict.fromkeys(layout.COUNTED, 0), **{key: [0] * layout.COUNTS for key in histograms}}
+            )
+            for key, word in layout.COUNTED.items():
+                kept[key] += (d if word in layout.ROUTE_S else q)[at + word]
+            for key, word in histograms.items():
+                kept[key] = [one + two for one, two in zip(kept[key], q[word : word + layout.COUNTS])]
     minute = [0, 0, 0]
     for base in shared.slots():
         for at in range(

@@ -6,16 +6,18 @@ import gc
 import os
 import re
 import sys
+import threading
 import time
 from collections import deque
 from contextvars import Context
 from functools import partial
+from itertools import islice
 from time import monotonic
 from types import BuiltinMethodType, CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
-from stampede_probe.worker import Request, current, fault, native, route_of, state
+from stampede_probe.worker import Request, current, fault, get_ident, native, route_of, state
 
 if TYPE_CHECKING:
     from stampede_probe.worker import Worker
@@ -144,7 +146,7 @@ class Watcher:
                 return
 
     def _start_ticking(self) -> None:
-        self._loop_thread, self._loop_native = native("_thread", "get_ident")(), _native_id()
+        self._loop_thread, self._loop_native = get_ident(), threading.get_native_id()
         self._tick(monotonic())
 
     def _tick_of_loop(self) -> None:
@@ -336,6 +338,9 @@ class Watcher:
         """
         loop = stacks.get(self._loop_thread, Stack([], []))
         runs = next((one for one in at_work if _is_running(one.holder)), None) or _request_in(loop)
+        if runs is None and self.loop is not None:
+            task = sys.modules["asyncio"].current_task(self.loop)
+            runs = task.get_context().get(current) if hasattr(task, "get_context") else None
         if held:
             yield None if runs is None or runs.ended else runs, self._loop_thread, loop, "loop "
         if not self.worker.loop:
@@ -378,7 +383,7 @@ class Watcher:
 
     def _count_others(self, stacks: dict[int, Stack]) -> None:
         """Count for how long each thread ran that serves no request: it keeps the interpreter's lock from those."""
-        ran, servers = {}, (_main_thread(), self._loop_thread)
+        ran, servers = {}, (threading.main_thread().ident, self._loop_thread)
         for thread, native_id in _natives().items():
             ran[native_id] = ran_s = _ran_s(native_id)
             grown_s = ran_s - self._ran.get(native_id, 0.0)
@@ -565,7 +570,7 @@ def _called(code: CodeType, instruction: int) -> str:
             _texts.clear()
         import linecache  # only when something is held
 
-        line, _last, start, _ = next(_nth(positions(), instruction // 2), (None, None, None, None))
+        line, _last, start, _ = next(islice(positions(), instruction // 2, None), (None, None, None, None))
         source = linecache.getline(code.co_filename, line).encode() if line and start is not None else b""
         called = source[start:] if start else source.lstrip()
         match = re.match(rb"(?:async )?(?:with )?([A-Za-z_][\w.]*)(\(?)", called)
@@ -578,13 +583,6 @@ def _called(code: CodeType, instruction: int) -> str:
 
 
 _texts: dict[tuple[CodeType, int], str] = {}
-
-
-def _nth(items: Iterator[Any], number: int) -> Iterator[Any]:
-    for place, one in enumerate(items):
-        if place == number:
-            yield one
-            return
 
 
 def _module(path: str) -> str:
@@ -603,23 +601,9 @@ def _short(path: str) -> str:
 
 def _natives() -> dict[int, int]:
     """Return the ids that the kernel gave to threads; before Python 3.13, a forked main thread has its parent's."""
-    import threading
-
     threads = list(threading._active.items())  # type: ignore[attr-defined]  # eventlet's have no id of the kernel's
     found = {int(ident): int(one.native_id) for ident, one in threads if getattr(one, "native_id", None)}
-    return {**found, _main_thread(): os.getpid()}
-
-
-def _main_thread() -> int:
-    import threading
-
-    return threading.main_thread().ident or 0
-
-
-def _native_id() -> int:
-    import threading
-
-    return threading.get_native_id()
+    return {**found, threading.main_thread().ident or 0: os.getpid()}
 
 
 def _state(thread: int) -> str:

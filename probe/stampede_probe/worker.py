@@ -22,43 +22,15 @@ from time import time as epoch
 from typing import Any, Callable
 
 from stampede_probe import shared as layout
+
+# isort: off
 from stampede_probe.shared import (
-    AHEAD,
-    AHEAD_S,
-    AVOIDABLE_S,
-    AVOIDABLES,
-    AVOIDED,
-    BUCKETS_S,
-    DELAY_S,
-    DELAYS,
-    FAULTS,
-    HEAD,
-    HELD_S,
-    HELD_SINCE,
-    KNOWN,
-    MINUTE,
-    MISTOLD,
-    NO_HEADER,
-    NO_RING,
-    OTHER,
-    PLACE_AT,
-    PLACE_WORDS,
-    PLACES,
-    REQUESTS,
-    RING,
-    RING_AT,
-    ROUTE_AT,
-    ROUTE_S,
-    ROUTE_WORDS,
-    SECOND_WORDS,
-    SECONDS,
-    UNMATCHED,
-    UNTIL,
-    WITHOUT_PLACE,
-    WORDS,
-    WORK_S,
-    Shared,
+    AHEAD, AHEAD_S, AVOIDABLE_S, AVOIDABLES, AVOIDED, BUCKETS_S, DELAY_S, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
+    KNOWN, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT, ROUTE_AT,
+    ROUTE_S, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, WITHOUT_PLACE, WORDS, WORK_S, Shared,
 )  # fmt: skip
+
+# isort: on
 
 FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
 COUNTS_S = 0.05
@@ -128,7 +100,7 @@ class Worker:
     __slots__ = (
         "at_work", "base", "busy", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
         "held_by", "held_since", "holds", "idle_since", "lately", "left", "lock", "loop", "memory", "notes",
-        "notes_lock", "numbers", "pid", "q", "rows", "watcher",
+        "notes_lock", "numbers", "pid", "q", "rows", "server", "watcher",
     )  # fmt: skip  # a request finds what it needs beside each other in memory
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
@@ -161,6 +133,8 @@ class Worker:
         self.counting = native("_thread", "allocate_lock")()
         self.numbers = {UNMATCHED: 0, OTHER: 1}
         self.head, self.free_since = 0, 0.0
+        self.server: Any = None
+        """gunicorn's worker: while it is ``alive``, it takes requests."""
         self.due = NEVER
         """When the event loop must show again that it goes on."""
         self.notes: dict[str, dict[str, float]] = {}
@@ -217,7 +191,9 @@ class Worker:
             request.source = request.holder = None
             with self.lock:
                 self.at_work.pop(request.thread if self.at_work.get(request.thread) is request else request, None)
-                if self.busy == self.capacity and not self.held_since:
+                if self.server is not None and not self.server.alive:
+                    self._close_door(now)
+                elif self.busy == self.capacity and not self.held_since:
                     self._turn(now)
                 self.busy = busy = self.busy - 1
                 if not busy:
@@ -318,6 +294,12 @@ class Worker:
         self.q[self.base + HEAD] = self.head = head + 1
         self.free_since = now if head % 2 else NEVER
 
+    def _close_door(self, now: float) -> None:
+        """Note that the worker takes no more requests, as after ``max_requests``: none of its threads is free."""
+        if not self.head % 2:
+            self._turn(now)
+        self.server, self.capacity = None, -1
+
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
         with self.lock:
@@ -403,14 +385,14 @@ class Rows:
         self._count += 1
         if not request.ident.replace("-", "").isalnum():
             request.ident = f"pid{os.getpid()}-{self._count}"
-        self.write(
-            f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{epoch():.6f}"
-        )
+        began = epoch() - monotonic() + request.began
+        self.write(f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{began:.6f}")
 
     def ended(self, request: Request, route: str) -> None:
         """Write the second line of a request."""
         delay, avoidable = ("" if one is None else f"{one:.6f}" for one in (request.delay, request.avoidable))
-        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{epoch():.6f}")
+        ended = epoch() - monotonic() + request.ended
+        self.write(f"ended,{request.ident},{route.replace(',', '')},{delay},{avoidable},{ended:.6f}")
 
     def stacks(self, counts: dict[str, float]) -> None:
         """Write by how much the counts of stacks have grown since they were last written."""
@@ -480,13 +462,16 @@ def note_route(route: Any) -> None:
 class _State:
     """The worker of this process, and whether the probe is on."""
 
-    worker: Worker | None = None
-    memory: Shared | None = None
-    capacity: tuple[int, str, bool] | None = None
-    off = False
-    by_hand = False
-    """Whether an application was wrapped in this process before its workers were forked."""
-    remove_file: Callable[[], None] | None = None
+    __slots__ = ("by_hand", "capacity", "memory", "off", "remove_file", "worker")
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+        self.memory: Shared | None = None
+        self.capacity: tuple[int, str] | None = None
+        self.off = False
+        self.by_hand = False
+        """Whether an application was wrapped in this process before its workers were forked."""
+        self.remove_file: Callable[[], None] | None = None
 
     def close(self) -> None:
         """Say that this worker has ended, and remove the file if it was the last one."""
@@ -553,14 +538,11 @@ def worker(capacity: int = 0, server: str = "", *, loop: bool = False) -> Worker
     if found is None:
         with _making:
             if state.worker is None:
-                state.worker = Worker(memory(), *_kind(capacity, server), loop=loop)
+                capacity, server = state.capacity or (capacity, server)
+                state.worker = Worker(memory(), capacity, server, loop=loop)
                 atexit.register(state.worker.close)
             found = state.worker
     return found
-
-
-def _kind(capacity: int, server: str) -> tuple[int, str]:
-    return (state.capacity[0], state.capacity[1]) if state.capacity else (capacity, server)
 
 
 def fault() -> None:
