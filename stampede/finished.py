@@ -4,20 +4,18 @@ import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import RESULTS
+from stampede.records.checksums import MANIFEST
+from stampede.records.folder import BadRun, NoTemporaryRoom, read_run
+from stampede.records.run import Run
+from stampede.records.summary import Summary
 from stampede.terminal import report_path
 from stampede.typed import typed
-
-if TYPE_CHECKING:
-    from stampede.records.run import Run
-    from stampede.records.summary import Summary
-
 
 OTHER_PLACE = "Free some space, or choose another place: --results /path"
 _READABLE = "The folder must be readable, and TMPDIR needs room for the results."
@@ -47,8 +45,6 @@ def latest_of_each(results: Path) -> list[Path]:
 @contextmanager
 def run_for(command: str) -> Iterator[None]:
     """Turn BadRun into WrongUse with a hint that shows how to give ``command`` the folder of a run."""
-    from stampede.records.folder import BadRun  # noqa: PLC0415
-
     try:
         yield
     except BadRun as error:
@@ -58,8 +54,6 @@ def run_for(command: str) -> Iterator[None]:
 @contextmanager
 def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
     """Turn an error of the file system into LabError: ``problem`` with its reason, or TMPDIR has no room."""
-    from stampede.records.folder import NoTemporaryRoom  # noqa: PLC0415
-
     try:
         yield
     except NoTemporaryRoom as error:
@@ -70,8 +64,6 @@ def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
 
 def no_room(error: OSError, results: Path) -> LabError:
     """Return the LabError for a failure to write results."""
-    from stampede.records.folder import NoTemporaryRoom  # noqa: PLC0415
-
     if isinstance(error, NoTemporaryRoom):
         hint = "Free some space, or choose another TMPDIR; then compute the results: " + typed("report")
         return LabError(f"There is no room left in {error.filename}.", hint=hint)
@@ -80,7 +72,7 @@ def no_room(error: OSError, results: Path) -> LabError:
     return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=OTHER_PLACE)
 
 
-def reported(folder: Path, results: Path, *, recompute: bool = False) -> "Summary":
+def reported(folder: Path, results: Path, *, recompute: bool = False) -> Summary:
     """Return all results of a run. Compute them, and write them with the report into its folder, if they are not there.
 
     ``recompute``: compute them in any case.
@@ -99,12 +91,11 @@ def reported(folder: Path, results: Path, *, recompute: bool = False) -> "Summar
 
 
 @contextmanager
-def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Path, Summary]]":
+def results_of(command: str, folder: Path, results: Path) -> Iterator[tuple[Path, Summary]]:
     """Compute all results of a run without writing into its folder.
 
     Yield a temporary folder, which has the run's files and requests, and the summary.
     """
-    from stampede.records.folder import read_run  # noqa: PLC0415
     from stampede.verification import derived_elsewhere  # noqa: PLC0415
 
     reading = _disk_errors(f"The results of {folder} cannot be computed", _READABLE, results)
@@ -116,7 +107,7 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
         yield found
 
 
-def summary_of(command: str, folder: Path, results: Path) -> "Summary":
+def summary_of(command: str, folder: Path, results: Path) -> Summary:
     """Return the summary of a run. Compute it if its folder has none of this version, without writing there."""
     from stampede.pipeline import stored_summary  # noqa: PLC0415
 
@@ -129,7 +120,6 @@ def summary_of(command: str, folder: Path, results: Path) -> "Summary":
 
 def verified(folder: Path, console: Console) -> list[str]:
     """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
-    from stampede.records.checksums import MANIFEST  # noqa: PLC0415
     from stampede.verification import verify_run  # noqa: PLC0415
 
     try:
@@ -163,10 +153,9 @@ def _derived(paths: list[str]) -> str:
     return word_list(names)
 
 
-def run_and_variant(command: str, run: str, results: Path) -> "tuple[Path, Run, str | None]":
+def run_and_variant(command: str, run: str, results: Path) -> tuple[Path, Run, str | None]:
     """Return the folder and the record of a run that ``RUN`` or ``RUN:VARIANT`` names, and the name of the variant."""
     from stampede.evaluate.statistics.compare import parse_side  # noqa: PLC0415
-    from stampede.records.folder import read_run  # noqa: PLC0415
 
     folder, variant = parse_side(run) if run else (latest(results), None)
     with run_for(command):

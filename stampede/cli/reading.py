@@ -8,6 +8,7 @@ import typer
 from stampede.errors import LabError, WrongUse
 from stampede.finished import latest, reported, run_for, summary_of, tables_command, verified
 from stampede.paths import RESULTS
+from stampede.records.folder import read_run
 from stampede.run.options import Results, RunFolder
 from stampede.terminal import out, print_json, report_path, say, talk, write, write_json
 from stampede.typed import typed
@@ -31,7 +32,6 @@ def report(
     results: Results = RESULTS,
 ) -> None:
     """Print the answer of a run, or its tables, e.g. stampede report results/heavy-mix/latest --tables."""
-    from stampede.records.folder import read_run  # noqa: PLC0415
     from stampede.report.extensions import read_section  # noqa: PLC0415
     from stampede.report.markdown import markdown  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
@@ -110,7 +110,6 @@ _COMPARE = "stampede compare results/heavy-mix/latest:shared-socket results/heav
 def _side(text: str, results: Path) -> "Side":
     """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
     from stampede.evaluate.statistics.compare import Side, parse_side  # noqa: PLC0415
-    from stampede.records.folder import read_run  # noqa: PLC0415
     from stampede.records.nearest import nearest_first  # noqa: PLC0415
 
     folder, variant = parse_side(text)

@@ -1677,6 +1677,7 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
     told = Answers(framework="flask", problem="nobody knows")
     monkeypatch.setattr(trying, "_ask_today", lambda *_: told)
     monkeypatch.setattr(trying, "make_ready", lambda _: None)
+    monkeypatch.setattr(trying, "machine_lock", lambda *_: nullcontext())
     written = Description(service.read_text(), fallbacks={})
     if changed:
         service.write_text("mine: 1\n")
