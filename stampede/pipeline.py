@@ -11,6 +11,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+from stampede.diagnosis.section import write_section
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
 from stampede.evaluate.metrics.asked import check_names
 from stampede.evaluate.read.trial_data import derive_rows
@@ -24,9 +25,9 @@ from stampede.records.folder import read_run, read_summary, trial_folders, write
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import SCHEMA
 from stampede.records.summary import Summary
-from stampede.report.extensions import write_section
 
-CODE = tuple(Path(__file__).parent / room for room in ("evaluate", "predict", "records", "report", "service", "theory"))
+_ROOMS = ("diagnosis", "evaluate", "predict", "records", "report", "servers", "theory")
+CODE = tuple(Path(__file__).parent / room for room in _ROOMS)
 """The rooms whose code results follow from."""
 
 

@@ -27,11 +27,11 @@ from stampede.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, LTSV, Format
 from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
+from stampede.predict.kinds import KINDS
 from stampede.reproduce.all import REFERENCE
 from stampede.reproduce.reproduction import Reproduced, read_reproduction
 from stampede.servers.program import GUNICORN
 from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
-from stampede.service.kinds import KINDS
 from stampede.service.variants import WORKERS, lifting_kinds
 from tools.pages import page_block, with_block
 

@@ -32,7 +32,7 @@ def report(
     results: Results = RESULTS,
 ) -> None:
     """Print the answer of a run, or its tables, e.g. stampede report results/heavy-mix/latest --tables."""
-    from stampede.report.extensions import read_section  # noqa: PLC0415
+    from stampede.diagnosis.section import read_section  # noqa: PLC0415
     from stampede.report.markdown import markdown  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
     from stampede.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415

@@ -14,10 +14,10 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.answer import FirstFigure, first_figure, key_claims
 from stampede.report.article import article_sentence, article_tables
-from stampede.report.extensions import Section
 from stampede.report.figures import pictures, published_picture
 from stampede.report.page import render, script_json
 from stampede.report.screen.columns import deciding_columns
+from stampede.report.section import Section
 from stampede.report.tables.quantities import (
     clocks_table,
     counting_tables,

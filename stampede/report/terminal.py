@@ -11,7 +11,7 @@ from rich.text import Text
 from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.article import article_tables
-from stampede.report.extensions import Section
+from stampede.report.section import Section
 from stampede.report.tables import COUNTS, Table
 from stampede.report.tables.quantities import (
     counting_tables,

@@ -30,8 +30,8 @@ def measure(request: RunRequest, follow: Follow | None = None) -> "Summary":
 
 def print_measured(folder: Path, summary: "Summary") -> None:
     """Print the results of a run. Exit with 1 when they are invalid."""
+    from stampede.diagnosis.section import read_section  # noqa: PLC0415
     from stampede.records.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
-    from stampede.report.extensions import read_section  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
 
     print_screen(

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.text import Text
 
 from stampede.advise.options import ServingOption
+from stampede.diagnosis.improvement import find_improvement
+from stampede.diagnosis.model import Diagnosis
 from stampede.records.summary import Summary
-from stampede.service.diagnosis.improvement import find_improvement
-from stampede.service.diagnosis.model import Diagnosis
 
 
 def print_best_way(

@@ -27,9 +27,9 @@ def try_(
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. stampede try my-service.yaml."""
+    from stampede.diagnosis.model import read_diagnosis  # noqa: PLC0415
     from stampede.service.advice import print_best_way  # noqa: PLC0415
     from stampede.service.description import NEEDS_A_FILE  # noqa: PLC0415
-    from stampede.service.diagnosis.model import read_diagnosis  # noqa: PLC0415
     from stampede.service.trying import start_once, try_service  # noqa: PLC0415
 
     if service is None:

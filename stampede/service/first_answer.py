@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from stampede.diagnosis.model import Diagnosis
 from stampede.docker.machine_usage import is_busy
 from stampede.experiment.model import Experiment
 from stampede.plan import timing
 from stampede.records.folder import read_trial, trial_folder
 from stampede.records.summary import Summary
 from stampede.run.options import MeasureOptions
-from stampede.service.diagnosis.model import Diagnosis
 from stampede.terminal import count, interruptible, report_path, say, time_in_words
 
 

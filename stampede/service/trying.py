@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from stampede.advise.options import ServingOption
+from stampede.diagnosis.deaths import preload_helps
+from stampede.diagnosis.model import read_diagnosis
 from stampede.docker.doctor import make_ready
 from stampede.docker.engine import engine_cores
 from stampede.errors import LabError, WrongUse
@@ -29,8 +31,6 @@ from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import ask_application, command_of_image, follow_start
 from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
-from stampede.service.diagnosis.deaths import preload_helps
-from stampede.service.diagnosis.model import read_diagnosis
 from stampede.service.discovery import FROM_APPLICATION, Description
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer

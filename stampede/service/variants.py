@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError
 
 from stampede.advise.options import ServingOption
 from stampede.errors import WrongUse
+from stampede.predict.kinds import KINDS
 from stampede.predict.options import MOST_REPLICAS, OptionKind, gthread
 from stampede.records.mistakes import reason_of
 from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
@@ -34,7 +35,6 @@ from stampede.service.description import (
     Served,
     UserService,
 )
-from stampede.service.kinds import KINDS
 from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines
 

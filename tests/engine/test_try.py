@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from stampede.diagnosis.model import read_diagnosis
 from stampede.records.folder import read_trial, trial_folder
-from stampede.service.diagnosis.model import read_diagnosis
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.quick.test_own import FILE, SHOP

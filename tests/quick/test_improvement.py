@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import pytest
 
 from stampede.advise.show import advice_verdict
+from stampede.diagnosis.improvement import find_improvement
+from stampede.diagnosis.model import Diagnosis
+from stampede.diagnosis.tables import improvement_sentences
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.run import TODAY
 from stampede.records.summary import Estimate, Summary, TrialValidity
 from stampede.report.spread import spread, value_and_spread
-from stampede.service.diagnosis.improvement import find_improvement
-from stampede.service.diagnosis.model import Diagnosis
-from stampede.service.diagnosis.tables import improvement_sentences
 
 LIMIT, QUEUE = "limit-4x2", "queue-4x2"
 WELL = Diagnosis(alarm=False, sentences=[])

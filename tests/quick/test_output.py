@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from stampede.diagnosis.rules import busy_sentence, output_sentence
+from stampede.diagnosis.symptoms import ProcessorUse
 from stampede.evaluate.metrics.servers import megabytes
 from stampede.evaluate.read.observation import SENT, WRITTEN, parse
 from stampede.pipeline import derive_summary
 from stampede.records.run import ContainerLog
 from stampede.run.trial.observing import LogStart, log_record, note_cuts
-from stampede.service.diagnosis.rules import busy_sentence, output_sentence
-from stampede.service.diagnosis.symptoms import ProcessorUse
 from tests.synthetic import Request, make_run, make_trial, observation
 
 INTERFACES = """\

@@ -29,10 +29,18 @@ from rich.console import Console
 
 from stampede.advise.options import ServingOption
 from stampede.cli import app
+from stampede.diagnosis import section
+from stampede.diagnosis.deaths import replacement_sentences
+from stampede.diagnosis.held import FullPool, Held, Loops, Stack, read_held
+from stampede.diagnosis.improvement import find_improvement
+from stampede.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
+from stampede.diagnosis.rules import diagnose
+from stampede.diagnosis.tables import section_of
 from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
+from stampede.predict.kinds import label_of
 from stampede.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.queueing import Queueing
@@ -47,16 +55,8 @@ from stampede.service.advice import print_best_way
 from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import not_built
 from stampede.service.description import Served, UserService, read_env_file, read_user_service
-from stampede.service.diagnosis import extension
-from stampede.service.diagnosis.deaths import replacement_sentences
-from stampede.service.diagnosis.held import FullPool, Held, Loops, Stack, read_held
-from stampede.service.diagnosis.improvement import find_improvement
-from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
-from stampede.service.diagnosis.rules import diagnose
-from stampede.service.diagnosis.tables import section_of
 from stampede.service.discovery import Description
 from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
-from stampede.service.kinds import label_of
 from stampede.service.layer import Layer, ServicesBeside
 from stampede.service.replay import Replay, read_replay
 from stampede.service.theory import advise_way
@@ -1593,7 +1593,7 @@ def test_a_run_that_is_interrupted_before_its_trial_says_nothing_of_the_service(
     )  # fmt: skip
     not_measured = TrialValidity(variant=TODAY, load="own", trial=1, verdict="invalid", reasons=["not measured"])
 
-    extension.write_files(run, summary_of().model_copy(update={"trials": [not_measured]}))
+    section.write_section(run, summary_of().model_copy(update={"trials": [not_measured]}))
 
     diagnosis = read_diagnosis(run)
     assert diagnosis is not None

@@ -17,9 +17,9 @@ from stampede.finished import tables_command
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Host, Run
 from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
-from stampede.report.extensions import Section
 from stampede.report.screen import LINES, WIDTH, screen_lines
 from stampede.report.screen.table import scale_of, strip
+from stampede.report.section import Section
 from stampede.report.tables.verdicts import claims_table
 from stampede.report.wording import trials_phrase
 from stampede.reproduce.shown import shown_of

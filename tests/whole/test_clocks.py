@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stampede.diagnosis.held import read_held
 from stampede.evaluate.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
 from stampede.evaluate.read.lab_time import Clocks
 from stampede.evaluate.read.rows import opened
@@ -20,7 +21,6 @@ from stampede.pipeline import derive, derive_summary
 from stampede.records.checksums import files, is_derived, seal
 from stampede.records.folder import read_trial, trial_folders, write_record
 from stampede.records.run import MachineRecord
-from stampede.service.diagnosis.held import read_held
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
 from tests.whole.test_derivation import open_loop_with_an_api_and_a_client

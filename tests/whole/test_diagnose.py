@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from rich.console import Console
 
+from stampede.diagnosis.model import Limit
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.logs import reading
@@ -43,7 +44,6 @@ from stampede.predict.symptoms import PAGE, SYMPTOMS
 from stampede.predict.system import servers_of
 from stampede.records.queueing import Queueing
 from stampede.records.run import VariantRecord
-from stampede.service.diagnosis.model import Limit
 from stampede.theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
 from stampede.theory.simulate import simulate
 from tests.conftest import Lab

@@ -14,9 +14,9 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.answer import answers, cures
 from stampede.report.article import article_sentence
-from stampede.report.extensions import Section
 from stampede.report.screen import words
 from stampede.report.screen.table import screen_table
+from stampede.report.section import Section
 
 WIDTH, LINES = 80, 24
 FEWEST_TABLE_LINES = 10

@@ -14,8 +14,8 @@ from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
 from stampede.report.answer import answers, cures
-from stampede.report.extensions import Section
 from stampede.report.screen.columns import Group, Lead, deciding_columns
+from stampede.report.section import Section
 from stampede.report.wording import number, plain_name, short_figure
 
 _NARROWEST, _NARROWEST_GROUP, _WIDEST_NAME = 6, 11, 24

@@ -19,6 +19,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from stampede.diagnosis.model import Bottleneck, Limit
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.observation import Container, Observation, read_containers
@@ -30,7 +31,6 @@ from stampede.records.summary import Summary
 from stampede.report.spread import word_list
 from stampede.report.wording import number
 from stampede.servers.program import PROGRAMS
-from stampede.service.diagnosis.model import Bottleneck, Limit
 
 Cause = Literal["limit", "timeout", "memory", "exit", "signal", "unknown"]
 """Who ended a worker: its limit of requests, the server's time limit, the kernel for lack of memory, the application

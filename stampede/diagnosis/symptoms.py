@@ -10,14 +10,14 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
+from stampede.diagnosis.deaths import DeathsByLimit, waited_for_places
+from stampede.diagnosis.held import FullPool, Loops, Stack
+from stampede.diagnosis.lost import lost_times
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Estimate
-from stampede.service.diagnosis.deaths import DeathsByLimit, waited_for_places
-from stampede.service.diagnosis.held import FullPool, Loops, Stack
-from stampede.service.diagnosis.lost import lost_times
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and

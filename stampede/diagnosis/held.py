@@ -14,13 +14,13 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
+from stampede.diagnosis.lost import LostTimes, lost_times
 from stampede.evaluate.metrics.waiting import Answered, Segments, Times, at_least, read_answered, time_in
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
 from stampede.records.files import ALONE, SERVED
 from stampede.records.folder import trial_folder
 from stampede.records.summary import Summary
-from stampede.service.diagnosis.lost import LostTimes, lost_times
 
 # probe/stampede_probe/worker.py writes the lines; the column of the connection has the seconds, which end at the time,
 # for pools, the column of the thread has how many threads the pool has, and for stacks, the id says what was seen.

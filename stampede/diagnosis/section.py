@@ -1,4 +1,4 @@
-"""The diagnosis as an extension of results: diagnosis.json, and a section of the report."""
+"""The diagnosis of a run of somebody's own service: diagnosis.json, and its section of the report."""
 
 import re
 from collections.abc import Sequence
@@ -6,24 +6,27 @@ from pathlib import Path
 from statistics import median
 
 from stampede.causes import failure
+from stampede.diagnosis.deaths import read_deaths
+from stampede.diagnosis.held import read_alone, read_held
+from stampede.diagnosis.model import read_diagnosis, write_diagnosis
+from stampede.diagnosis.rules import diagnose
+from stampede.diagnosis.tables import section_of
 from stampede.evaluate.read.observation import read_containers
 from stampede.evaluate.read.rows import opened
 from stampede.records.folder import read_run, read_trial, trial_folder
 from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
-from stampede.report.extensions import Section
-from stampede.service.diagnosis.deaths import read_deaths
-from stampede.service.diagnosis.held import read_alone, read_held
-from stampede.service.diagnosis.model import read_diagnosis, write_diagnosis
-from stampede.service.diagnosis.rules import diagnose
-from stampede.service.diagnosis.tables import section_of
+from stampede.report.section import Section
 
 
-def write_files(run_folder: Path, summary: Summary) -> None:
-    """Write diagnosis.json, if the run measured somebody's own service as it is served today."""
+def write_section(run_folder: Path, summary: Summary) -> Section | None:
+    """Write diagnosis.json, if the run measured somebody's own service as it is served today, and return its section.
+
+    Return None for a run of anything else.
+    """
     run = read_run(run_folder)
     if not _is_of_service(run):
-        return
+        return None
     folders = [trial_folder(run_folder, *trial.key) for trial in summary.trials
                if trial.variant == TODAY and trial.is_trusted]  # fmt: skip
     records = [read_trial(folder) for folder in folders]
@@ -35,6 +38,7 @@ def write_files(run_folder: Path, summary: Summary) -> None:
         busy = median(shares) if shares else None
         found = diagnose(summary, run, rows, loops, alone_ms, busy, deaths, _thrown(folders))
         write_diagnosis(run_folder, found)
+    return read_section(run_folder, summary)
 
 
 def _thrown(folders: Sequence[Path]) -> str:

@@ -6,6 +6,15 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 
 import duckdb
 
+from stampede.diagnosis.deaths import (
+    DeathsByLimit,
+    death_bottlenecks,
+    is_always_said,
+    replacement_sentences,
+)
+from stampede.diagnosis.held import Loops, Stack
+from stampede.diagnosis.model import Bottleneck, Diagnosis, Limit
+from stampede.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Stall, Symptoms
 from stampede.evaluate.metrics.servers import megabytes
 from stampede.evaluate.statistics.losses import Figures
 from stampede.predict.symptoms import SYMPTOMS
@@ -13,15 +22,6 @@ from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
 from stampede.report.spread import value_and_spread
 from stampede.report.wording import number, percent
-from stampede.service.diagnosis.deaths import (
-    DeathsByLimit,
-    death_bottlenecks,
-    is_always_said,
-    replacement_sentences,
-)
-from stampede.service.diagnosis.held import Loops, Stack
-from stampede.service.diagnosis.model import Bottleneck, Diagnosis, Limit
-from stampede.service.diagnosis.symptoms import SLOWER, Loses, ProcessorUse, Stall, Symptoms
 
 _NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."

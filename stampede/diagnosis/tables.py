@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
+from stampede.diagnosis.improvement import Improvement, TriedWay, find_improvement
+from stampede.diagnosis.model import Diagnosis, figures_of
 from stampede.evaluate.statistics.losses import Comparison, Figures, Loss
 from stampede.evaluate.statistics.stopping import has_interval
+from stampede.predict.kinds import label_of
 from stampede.records.claims import Measure
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Summary
-from stampede.report.extensions import Section
+from stampede.report.section import Section
 from stampede.report.spread import trials_that_tell, value_and_spread, word_list
 from stampede.report.tables import Table
 from stampede.report.wording import capitalised, number, percent
-from stampede.service.diagnosis.improvement import Improvement, TriedWay, find_improvement
-from stampede.service.diagnosis.model import Diagnosis, figures_of
-from stampede.service.kinds import label_of
 
 _CLASSES, _SCREEN_CLASSES = 2, 3
 """How many classes of requests one table has, so that it fits a terminal, and how many the screen shows."""
