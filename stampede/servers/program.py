@@ -121,3 +121,6 @@ UWSGI = Program(
 )  # fmt: skip
 PROGRAMS = {each.name: each for each in (GUNICORN, UVICORN, UWSGI, GRANIAN, HYPERCORN, DAPHNE)}
 """The servers that can serve somebody's own application, by the names of their packages."""
+SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
+             "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
+"""The server that another command starts, or that stands in for the server that it starts."""

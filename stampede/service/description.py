@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -159,7 +159,6 @@ def _check_arguments(value: str) -> None:
 
 ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
 """gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
-ServerName = Literal["gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne"]
 _OF_SOME_SERVERS = ("worker_class", "worker_connections", "interface", "backpressure", "max_requests",
                     "max_requests_jitter", "timeout_s", "settings")  # fmt: skip
 """The keys that only some servers know."""
@@ -167,8 +166,7 @@ GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", "tornado", *ASGI_WO
 """gunicorn's classes of workers that the lab knows; what is derived from them is like them."""
 _RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
 """The first and the last major release of gunicorn that has a class, if others lack it."""
-SERVERS: tuple[ServerName, ...] = get_args(ServerName)
-"""The servers that serve somebody's own application, by the names of their packages."""
+SERVERS = tuple(PROGRAMS)
 WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
 """The kinds of workers that have threads."""
 BESIDE_COMMAND = {*SERVERS, "replicas", "balance", "memory_mib", "upstream_keepalive"}
@@ -300,7 +298,7 @@ class Served(Model):
         return self
 
     @property
-    def server(self) -> ServerName:
+    def server(self) -> str:
         """The server."""
         return next((name for name in SERVERS[1:] if getattr(self, name)), "gunicorn")
 

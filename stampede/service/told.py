@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from stampede.errors import LabError
 from stampede.records.mistakes import reason_of
-from stampede.servers.program import PROGRAMS
+from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Record
 from stampede.service.description import (
     BESIDE_COMMAND,
@@ -18,9 +18,6 @@ from stampede.service.description import (
 )
 from stampede.service.layer import FOLDER
 
-SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
-             "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
-"""The server that a command starts, or that stands in for the one that it starts."""
 _NUMBERS = ("workers", "threads", "backpressure", "worker_connections", "max_requests", "max_requests_jitter",
             "timeout_s")  # fmt: skip
 

@@ -25,7 +25,7 @@ from stampede.records.summary import Summary
 from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
-from stampede.servers.program import PROGRAMS
+from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import ask_application, command_of_image, follow_start
 from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
@@ -37,7 +37,7 @@ from stampede.service.image import lay_out_layer
 from stampede.service.layer import Layer
 from stampede.service.replay import Replay, read_replay
 from stampede.service.theory import advise_way
-from stampede.service.told import SERVED_BY, as_told, imports_of
+from stampede.service.told import as_told, imports_of
 from stampede.service.variants import (
     ADVISED,
     LIFTING,

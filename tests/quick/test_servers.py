@@ -314,3 +314,28 @@ def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkey
     monkeypatch.setenv("LAB_MAX_REQUESTS_JITTER", "7")
     settings = gunicorn(monkeypatch, "wsgi:app", "3")
     assert (settings["max_requests"], settings["max_requests_jitter"], settings["graceful_timeout"]) == (100, 7, 10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ({"server": "gunicorn-gthread", "workers": 4, "threads": 2, "worker_connections": 2},
+         ["# gunicorn.conf.py", 'worker_class = "gthread"', "workers = 4", "threads = 2", "keepalive = 0",
+          "# with gunicorn 24 or later:", "worker_connections = 2"]),
+        ({"server": "gunicorn-uvicorn", "workers": 4, "app": "fastapi-sync", "threads": 40},
+         ["# gunicorn.conf.py", 'worker_class = "uvicorn_worker.UvicornWorker"', "workers = 4", "keepalive = 0"]),
+        ({"server": "granian", "workers": 4, "app": "fastapi-async"}, ["granian --interface asgi --workers 4"]),
+        ({"server": "uvicorn", "workers": 4, "app": "fastapi-async", "max_requests": 9, "keepalive_s": 75},
+         ["uvicorn --workers 4 --limit-max-requests 9 --timeout-keep-alive 75"]),
+        ({"server": "uwsgi", "workers": 1, "threads": 2, "map_socket": True},
+         ["# uwsgi.ini", "[uwsgi]", "master = true", "processes = 1", "threads = 2", "socket = 127.0.0.1:8001",
+          "map-socket = 0:1", "", "# nginx.conf", "upstream app {", "    zone app 64k;", "    least_conn;",
+          "    server 127.0.0.1:8001;", "}"]),
+        ({"server": "flup-prefork", "workers": 10, "threads": 1}, []),
+    ],
+)  # fmt: skip
+def test_what_to_paste_follows_from_the_options_that_differ_from_the_server_s_defaults(
+    settings: dict[str, object], lines: list[str]
+) -> None:
+    """Threads of a pool in the application are no threads of the server."""
+    assert KINDS[str(settings["server"])].model_validate(settings).configuration() == lines

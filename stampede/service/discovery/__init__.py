@@ -21,7 +21,7 @@ import yaml
 from stampede.logs.access_log import MOST_CLASSES, AccessLog
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
-from stampede.servers.program import PROGRAMS
+from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Answers, Followed, Route, first_of
 from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
 from stampede.service.discovery.dockerfile import as_text, docker_images
@@ -29,7 +29,7 @@ from stampede.service.discovery.repository import UNKNOWN, Image, Repository, St
 from stampede.service.discovery.requirements import find_requirements
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_release, pinned_release
-from stampede.service.told import SERVED_BY, numbers_of
+from stampede.service.told import numbers_of
 
 MOST_ROUTES = 10
 MOST_CHARACTERS = 160

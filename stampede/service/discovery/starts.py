@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
 from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 from stampede.service.scripts import read_document, scripts_of
 
-SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "waitress", "fastapi", "litestar", "flask")
-SERVES = re.compile(rf"\b({'|'.join(SERVERS)}|runserver)\b")
+SERVES = re.compile(rf"\b({'|'.join(name for name in (*PROGRAMS, *SERVED_BY) if name != 'werkzeug')})\b")
 _WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|main")
 _DEVELOPS = re.compile(r"--reload\b|\brunserver\b|\bfastapi dev\b|\bflask\b.* run\b|runserver_plus")
 
