@@ -188,7 +188,7 @@ def _beside(repository: Repository, said: Mapping[str, Any], services: Mapping[s
 
 def _serves(image: Image) -> bool:
     """Return whether the image of a Dockerfile has packages of Python."""
-    return image.installs.python or bool(image.command and "python" in image.place)
+    return bool(image.installs.python or (image.command and "python" in image.place))
 
 
 def _is_other(other: Mapping[str, Any], said: Mapping[str, Any]) -> bool:

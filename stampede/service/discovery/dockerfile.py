@@ -217,7 +217,7 @@ class _Stage:
     @property
     def has_python(self) -> bool:
         """Whether packages of Python are installed there: by a command, or perhaps by a script."""
-        return self.installs.python or "python" in self.base
+        return bool(self.installs.python) or "python" in self.base
 
     def copy(self, value: str, stages: Mapping[str, "_Stage"], written: Mapping[str, str]) -> None:
         """Take a COPY: from the repository, of what another stage has copied, or of a text in the Dockerfile."""

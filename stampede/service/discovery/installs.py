@@ -30,7 +30,7 @@ _INDEX_VARIABLE = re.compile(r"(PIP|UV)_(EXTRA_|DEFAULT_)?INDEX(_URL)?$")
 
 @dataclass(frozen=True)
 class Installs:
-    """Debian's packages by name, each with its place, and what else is installed; ``python``: packages of Python are.
+    """Debian's packages by name, each with its place, and the commands that install packages of Python.
 
     ``unknown`` has installations of other kinds, each as a place and a command. ``foreign`` has those of other
     distributions' packages.
@@ -39,13 +39,13 @@ class Installs:
     packages: tuple[tuple[str, str], ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
     foreign: tuple[tuple[str, str], ...] = ()
-    python: bool = False
+    python: tuple[tuple[str, ...], ...] = ()
 
     def __add__(self, other: "Installs") -> "Installs":
         """Return both."""
         return Installs(
             self.packages + other.packages, self.unknown + other.unknown, self.foreign + other.foreign,
-            self.python or other.python,
+            self.python + other.python,
         )  # fmt: skip
 
 
@@ -78,7 +78,9 @@ def _of_command(words: Sequence[str], place: str) -> Installs:
     if program in _PIP or words[1:3] in (["-m", "pip"], ["-m", "uv"]):
         options = [word.partition("=")[0] for word in words if _INDEX.match(word)  # the address may have a password
                    and not (word == "-f" and program in ("poetry", "pdm"))]  # fmt: skip  # a format
-        return Installs(unknown=tuple((place, f"{program} with {option}") for option in options), python=True)
+        return Installs(
+            unknown=tuple((place, f"{program} with {option}") for option in options), python=(tuple(words),)
+        )
     return Installs()
 
 

@@ -1,7 +1,6 @@
 """What an application requires: the file that says it, and what a Dockerfile installs besides."""
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,9 +14,7 @@ from stampede.service.packages import FILES, required_lines, required_python
 
 PYTHON = "3.13"
 """The Python of Debian trixie, on which the lab's images of servers stand."""
-_INSTALLS = re.compile(
-    r"\b(?:(?:uv )?pip3? (?:install|wheel)|uv sync|uv export|poetry install|poetry export|pdm install)\b[^\n&|;]*"
-)
+_VERBS = ("install", "wheel", "sync", "export")
 _FILE = ("-r", "--requirement")
 _EXTRAS = ("--extra", "--group", "--with", "--extras", "-E", "-G")
 _WITH_VALUE = {
@@ -46,10 +43,13 @@ class Requirements:
 
 
 def find_requirements(
-    problems: list[str], repository: Repository, bases: Sequence[Path], dockerfile: Path
+    problems: list[str], repository: Repository, bases: Sequence[Path], commands: Sequence[Sequence[str]]
 ) -> Requirements:
-    """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem."""
-    named, extras, packages = _installed(_without_comments(repository.text(dockerfile)))
+    """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem.
+
+    ``commands`` install packages of Python in its image.
+    """
+    named, extras, packages = _installed(commands)
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for base in bases:
             path = base / name
@@ -68,11 +68,6 @@ def find_requirements(
     return Requirements(lines=packages, packages=packages)
 
 
-def _without_comments(dockerfile: str) -> str:
-    """Return a Dockerfile with each command in one line."""
-    return re.sub(r"^\s*#.*\n?", "", dockerfile, flags=re.MULTILINE).replace("\\\n", " ")
-
-
 def _check_python(problems: list[str], project: Path, repository: Repository) -> None:
     """Say that the application needs another Python than the lab's images have."""
     said = required_python(project)
@@ -84,13 +79,15 @@ def _check_python(problems: list[str], project: Path, repository: Repository) ->
             )
 
 
-def _installed(dockerfile: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the files of requirements, the extras and groups, and the packages that a Dockerfile installs."""
+def _installed(commands: Sequence[Sequence[str]]) -> tuple[list[str], list[str], list[str]]:
+    """Return the files of requirements, the extras and groups, and the packages that commands install."""
     files: list[str] = []
     extras: list[str] = []
     packages: list[str] = []
-    for command in _INSTALLS.findall(dockerfile):
-        for option, word in _words(command):
+    for command in commands:
+        verb = next((place for place, word in enumerate(command) if word in _VERBS), len(command))
+        by_pip = any(re.search(r"(^|/)pip3?$", word) for word in command[:verb])
+        for option, word in _options(command[verb + 1 :]):
             if option in _FILE:
                 parts = word.strip("/").split("/")
                 files += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
@@ -98,17 +95,15 @@ def _installed(dockerfile: str) -> tuple[list[str], list[str], list[str]]:
                 extras += re.split(r"[,\s]+", word)
             elif not option and (own := _OF_PROJECT.fullmatch(word)):
                 extras += own[1].split(",")
-            elif not option and "pip" in command and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
+            elif not option and by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
                 packages.append(word)
     kept = [extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra)]
     return files, [*dict.fromkeys(kept)], [*dict.fromkeys(packages)]
 
 
-def _words(command: str) -> Iterator[tuple[str, str]]:
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the words of a command after its verb, each with the option that it belongs to."""
-    rest: list[str] = []
-    with suppress(ValueError):
-        rest = shlex.split(command.removeprefix("uv ") if command.startswith("uv pip") else command)[2:]
+    rest = [*words]
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
