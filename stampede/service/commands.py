@@ -64,6 +64,7 @@ def init(
     from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
     from stampede.logs.format_files import choose_formats  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
+    from stampede.service.description import HEAD, editor_schema  # noqa: PLC0415
     from stampede.service.discovery import describe_folder  # noqa: PLC0415
     from stampede.service.trying import ask_and_start  # noqa: PLC0415
 
@@ -80,7 +81,10 @@ def init(
     here = folder.resolve()
     written = describe_folder(here, found, command=command)
     write_whole(to, written.text)
-    unread = sum(line.startswith("# ") for line in written.text.splitlines()) - 1
+    schema = to.with_name(HEAD[0].rpartition("=")[2])
+    if not schema.exists():  # editors complete and check keys with it
+        write_whole(schema, editor_schema())
+    unread = sum(line.startswith("# ") for line in written.text.splitlines()) - len(HEAD)
     top = f" Check what could not be read ({plural(unread, 'line')} at the top)." if unread else ""
     say(f"Wrote {to}.{top}")
     if check or (sys.stdin.isatty() and typer.confirm("Follow its start command now, and ask it for its routes?")):

@@ -1,6 +1,7 @@
 """The file that describes somebody's own service: the application, how it is served, and what people ask of it."""
 
 import ast
+import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -365,6 +366,13 @@ class LogToReplay(Model):
     )
 
 
+HEAD = (
+    "# yaml-language-server: $schema=my-service.schema.json",
+    "# A service for stampede try <this file>. docs/reference/service-file.md explains each key.",
+)
+"""The first lines of a file that ``stampede init`` writes; the schema stands beside it."""
+
+
 class UserService(Model):
     """The whole file."""
 
@@ -507,3 +515,10 @@ WORDING = Wording(
     },
     hint="docs/how-to/your-service.md has an example of such a file.",
 )
+
+
+def editor_schema() -> str:
+    """Return the JSON schema of files that describe services, for editors; a command says its workers itself."""
+    schema = UserService.model_json_schema()
+    schema["$defs"]["Served"]["required"].remove("workers")
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -25,6 +25,7 @@ import duckdb
 import pytest
 import yaml
 from inline_snapshot import snapshot
+from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from stampede.advise.options import ServingOption
@@ -267,6 +268,20 @@ def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: 
     assert done.returncode == 0, done.stderr
     assert read_user_service(tmp_path / "found.yaml").application.command == "gunicorn shop:app"
     assert "Its numbers and routes come with --check: stampede init " in done.stderr
+
+
+def test_the_schema_beside_the_file_allows_what_init_writes(lab: Lab, service: Path, tmp_path: Path) -> None:
+    """The first line names it, so that editors complete and check keys."""
+    target = tmp_path / "mine.yaml"
+    assert lab.call("init", str(service.parent / "shop"), "--to", str(target)).returncode == 0
+    text = target.read_text()
+
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.partition("\n")[0])
+
+    assert named
+    schema = json.loads((tmp_path / named[1]).read_text())
+    assert [*Draft202012Validator(schema).iter_errors(yaml.safe_load(text))] == []
+    assert [*Draft202012Validator(schema).iter_errors({"application": {"foldr": "x"}})] != []
 
 
 def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: Path) -> None:

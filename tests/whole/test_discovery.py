@@ -582,7 +582,7 @@ def test_without_an_engine_the_command_is_written_and_the_numbers_are_not(tmp_pa
 
     text = describe_folder(written(tmp_path, files).resolve()).text
 
-    assert text.replace(str(tmp_path.resolve()), "…").splitlines()[1:] == [
+    assert text.replace(str(tmp_path.resolve()), "…").splitlines()[2:] == [
         "# Procfile:1: $COUNT: the value is not in the repository",
         "application:",
         '  folder: "…"',

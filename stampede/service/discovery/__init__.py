@@ -23,7 +23,7 @@ from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Answers, Followed, Route, first_of
-from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, SERVERS, UWSGI
+from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, HEAD, SERVERS, UWSGI
 from stampede.service.discovery.dockerfile import as_text, docker_images
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
@@ -368,7 +368,7 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
     said = [f"  # {each.strip()}" if has_command else each for each in known(*_OF_COMMAND[1:])]
     of_application = known("callable")
     return "\n".join([
-        "# A service for make try SERVICE=<this file>. docs/reference/service-file.md explains each key.",
+        *HEAD,
         *lines_of(found.problems),
         "application:",
         f"  folder: {json_text(str(repository.folder))}",
