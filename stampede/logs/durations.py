@@ -1,8 +1,8 @@
 """Where a log has its durations: decided from many lines at once, because a single number can be anything.
 
-A number counts as a duration if its place in a known format, its name or its unit says so. A decimal number that has
-none of them counts only if all lines together look like durations: they vary, and they do not only grow. Whole numbers
-count only if --unit says so. What is not believed is said, with the reason.
+A number counts as a duration if its place in a known format, its name or its unit says so. A number that has none of
+them counts only if all lines together look like durations: they vary, they do not only grow, and they do not follow
+another field. What is not believed is said, with the reason.
 """
 
 from collections import Counter
@@ -42,6 +42,7 @@ A_TIME = 1e9
 """Numbers above this are seconds or milliseconds since 1970."""
 DECIMALS = 3
 """nginx writes so many decimals, and gunicorn more."""
+_A_LENGTH = 100
 _COARSE = 0.05
 _UNITS_HINT = (
     "--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s; --unit none if it is no "
@@ -200,9 +201,10 @@ def _field(says: str, text_of: Callable[[Entry], str], sample: Sequence[tuple[in
 
 
 def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
-    [(width, _)] = Counter(len(entry.fields) for _, entry in sample).most_common(1)
+    entries = [entry for _, entry in sample]
+    [(width, _)] = Counter(len(entry.fields) for entry in entries).most_common(1)
     columns = [column for place in range(width) if (column := _column(sample, place, width))]
-    doubts = {column.says: next(_doubts(column), None) for column in columns if column.kind != "whole"}
+    doubts = {column.says: next(_doubts(column, entries), None) for column in columns}
     notes = [f"{says} is no duration: {doubt}." for says, doubt in doubts.items() if doubt]
     for kind in ("unit", "decimal"):
         believed = [column for column in columns if column.kind == kind and not doubts[column.says]]
@@ -213,15 +215,16 @@ def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Du
             notes.append(f"{says} may be durations, and neither is always the longer.")
             return DurationSource("", notes=tuple(notes))
     whole = [column for column in columns if column.kind == "whole"]
-    if unit in UNITS and len(whole) > 1:
+    believed = [column for column in whole if not doubts[column.says]]
+    if columns and not believed and unit in UNITS:
+        raise WrongUse(f"{file}: --unit {unit}, but {notes[-1]}", hint=f"Write the duration with a name: {HOW}.")
+    if not believed or unit == NO_UNIT:
+        return DurationSource("", notes=tuple(notes))
+    if len(whole) > 1:
         says = "; ".join(column.says for column in whole)
         problem = f"{file}: several fields could be durations, lengths or counters: {says}."
-        raise WrongUse(problem, hint=f"Write the duration with a name: {HOW}.")
-    if unit in UNITS and whole:
-        return _source(whole[0], unit, file, sample)
-    notes += [f"{column.says} has no name, and whole numbers may be anything; --unit us, ms or s says that they are "
-              "durations." for column in whole if unit != NO_UNIT]  # fmt: skip
-    return DurationSource("", notes=tuple(notes))
+        raise WrongUse(problem, hint=f"Write the duration with a name ({HOW}), or say --unit none to do without.")
+    return _source(believed[0], unit, file, sample)
 
 
 def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Field | None:
@@ -236,27 +239,54 @@ def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Fie
     if not column.values or len(column.values) + empty < MOST_LINES * lines:
         return None
     shown = ", ".join(map(_written, column.values[:3]))
-    says = f"field {place + 1} after the size of the answer ({shown}, …)"
+    is_free = isinstance(known := sample[0][1].format, Format) and known.is_free
+    says = f"field {place + 1} {'beside the request' if is_free else 'after the size of the answer'} ({shown}, …)"
     return replace(column, says=says, rest=rest_at(place, width))
 
 
-def _doubts(column: _Field) -> Iterator[str]:
-    """Yield why a column of numbers with a unit or decimals is not believed to hold durations."""
-    numbers = column.numbers
+def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield why a column of bare numbers is not believed to hold durations."""
+    numbers, lines = column.numbers, len(column.numbers)
+    whole, decimal = column.kind == "whole", column.kind == "decimal"
     if numbers.min() > A_TIME:
         yield "it is a time of day"
-    if column.kind == "decimal" and max(column.decimals) < DECIMALS:
+    if decimal and max(column.decimals) < DECIMALS:
         yield "it has fewer than three decimals; nginx writes three, and gunicorn six"
-    if len(numbers) >= FEW and not numbers.any():
-        yield f"it never varies, and is always {_written(column.values[0])}"
-    if column.kind == "decimal" and len(set(numbers)) >= ENOUGH and (np.diff(numbers) >= 0).all():
+    if lines < FEW:
+        return
+    if np.ptp(numbers) == 0:
+        if whole or numbers[0] == 0:
+            yield f"it never varies, and is always {_written(column.values[0])}"
+        return
+    if decimal and len(set(numbers)) >= ENOUGH and (np.diff(numbers) >= 0).all():
         yield "it only grows"
+    if not whole:
+        return
+    order, of_each = np.arange(lines), [entries[row] for row in column.rows]
+    if _correlation(np.argsort(np.argsort(numbers, kind="stable"), kind="stable"), order) > 0.98:
+        yield "it only grows, as a counter does"
+    if np.mean(numbers == [entry.status for entry in of_each]) > MOST_LINES:
+        yield "it equals the status"
+    sizes = np.array([float(entry.size) if entry.size.isdecimal() else 0.0 for entry in of_each])
+    if _correlation(numbers, sizes) > 0.99:
+        yield "it follows the size of the answer"
+    asked = [len(entry.target) + sum(map(len, entry.fields[:2])) for entry in of_each]
+    if lines >= ENOUGH and _correlation(numbers, asked) > 0.9:
+        yield "it follows the length of the request"
+    low, high = np.quantile(numbers, (0.01, 0.99))
+    if lines >= ENOUGH and low >= _A_LENGTH and high <= min(100 * _A_LENGTH, 4 * low):
+        yield f"it lies between {low:.0f} and {high:.0f}, as the lengths of requests do"
 
 
 def _too_coarse(numbers: Floats, unit: str) -> str | None:
     if (numbers == np.floor(numbers)).all() and (none := np.mean(numbers == 0)) > (_COARSE if unit == "s" else 0.5):
         return f"whole numbers are too coarse, because {none:.0%} of them are 0"
     return None
+
+
+def _correlation(numbers: npt.ArrayLike, others: npt.ArrayLike) -> float:
+    one, other = np.asarray(numbers, dtype=float), np.asarray(others, dtype=float)
+    return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) and np.ptp(other) else 0.0
 
 
 def _longest(columns: Sequence[_Field]) -> _Field | None:

@@ -55,6 +55,8 @@ class Format:
     add: str = ADD
     parts: tuple[tuple[str, str], ...] = ()
     """The parts of a format that a configuration declares, each with its pattern."""
+    is_free: bool = False
+    """Whether fields may stand everywhere, also before the time and before the request."""
 
     def fits_up_to(self, text: str) -> tuple[str, str]:
         """Return the parts that a line begins with, and the part from which on it has another format."""
@@ -123,14 +125,24 @@ FORMATS = (
         "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}",
     ),
 )  # fmt: skip
-HAS_TIME = re.compile(
+_TIME = (
     r"(?P<time>\d{1,2}/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
     r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|"
     r"(?<![\d.])1\d{9}\.?\d{3}(?![\d.]))"
 )
 ORIGIN = re.compile(r"(?:\x1b\[[\d;]*m)?(?P<service>[A-Za-z][\w.-]*?)(?:[-_]\d+)? +\| ")
 """The service that docker compose logs names before a line."""
+HAS_TIME = re.compile(_TIME)
+FREE = Format(
+    "a format of its own around the request", "nginx, Apache and applications, formats of their own",
+    re.compile(rf"^(?P<before>[^{{\n]{{0,500}}?)[\[(\"]?{_TIME}[\])\"]?(?P<between>(?:(?!://)[^{{\n]){{0,500}}?(?<![\w/.-]))"
+               r"(?P<method>GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)(?:[\s|;,~\x01\"]| - )+(?P<target>/[^\s\"|;,\x01]*)"
+               r"(?: HTTP/[\d.]+)?\"?(?P<rest>.*)"),
+    "", None, is_free=True,
+)  # fmt: skip
+"""What is tried if a log has no format that is known, or one in which no duration is found."""
 _STATUS, _METHOD = re.compile(r"\d{1,3}"), re.compile(r"[A-Z][A-Z_-]{0,31}")
+_CODE = re.compile(r"10[0-3]|20[0-8]|226|30[0-8]|4[0-2]\d|431|444|451|49[4-9]|50\d|51[01]|52\d|530")
 TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|^(?>.*?\bmethod=[A-Z]++ ).*\bstatus=\d{3}\b')
 """A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
 
@@ -448,6 +460,8 @@ def _entry(found: re.Match[str], known: Format) -> Entry | None:
     groups = found.groupdict("")
     if not groups["method"] or not groups["target"] or (at := epoch_seconds(groups["time"])) is None:
         return None
+    if known.is_free:
+        return _free_entry(groups, at, known)
     own_unit = next((unit for unit in UNITS if groups.get(unit)), "")
     took_s = seconds_of(groups[own_unit], own_unit) if own_unit else None
     named, fields = _fields(groups.get("rest", ""))
@@ -456,6 +470,35 @@ def _entry(found: re.Match[str], known: Format) -> Entry | None:
         int(groups.get("status") or 0), groups.get("size", ""), known, took_s,
         worker_of(groups.get("worker", "")) or _worker_in(named, fields), named, fields, own_unit,
     )  # fmt: skip
+
+
+def _free_entry(groups: Mapping[str, str], at: float, known: Format) -> Entry | None:
+    """Return an entry with the fields on all sides of its time and its request; None: none of them is a status.
+
+    What follows the request separates the fields, if it is no space.
+    """
+    between = found[0] if (found := re.match(r"[\t|;,~\x01]", groups["rest"].lstrip(' "'))) else ""
+    named: dict[str, str] = {}
+    sides: list[list[str]] = []
+    for side in ("rest", "between", "before"):
+        parts = groups[side].split(between) if between else [groups[side]]
+        found_fields = [_fields(part) for part in parts if part.strip(' "[]')]
+        whole = [[part.strip(' "[]')] for part in parts if part.strip(' "[]')]
+        sides.append([text for of, plain in zip(found_fields, whole, strict=True)
+                      for text in (of[1] if not between or of[0] else plain)])  # fmt: skip
+        for of in reversed(found_fields):
+            named |= of[0]
+    status = next((named[name] for name in JSON_FORMATS[-1].status if _CODE.fullmatch(named.get(name, ""))), "")
+    for fields in () if status else sides:
+        place = next((place for place, text in enumerate(fields) if _CODE.fullmatch(text)), None)
+        if place is not None:
+            status = fields.pop(place)
+            break
+    if not status:
+        return None
+    fields = [*sides[2], *sides[1], *sides[0]]
+    return Entry(at, groups["method"], groups["target"], int(status), "", known, None, _worker_in(named, fields),
+                 named, fields)  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 12)

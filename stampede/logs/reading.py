@@ -23,6 +23,7 @@ from stampede.logs.formats import (
     ADD,
     COLOUR,
     FORMATS,
+    FREE,
     HAS_TIME,
     KNOWN,
     LONGEST_S,
@@ -117,7 +118,7 @@ class Reader:
     def _pattern(self) -> re.Pattern[str] | None:
         """The pattern that finds the parts of each line; None: each line is read alone."""
         known = self.source.format
-        if not isinstance(known, Format):
+        if not isinstance(known, Format) or known.is_free:
             return None
         line = known.line.pattern.replace("(?P<rest>.*)", self.source.rest)
         before = r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?"
@@ -322,7 +323,7 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
         formats = Formats((declared,), (), None)
     known = _entries(lines, first, formats)
     if not known:
-        return None
+        return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
     written = [lines[at - first] for at, _ in known]
     services = Counter(found["service"] for text in written if (found := ORIGIN.match(text)))
     often = [name for name, count in services.items() if count > _ANOTHER * len(known)]
@@ -337,8 +338,25 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
         names = " and ".join(each.name for each in others)
         note = f"Lines in {names} are left out, because they are of another program."
         source = replace(source, notes=(*source.notes, note))
+    if not source.says and not formats.is_own and (free := _free_reader(lines, first, unit, file)):
+        return free
     is_printed = isinstance(source.format, Format) and bool(printed_in(json_keys(written[0])))
     return Reader(source, formats, is_printed=is_printed)
+
+
+def _free_reader(lines: Sequence[str], first: int, unit: str, file: str, *, may_lack: bool = False) -> Reader | None:
+    """Return what reads lines in a format of their own; None: too few have one, or durations that may not lack do."""
+    formats = Formats((FREE,), (), None)
+    known = _entries(lines, first, formats)
+    if len(known) < _ANOTHER * sum(bool(text.strip()) for text in lines) or not known:
+        return None
+    try:
+        source = find_durations(known, unit, file)
+    except WrongUse:
+        if may_lack:
+            raise
+        return None
+    return Reader(source, formats) if source.says or may_lack else None
 
 
 def without_durations(file: str, source: DurationSource) -> WrongUse:

@@ -1,4 +1,4 @@
-"""Logs as people find them: further formats, other encodings, and lines of several programs in a file."""
+"""Logs as people find them: formats of their own, other encodings, and lines of several programs in a file."""
 
 import gzip
 from collections.abc import Callable
@@ -15,10 +15,28 @@ DAY = "03/Nov/2026:14:00:{n:02} +0000"
 ISO = "2026-11-03T14:00:{n:02}+00:00"
 REQUEST = '"GET /a HTTP/1.1"'
 OWN = {
+    # log_format of nginx.conf in public repositories
+    "the duration first": f'{{s}} 203.0.113.9 - - [{DAY}] {REQUEST} 200 512 "-" "x 3.5"',
+    "the duration between": f'203.0.113.9 - - [{DAY}] {{s}} {REQUEST} 200 512 "-" "x 3.5"',
+    "the duration before the size": f'203.0.113.9 - - [{DAY}] {REQUEST} 200 {{s}} 512 "-"',
+    "bars": f"203.0.113.9|-|{DAY}|GET /a HTTP/1.1|200|512|x (a; b) 3.5|{{s}}|0.001",
+    "tabs": f"{ISO}\t203.0.113.9\tGET\t/a?b=1\t200\tx y\t{{s}}",
+    "semicolons": f"{ISO};203.0.113.9;GET;/a;200;512;{{s}};0.001",
+    "tildes": f"{ISO} ~ 203.0.113.9 ~ GET ~ /a ~ 200 ~ {{s}}",
+    "dashes": f"{ISO} - 203.0.113.9 - GET - /a - 200 - {{s}}",
+    "control characters": f"{ISO}\x01203.0.113.9\x01GET\x01/a\x01200\x01{{s}}",
+    "milliseconds since 1970": "17937144{n:02}125 GET /a 200 {ms}ms",
+    "commas and quotes": f'"{ISO}","203.0.113.9","GET","/a","200","{{s}}"',
+    "everything in quotes": f'"203.0.113.9" "{DAY}" {REQUEST} "200" "512" "{{s}}"',
+    "seconds since 1970": f"17937144{{n:02}}.125 203.0.113.9 {REQUEST} 200 512 {{s}}",
     "decimal commas": f'203.0.113.9 - - [{DAY}] {REQUEST} 200 512 "-" {{s_comma}}',
     # httpd.apache.org, mod_log_config
     "Apache's %T/%D": f'203.0.113.9 - - [{DAY}] {REQUEST} 200 512 "-" **{{whole_s}}/{{us}}**',
     "a name with a unit": f'203.0.113.9 - - [{DAY}] {REQUEST} 200 512 "-" time_ms={{ms}}',
+    # gunicorn, loguru and Django applications
+    "words after the duration": f"[{DAY}] 203.0.113.9 {REQUEST} 200 - ({{s}}000s)",
+    "a middleware": "2026-11-03 14:00:{n:02}.123 | INFO     | app.log:22 - GET /a 200 {ms}ms",
+    "a logger": "2026-11-03 14:00:{n:02},123 INFO request: GET /a?b=1 - 200 in {s}s",
     # ltsv.org; fluentd and Filebeat; Caddy on a terminal
     "labels": f"time:{ISO}\thost:203.0.113.9\treq:GET /a HTTP/1.1\tstatus:200\tua:a b\treqtime:{{s}}\tapptime:0.001",
     "a program that collects logs": '{{"@timestamp": "' + ISO + '", "message": "203.0.113.9 - - [' + DAY + "] "
@@ -39,8 +57,8 @@ def lines_of(template: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_further_formats_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Also after the first lines."""
+def test_a_format_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The fields may stand on all sides of the time and of the request; also after the first lines."""
     monkeypatch.setattr(reading, "SAMPLE", 20)
 
     log = read(tmp_path, lines_of(OWN[name]))
@@ -105,7 +123,6 @@ def test_the_logs_of_a_balancer_and_its_server_in_one_file_are_refused(tmp_path:
 @pytest.mark.parametrize(
     "line",
     [
-        "2026-11-03 14:00:{n:02}.123 | INFO     | app.log:22 - GET /a 200 12ms",
         "2026/11/03 14:00:{n:02} [error] 31#31: *3 upstream timed out (110: x), request: "
         + REQUEST
         + ', upstream: "http:"',
@@ -115,7 +132,7 @@ def test_the_logs_of_a_balancer_and_its_server_in_one_file_are_refused(tmp_path:
     ],
 )
 def test_other_lines_with_a_time_are_no_requests(tmp_path: Path, line: str) -> None:
-    """A format of an application's own, an error, and what an application asks of others."""
+    """An error, and what an application asks of others."""
     with pytest.raises(WrongUse, match="this line has no format that the lab knows"):
         read(tmp_path, lines_of(line))
 
