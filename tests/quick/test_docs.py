@@ -354,4 +354,4 @@ def test_the_example_of_an_own_service_is_what_lab_init_writes(tmp_path: Path) -
     routes = [AnsweredRoute(methods=["GET"], path=path) for path in ("/", "/report")]
     written = describe_folder(shop, answers=Answers(routes=routes, followed=Followed(records=[said]))).text
 
-    assert written.partition("\n")[2] == file.replace("/home/me/shop", str(shop))
+    assert written.split("\n", 2)[2] == file.replace("/home/me/shop", str(shop))
