@@ -213,7 +213,11 @@ def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record 
     try:
         ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told=told)]
     except NotPossible as error:
-        hint = "Give more memory_mib, or fewer workers." if "memory_mib" in str(error) else ""
+        ways_out = {
+            "memory_mib": "Give more memory_mib, or fewer workers.",
+            "can be imported": "Name it in the place of command, such as callable: shop:create_app().",
+        }
+        hint = next((way_out for said, way_out in ways_out.items() if said in str(error)), "")
         raise WrongUse(f"served: {error}.", hint) from None
     for kind in KINDS:
         if not _is_possible(service, kind.name):

@@ -578,6 +578,17 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
             assert today.layer.server == (found.served.server, found.served.release)
 
 
+def test_an_application_that_nobody_can_import_is_to_be_named(service: Path) -> None:
+    """As that of a server for development, which gets an object of a function."""
+    found = commanded(service, workers=2)
+    nameless = found.model_copy(update={"application": found.application.model_copy(update={"command": ""})})
+
+    with pytest.raises(WrongUse, match="names no application that can be imported") as raised:
+        candidates(nameless, LAYER)
+
+    assert raised.value.hint == "Name it in the place of command, such as callable: shop:create_app()."
+
+
 def test_a_command_that_starts_no_server_is_told_with_its_last_words(
     service: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
