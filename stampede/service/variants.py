@@ -356,7 +356,9 @@ def _start_of(
     if served.settings and program.name == served.server:
         own["settings"] = own_settings(served)
     stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
-    given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and program.name not in ("gunicorn", "uwsgi") else {}
+    literal = not re.search(r"[(,=]\s*(?!True|False|None)[A-Za-z_]\w*\s*[,)]", callable_)
+    can_call = program.name == "uwsgi" or (program.name == "gunicorn" and literal)  # gunicorn takes no names
+    given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and not can_call else {}
     words = program.command(CALLED if given else callable_, stated)
     added = program.options({"map_socket": True}) if own.get("map_socket") else {}
     return Start(added, words, given, changed if program.name == served.server else None)

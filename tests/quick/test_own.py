@@ -649,6 +649,25 @@ def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: P
 
 
 @pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("create_app('prod')", "app:create_app('prod')"),
+        ("create_app(debug=False)", "app:create_app(debug=False)"),
+        ("Wrapper(app)", "stampede_called:application"),
+    ],
+)
+def test_gunicorn_calls_a_factory_with_literals_and_the_lab_one_with_names(
+    service: Path, name: str, called: str
+) -> None:
+    found = read_user_service(service)
+    application = found.application.model_copy(update={"callable": f"app:{name}"})
+
+    [today, *_] = candidates(found.model_copy(update={"application": application}), LAYER)
+
+    assert way_of(today.variant)["words"][-1] == called
+
+
+@pytest.mark.parametrize(
     ("layer", "volumes", "of_others"),
     [
         (Layer(Path(), "abc"), ["/opt/application"], None),
