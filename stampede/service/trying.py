@@ -30,7 +30,7 @@ from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Answers, Followed, Record
 from stampede.service.build import ask_application, command_of_image, follow_start
-from stampede.service.description import CALLABLE_PATTERN, SERVERS, Served, UserService, read_user_service
+from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS, Served, UserService, read_user_service
 from stampede.service.discovery import FROM_APPLICATION, Description
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer
@@ -148,7 +148,7 @@ def _ask_today(path: Path, written: Description, describe: Callable[[Answers], D
         write_whole(path, described.text)
         if today.followed and not today.followed.server:
             raise LabError(f"The start command of {path} starts no server that the lab can measure.",
-                           "\n".join(line[2:] for line in described.text.splitlines()[1:]
+                           "\n".join(line[2:] for line in described.text.splitlines()[len(HEAD):]
                                      if line.startswith("# ")))  # fmt: skip
         if not today.layer.loaded:
             return answers.model_copy(update={"problem": "its server names no application that can be imported"})

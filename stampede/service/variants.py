@@ -213,7 +213,11 @@ def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record 
     try:
         ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told=told)]
     except NotPossible as error:
-        hint = "Give more memory_mib, or fewer workers." if "memory_mib" in str(error) else ""
+        ways_out = {
+            "memory_mib": "Give more memory_mib, or fewer workers.",
+            "can be imported": "Name it in the place of command, such as callable: shop:create_app().",
+        }
+        hint = next((way_out for said, way_out in ways_out.items() if said in str(error)), "")
         raise WrongUse(f"served: {error}.", hint) from None
     for kind in KINDS:
         if not _is_possible(service, kind.name):
@@ -352,7 +356,9 @@ def _start_of(
     if served.settings and program.name == served.server:
         own["settings"] = own_settings(served)
     stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
-    given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and program.name not in ("gunicorn", "uwsgi") else {}
+    literal = not re.search(r"[(,=]\s*(?!True|False|None)[A-Za-z_]\w*\s*[,)]", callable_)
+    can_call = program.name == "uwsgi" or (program.name == "gunicorn" and literal)  # gunicorn takes no names
+    given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and not can_call else {}
     words = program.command(CALLED if given else callable_, stated)
     added = program.options({"map_socket": True}) if own.get("map_socket") else {}
     return Start(added, words, given, changed if program.name == served.server else None)

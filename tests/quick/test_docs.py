@@ -21,6 +21,7 @@ from stampede.experiment.file import load_experiment, names
 from stampede.paths import EXPERIMENTS, K6, ROOT
 from stampede.servers import Server
 from stampede.service.answers import AnsweredRoute, Answers, Followed, Record
+from stampede.service.description import HEAD
 from stampede.service.discovery import describe_folder
 from stampede.service.layer import FOLDER
 from tools.reference import renew
@@ -354,4 +355,4 @@ def test_the_example_of_an_own_service_is_what_lab_init_writes(tmp_path: Path) -
     routes = [AnsweredRoute(methods=["GET"], path=path) for path in ("/", "/report")]
     written = describe_folder(shop, answers=Answers(routes=routes, followed=Followed(records=[said]))).text
 
-    assert written.split("\n", 2)[2] == file.replace("/home/me/shop", str(shop))
+    assert written.split("\n", len(HEAD))[-1] == file.replace("/home/me/shop", str(shop))

@@ -578,6 +578,17 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
             assert today.layer.server == (found.served.server, found.served.release)
 
 
+def test_an_application_that_nobody_can_import_is_to_be_named(service: Path) -> None:
+    """As that of a server for development, which gets an object of a function."""
+    found = commanded(service, workers=2)
+    nameless = found.model_copy(update={"application": found.application.model_copy(update={"command": ""})})
+
+    with pytest.raises(WrongUse, match="names no application that can be imported") as raised:
+        candidates(nameless, LAYER)
+
+    assert raised.value.hint == "Name it in the place of command, such as callable: shop:create_app()."
+
+
 def test_a_command_that_starts_no_server_is_told_with_its_last_words(
     service: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -635,6 +646,25 @@ def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: P
     assert changed["words"][-1] == "stampede_called:application"
     assert changed["environment"] == {"STAMPEDE_CALLABLE": "app:create_app('prod')"}
     assert way.variant.deployment().endswith("'app:create_app('\"'\"'prod'\"'\"')'")
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("create_app('prod')", "app:create_app('prod')"),
+        ("create_app(debug=False)", "app:create_app(debug=False)"),
+        ("Wrapper(app)", "stampede_called:application"),
+    ],
+)
+def test_gunicorn_calls_a_factory_with_literals_and_the_lab_one_with_names(
+    service: Path, name: str, called: str
+) -> None:
+    found = read_user_service(service)
+    application = found.application.model_copy(update={"callable": f"app:{name}"})
+
+    [today, *_] = candidates(found.model_copy(update={"application": application}), LAYER)
+
+    assert way_of(today.variant)["words"][-1] == called
 
 
 @pytest.mark.parametrize(

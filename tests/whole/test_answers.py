@@ -7,7 +7,7 @@ import yaml
 
 from stampede.service import build
 from stampede.service.answers import AnsweredRoute, Answers, Followed, Record
-from stampede.service.description import UserService
+from stampede.service.description import HEAD, UserService
 from stampede.service.discovery import describe_folder
 from stampede.service.layer import Layer
 from tests.quick.test_waits import loaded
@@ -225,7 +225,7 @@ def test_each_line_says_which_program_has_said_it(tmp_path: Path) -> None:
     found = describe_folder(written(tmp_path, SHOP).resolve(), answers=ANSWERS)
 
     UserService.model_validate(yaml.safe_load(found.text))
-    assert found.text.replace(str(tmp_path.resolve()), "…").splitlines()[1:] == [
+    assert found.text.replace(str(tmp_path.resolve()), "…").splitlines()[len(HEAD) :] == [
         "application:",
         '  folder: "…"',
         '  command: "gunicorn -c conf.py app:app"  # from Procfile:1',
