@@ -16,6 +16,7 @@ from typing import Any
 HELD_S = 0.6
 executor = ThreadPoolExecutor(1)
 locks: dict[str, asyncio.Lock] = {}
+few = threading.Semaphore(8)
 NESTED, TEXT = re.compile(r"(a+)+$"), "a" * 23 + "b"
 
 
@@ -23,6 +24,12 @@ def file_lock() -> None:
     """Wait for a lock of a file that another request has."""
     with open(tempfile.gettempdir() + "/held_site", "w") as file:  # noqa: PTH123  # one line
         fcntl.flock(file, fcntl.LOCK_EX)
+        time.sleep(HELD_S)
+
+
+def turnstile() -> None:
+    """Wait until fewer than eight requests are in."""
+    with few:
         time.sleep(HELD_S)
 
 

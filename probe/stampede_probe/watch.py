@@ -36,7 +36,7 @@ LOCK_TURNS = 20
 PAUSE_S = 0.01
 """A pause of the garbage collector from this length on is counted beside the stacks."""
 SAMPLED = 16
-"""At most so many requests are looked at each time; the others count as these do."""
+"""At most so many requests are looked at each time, of each age; the others count as these do."""
 SOME = 10
 """A thread that serves no request is counted if it runs for more than this part of the time."""
 BY_NOBODY, IN_POOL = "(no request)", "(pool)"
@@ -110,6 +110,7 @@ class Watcher:
         self.loop: Any = None
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._ran: dict[int, float] = {}
+        self._samples = 0
         self._looked, self._passed_s = monotonic(), 0.0
         self._files: dict[int, int] = {}
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
@@ -289,7 +290,9 @@ class Watcher:
         stacks: dict[int, Stack] = {}
         if is_due and (held or long or self._full_since_look):
             stacks = {thread: self._stack(_outwards(frame)) for thread, frame in sys._current_frames().items()}
-        found = list(self._found(long[:SAMPLED], at_work, stacks, held=held)) if stacks else []
+        step = -(-len(long) // SAMPLED) or 1
+        self._samples += bool(stacks)
+        found = list(self._found(long[self._samples % step :: step], at_work, stacks, held=held)) if stacks else []
         # Until here, a thread that kept the interpreter's lock is where it was. Calls of the system let it go on.
         waited_s = self._scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
@@ -297,10 +300,10 @@ class Watcher:
         elif waited_s - self._loop_waited < (now - self._ticked) / 2:
             self.worker.hold(self._ticked + self._paused_s)
         if is_due:
-            self._count_found(now, at_work, stacks, found, len(long) / SAMPLED)
+            self._count_found(now, at_work, stacks, found, step)
 
     def _count_found(
-        self, now: float, at_work: list[Request], stacks: dict[int, Stack], found: list[Found], part: float
+        self, now: float, at_work: list[Request], stacks: dict[int, Stack], found: list[Found], step: int
     ) -> None:
         pool_is_full, self._full_since_look = self._full_since_look, False
         self._passed_s, self._looked = min(LONGEST_SAMPLE_S, now - self._looked), now
@@ -317,7 +320,7 @@ class Watcher:
                     lasted_s = lasted_s if where else now - request.began
                 if where:
                     self.worker.held_by = route
-                share = 1.0 if where else max(1.0, part)
+                share = 1 if where else step
                 self._count(route, stack, share * min(passed_s, max(SAMPLE_S, lasted_s)), thread, where)
                 stacks.pop(thread, None)
             for request in at_work if not self.worker.loop else ():

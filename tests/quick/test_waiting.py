@@ -84,6 +84,13 @@ def test_a_worker_that_is_replaced_is_surely_free_only_between_its_requests() ->
     assert beside_s(*until_1) == [0, 4, 0]
 
 
+def test_while_a_request_waits_for_its_worker_to_start_no_wait_is_taken_off() -> None:
+    """The last request waits from 0 to 7. Its worker starts at 5, and is busy until 7; the other is free from 2 on."""
+    served = (0, 1, 1, 2), (0, 9, 9, 10), (1, 5, 5, 7), (1, 0, 7, 8)
+
+    assert avoidable_waits(answered(*served), 2, 1, replaced=True).beside_s.tolist() == [0, 0, 0, 2]
+
+
 def test_waits_of_up_to_50_ms_do_not_count() -> None:
     """49 ms are no wait, 51 are; both are part of the total."""
     served = (0, 0, 0, 3), (0, 1, 3, 8), (0, 5, 8, 9), (0, 8.951, 9, 9.5)

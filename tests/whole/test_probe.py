@@ -302,6 +302,17 @@ def test_what_holds_a_request_is_told_with_its_kind_and_line(
         assert running.snapshot()["faults"] == 0
 
 
+def test_of_many_requests_old_and_new_are_looked_at(tmp_path: Path) -> None:
+    """Of 32 requests, 8 are let in at a time, so they wait for 0, 1, 2 and 3 turns, and are in for one."""
+    command = ("gunicorn", "--threads", "32", "tests.held_site:app")
+    with served(tmp_path, *command) as running, ThreadPoolExecutor(32) as pool:
+        list(pool.map(running.ask, ["/turnstile"] * 32))
+        stacks = running.until(lambda one: one["notes"].get("stacks") and not one["in_flight"])["notes"]["stacks"]
+    kinds = {kind: sum(value for name, value in stacks.items() if name.startswith(kind)) for kind in ("lock", "waits")}
+
+    assert kinds["lock"] / sum(kinds.values()) == pytest.approx(0.6, abs=0.12)
+
+
 def test_workers_that_are_killed_under_load_leave_no_slot_and_no_busy_thread(tmp_path: Path) -> None:
     with served(tmp_path, "gunicorn", "--workers", "3", "--threads", "2", "tests.probe_site:app") as server:
         with ThreadPoolExecutor(8) as pool:

@@ -130,7 +130,8 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
     beside_s = np.zeros_like(answered.sent_s)
     for own, segments in zip(mine, busy, strict=True):
         sent_s, began_s = answered.sent_s[own], answered.began_s[own]
-        waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
+        others = at_least(2, *np.concatenate([segments, all_busy]).T) if replaced else all_busy  # it may be away, too
+        waited_s = time_in(segments, sent_s, began_s) - time_in(others, sent_s, began_s)
         beside_s[own] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
     besides = np.concatenate([[-np.inf], all_busy.ravel(), [np.inf]]).reshape(-1, 2)  # the time outside
     both = [np.concatenate([segments, besides]) for segments in busy]
