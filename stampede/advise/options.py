@@ -18,7 +18,10 @@ MOST_WORKERS = 32
 
 @dataclass(frozen=True)
 class ServingOption:
-    """One option, as a variant that the lab can measure. ``workers`` are those of all containers together."""
+    """One option, as a variant that the lab can measure.
+
+    ``workers`` are those of all containers together; of pods, they and ``memory_mib`` are those of each.
+    """
 
     kind: OptionKind
     variant: Variant
@@ -41,24 +44,32 @@ class ServingOption:
 def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
     """Yield the options that fit into the memory and the threads, and into the cores if requests compute."""
     today = load.today
-    most_workers = load.cores if load.computes else MOST_WORKERS
+    pods, cores = load.pods or 1, load.cores if load.cpus is None else load.cpus
+    # a quota stops more processes than cores, but a short request does not wait for the end of a long one
+    most_workers = MOST_WORKERS if not load.computes else int(cores) if load.cpus is None else 4 * ceil(cores)
     shared: dict[str, Any] = {"memory_mib": 1 << 20}
+    if load.pods:
+        shared |= {"cpus": load.cpus or 0} | ({"replicas": pods, "balance": load.balance} if pods > 1 else {})
+    elif load.computes:
+        shared["cpus"] = 0
     if today is not None:
         shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
         shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
-    near = 2 ** ceil(log2(max(load.busy, 1)))  # around what is busy, and today's number
+    near = 2 ** ceil(log2(max(load.busy / pods, 1)))  # around what is busy, and today's number
     totals = {max(1, near // 2), near, 2 * near}
     if load.threads is not None:
         totals = {total for total in totals if total <= load.threads} | {load.threads}
     if today is not None:
         totals.add(today.workers * today.replicas * (today.threads or 1))
+    # a container for each worker is no pod
+    kinds = [kind for kind in OPTION_KINDS if not (load.pods and "replicas" in kind.settings(2, 1))]
     for threads in sorted(totals):
         most = min(most_workers, threads)
         powers = (2**power * load.least_workers for power in range(most.bit_length()))
         for workers in powers:
             if workers > most or threads % workers:
                 continue
-            for kind in OPTION_KINDS:
+            for kind in kinds:
                 if kind.name != "uwsgi" and kind.for_single_worker != (workers == 1):
                     continue
                 settings = kind.settings(workers, threads // workers) | shared
@@ -66,7 +77,8 @@ def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
                     variant = KINDS[settings["server"]].model_validate(settings)
                 except ValidationError:
                     continue  # the container has too little memory, or uWSGI cannot serve the application
-                option = ServingOption(kind, variant, workers, threads // workers, _memory_mib(variant, load))
+                memory_mib = _memory_mib(variant, load) / pods
+                option = ServingOption(kind, variant, workers, threads // workers, memory_mib)
                 if option.memory_mib <= load.memory_mib:
                     yield option
 

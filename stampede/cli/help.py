@@ -9,9 +9,9 @@ PLACES = {
     "stampede.cli.measure": ("run", "watch", "reproduce"),
     "stampede.cli.reading": ("report", "compare", "verify", "export", "class:class_"),
     "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
-    "stampede.advise.commands": ("predict", "requests", "advise", "what-if"),
+    "stampede.advise.commands": ("predict", "advise", "what-if"),
     "stampede.service.commands": ("init", "try:try_"),
-    "stampede.logs.diagnose.commands": ("diagnose",),
+    "stampede.logs.diagnose.commands": ("diagnose", "requests"),
     "stampede.teach.lesson.commands": ("lesson",),
     "stampede.cli.cluster": ("machines",),
 }
