@@ -11,7 +11,7 @@ from stampede.advise.offered import OfferedLoad
 from stampede.predict.options import OPTION_KINDS, OptionKind, gthread
 from stampede.servers import KINDS
 from stampede.servers.base import Variant
-from stampede.servers.limits import SERVER_MIB, THREAD_MIB
+from stampede.servers.limits import FREE_SHARE, SERVER_MIB, THREAD_MIB
 
 MOST_WORKERS = 32
 
@@ -79,7 +79,7 @@ def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
                     continue  # the container has too little memory, or uWSGI cannot serve the application
                 memory_mib = _memory_mib(variant, load) / pods
                 option = ServingOption(kind, variant, workers, threads // workers, memory_mib)
-                if option.memory_mib <= load.memory_mib:
+                if option.memory_mib <= load.memory_mib * (1 - FREE_SHARE if load.pods else 1):
                     yield option
 
 

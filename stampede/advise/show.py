@@ -89,7 +89,8 @@ def print_answer(
     carried = [capacity(option, case.load, p99_ms) for case in cases]
     pods = load.pods or 1
     least = min((found.rate / pods for found in carried if found), default=0.0)
-    where = f" in each of {plural(ceil(load.rate / least) if least else pods, 'container')}" if load.pods else ""
+    needed = ceil(load.rate / least) if least else pods
+    where = f", {plural(needed, 'container')}" if load.pods else ""
     rest = (load.memory_mib - SERVER_MIB) / option.workers
     slowest = sorted(last.response_ms, key=lambda name: -last.response_ms[name])[:MOST_CLASSES]
     p99 = ", ".join(f"{name} {_range(way.response_ms.get(name) for way in ways)} ms" for name in slowest)
@@ -98,7 +99,8 @@ def print_answer(
                       f"({option.kind.label}; others: --ways)",
         "memory": f"{option.memory_mib:.0f} of {load.memory_mib} MiB, for {memory_of}" if memory_of else
                   f"{load.memory_mib} MiB hold workers of up to {rest:.0f} MiB (stampede try measures them)",
-        "now": f"{number(load.rate)}/s: p99 {p99}; {percent(last.beside)} wait avoidably",
+        "now": f"{number(load.rate)}/s{f' on {pods}' if load.pods else ''}: p99 {p99}; {percent(last.beside)} wait "
+               "avoidably",
         "today": f"{today.option.size}: p99 {_slow(today)}; {percent(today.beside)} wait avoidably" if today else "",
         "stands": _stands(carried, pods, p99_ms),
         "quota": _stopped(option, load, last),
