@@ -150,7 +150,7 @@ def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None)
         return f"no rate: {bound} is more than it can do even with hardly any requests"
     rate = _range(found.rate / pods for found in known)
     alone = ", ".join(known[-1].alone)
-    return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{f' (but {alone}, even alone)' if alone else ''}"
+    return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{f', but {alone} takes longer even alone' if alone else ''}"
 
 
 def _stopped(option: ServingOption, load: OfferedLoad, way: RankedOption) -> str:
