@@ -15,13 +15,11 @@ from stampede.run.options import (
     Duration,
     Limits,
     MeasureOptions,
-    Name,
     Results,
     RunRequest,
     Trials,
-    measure_options,
 )
-from stampede.terminal import out, print_json, say, say_how_theory_runs, write
+from stampede.terminal import out, print_json, say, say_how_theory_runs
 
 if TYPE_CHECKING:
     from stampede.advise.options import ServingOption
@@ -34,23 +32,6 @@ RunOrVariant = Annotated[
     str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
 ]
 LoadName = Annotated[str, typer.Option(help="Which load of the run.")]
-
-
-@measure_options("until", "budget", "seed", "machines")
-def predict(options: MeasureOptions, name: Name = "") -> None:
-    """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
-    from stampede.docker.engine import engine_cores  # noqa: PLC0415
-    from stampede.predict.prediction import predict_summary  # noqa: PLC0415
-    from stampede.records.run import UNKNOWN  # noqa: PLC0415
-    from stampede.report.terminal import print_predicted  # noqa: PLC0415
-    from stampede.run.record import record_of  # noqa: PLC0415
-
-    experiment = options.experiment(name)
-    plan = options.plan(experiment)
-    say_how_theory_runs()
-    here = UNKNOWN.model_copy(update={"cores": engine_cores()})
-    run = record_of(name, experiment, plan, full=options.full, command="stampede predict", host=here)
-    print_predicted(out, run, predict_summary(run))
 
 
 def advise(

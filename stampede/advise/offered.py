@@ -13,10 +13,11 @@ from stampede.theory.model import Bursts, Class, Closed, Open
 class OfferedLoad:
     """The classes of requests, the machine, and the variant that serves them today.
 
-    ``computes``: requests need cores. ``cores`` are those of all containers; ``cpus`` is how many each container may
-    use on average, by a quota; None: there is no quota. ``pods``: so many containers, among which the ``balance``
-    chooses, have ``memory_mib`` each; None: one machine has them, and may start several servers. ``least_workers``: 2
-    if one process could be too few. ``threads`` is the most threads in all workers; None: as many as help.
+    ``computes``: requests need cores. ``cores`` are those of all containers; ``cpus`` is how many each pod may use on
+    average, or all containers together if there are no pods; None: there is no quota. ``pods``: so many containers,
+    among which the ``balance`` chooses, have ``memory_mib`` each; None: one machine has them, and may start several
+    servers. ``least_workers``: 2 if one process could be too few. ``threads`` is the most threads in all workers; None:
+    as many as help.
     """
 
     classes: Sequence[Class]

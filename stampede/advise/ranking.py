@@ -151,7 +151,7 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     seconds = max(REQUESTS / load.rate, LONGEST * longest_s, REQUESTS_OF_A_CLASS / rarest)
     seconds = min(seconds, MOST_REQUESTS / load.rate)
     cores = int(load.cores) if load.computes and load.cpus is None else None
-    quota = load.cpus if load.computes else None
+    quota = load.cpus / (1 if load.pods else option.variant.replicas) if load.computes and load.cpus else None
     system = system_for(variant, load.classes, load.one_device, OF_CORES / load.cores, cores=cores, quota=quota)
     rows = simulate(system, seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})

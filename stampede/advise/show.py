@@ -148,9 +148,9 @@ def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None)
     bound = f"p99 within {number(p99_ms)} ms" if p99_ms else f"99 of 100 wait less than {WAITS_MS} ms"
     if len(known) < len(carried):
         return f"no rate: {bound} is more than it can do even with hardly any requests"
-    rate = _range(found.rate / pods for found in known)
-    alone = ", ".join(known[-1].alone)
-    return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{f', but {alone} takes longer even alone' if alone else ''}"
+    rate, alone = _range(found.rate / pods for found in known), ", ".join(known[-1].alone)
+    but = f", but {alone} takes longer even alone" if alone else ""
+    return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{but}"
 
 
 def _stopped(option: ServingOption, load: OfferedLoad, way: RankedOption) -> str:

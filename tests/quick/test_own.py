@@ -2258,6 +2258,9 @@ def test_theory_advises_a_way_from_an_earlier_run(
     assert way.kind.label.startswith("advised: ")
     assert label_of(way.name) == way.kind.label
     assert way.workers * way.threads >= 4
+    limited = found.model_copy(update={"served": found.served.model_copy(update={"cpus": 0.5, "replicas": 2})})
+    of_limited = advise_way(limited, LAYER, earlier).variant
+    assert of_limited.cpus * of_limited.replicas == 1.0
     assert [one.name for one in choose_ways([*candidates(found, LAYER), way], "advised")] == [TODAY, way.name]
     if kind == "limit":
         assert f"worker_connections = {way.threads}" in way.variant.deployment()
