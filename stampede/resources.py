@@ -24,6 +24,8 @@ Found = Mapping[str, tuple[float | str, str]]
 
 HINT = "--limits k8s/web.yaml, or another Kubernetes deployment, Compose file or unit of systemd that has limits."
 MOST_NAMED = 3
+LONG_ENOUGH = 5
+"""A folder with a shorter name says nothing."""
 LEAST = {"cpus": 0.01, "memory_mib": 64}
 """Less than this the lab gives to no container."""
 _MULTIPLES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
@@ -145,28 +147,29 @@ def balance_in(files: Iterable[tuple[str, str]]) -> Found:
     return {}
 
 
-def choose_container(containers: Iterable[Container], first: str = "") -> tuple[Found, str]:
+def choose_container(containers: Iterable[Container], first: str = "", name: str = "") -> tuple[Found, str]:
     """Return what the container of the application may use, and what to say if nothing tells which it is.
 
-    The containers of one name in several files are one; what a file for production says counts more. A container that
-    names a server counts more than others, then those in the file ``first``, then a usual name.
+    The containers of one name in several files are one; what a file for production says counts more. A container whose
+    image or name is the ``name`` of the application counts more than others, then one that names a server, one in the
+    file ``first``, and one with a usual name.
     """
     named: dict[str, list[Container]] = {}
     for each in containers:
         if _SERVES.search(each.words) or not _OTHERS.search(each.words.lower()):
             named.setdefault(each.name, []).append(each)
+    known = name.lower() if len(name) >= LONG_ENOUGH and not _WEB.fullmatch(name.lower()) else ""
 
     def unlikely(group: Sequence[Container]) -> tuple[bool, ...]:
-        serves = any(_SERVES.search(each.words) for each in group)
-        beside = any(_OTHERS.search(each.name.lower()) for each in group)
-        tries = all(_FOR_DEVELOPMENT.search(each.file) for each in group)
         return (
-            beside,
-            tries,
-            not serves,
+            bool(_OTHERS.search(group[0].name.lower())),
+            all(_FOR_DEVELOPMENT.search(each.file) for each in group),
+            not (known and any(re.search(rf"(^|[/' ]){re.escape(known)}($|[:@' ])", each.words.lower())
+                               for each in group)),
+            not any(_SERVES.search(each.words) for each in group),
             all(each.file != first for each in group),
             not _WEB.search(group[0].name.lower()),
-        )
+        )  # fmt: skip
 
     def of(group: Sequence[Container]) -> Found:
         kept = [each for each in group if not _FOR_DEVELOPMENT.search(each.file)] or group

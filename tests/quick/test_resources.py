@@ -158,3 +158,14 @@ def test_init_writes_limits_with_their_places(tmp_path: Path) -> None:
     assert "  cpus: 0.5  # from k8s/web.yaml, web\n  memory_mib: 1024  # from k8s/web.yaml, web\n" in written
     served = read_user_service(path).served
     assert (served.cpus, served.memory_mib, served.replicas, served.balance) == (0.5, 1024, 3, "least_conn")
+
+
+def test_the_container_with_the_name_of_the_application_is_the_application() -> None:
+    """Beside it, another image names a server."""
+    services = (
+        "services:\n  backend: {image: 'ghcr.io/tea/tea-shop:${TAG}', cpus: 0.9}\n"
+        "  mock: {build: mock, command: uvicorn mock:app, cpus: 0.1}\n"
+    )
+
+    assert choose_container(containers_in([("compose.yaml", services)]), "", "tea-shop")[0]["cpus"][0] == 0.9
+    assert choose_container(containers_in([("compose.yaml", services)]), "", "shop")[0]["cpus"][0] == 0.1

@@ -267,7 +267,9 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
     resources, problem = given or (start.resources if start else {}), ""
     if not {"cpus", "memory_mib"} & resources.keys():
-        resources, problem = choose_container(containers_in(files), start.place.partition(":")[0] if start else "")
+        resources, problem = choose_container(
+            containers_in(files), start.place.partition(":")[0] if start else "", repository.folder.resolve().name
+        )
     found.problems += [problem] if problem else []
     for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
