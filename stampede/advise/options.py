@@ -48,13 +48,11 @@ def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
     # a quota stops more processes than cores, but a short request does not wait for the end of a long one
     most_workers = MOST_WORKERS if not load.computes else int(cores) if load.cpus is None else 4 * ceil(cores)
     shared: dict[str, Any] = {"memory_mib": 1 << 20}
-    if load.pods:
-        shared |= {"cpus": load.cpus or 0} | ({"replicas": pods, "balance": load.balance} if pods > 1 else {})
-    elif load.computes:
-        shared["cpus"] = 0
+    if pods > 1:
+        shared |= {"replicas": pods, "balance": load.balance}
     if today is not None:
         shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
-        shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
+        shared |= {"app": today.app, "cpus": today.cpus}
     near = 2 ** ceil(log2(max(load.busy / pods, 1)))  # around what is busy, and today's number
     totals = {max(1, near // 2), near, 2 * near}
     if load.threads is not None:
@@ -73,6 +71,8 @@ def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
                 if kind.name != "uwsgi" and kind.for_single_worker != (workers == 1):
                     continue
                 settings = kind.settings(workers, threads // workers) | shared
+                if load.pods or load.computes:
+                    settings["cpus"] = (load.cpus or 0) / (1 if load.pods else settings.get("replicas", 1))
                 try:
                     variant = KINDS[settings["server"]].model_validate(settings)
                 except ValidationError:

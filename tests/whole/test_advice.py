@@ -24,6 +24,7 @@ from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.experiment.file import load_experiment
+from stampede.experiment.variations import computing
 from stampede.paths import ROOT
 from stampede.plan import lay_out
 from stampede.predict.options import OPTION_KINDS
@@ -51,6 +52,7 @@ MIX = [
 def load_of(name: str, variant: str | None = None, load: str | None = None) -> OfferedLoad:
     """Return the load of an experiment as its default run would record it."""
     experiment = load_experiment(name)
+    experiment = computing(experiment, "") if experiment.burns else experiment
     plan = lay_out(experiment, trials=1, memory=None)
     run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
     return offered_in(run, *find_cell(run, variant, load))
@@ -68,10 +70,22 @@ def test_what_heavy_mix_recommends_has_no_waits() -> None:
     assert [one.option.kind.name for one in ranked if one.option.size == "4 x 2"][-1] == "shared"
 
 
+def test_a_run_with_a_limit_of_cores_is_served_within_this_limit() -> None:
+    """Half a core: with one worker, quick requests wait for the end of slow ones."""
+    asked = load_of("cpu-limit", "one-worker")
+    now = predict_today(asked)
+
+    assert (asked.cpus, asked.cores) == (0.5, 0.5)
+    assert now
+    assert now.p99_ms["quick"] > 400
+    for option in serving_options(asked):
+        assert option.variant.cpus * option.variant.replicas == pytest.approx(0.5)
+
+
 def test_requests_that_compute_get_processes() -> None:
     """Four users compute all the time: four processes are faster than one, whose threads share one lock."""
-    computing = [Class("work", Closed(4), [WorkStep(Constant(0.1), "compute")])]
-    on_four, on_one = (rank(OfferedLoad(computing, computes=True, cores=cores))[0] for cores in (4, 1))
+    work = [Class("work", Closed(4), [WorkStep(Constant(0.1), "compute")])]
+    on_four, on_one = (rank(OfferedLoad(work, computes=True, cores=cores))[0] for cores in (4, 1))
 
     assert on_four.option.workers == 4
     assert on_one.option.workers == 1
@@ -366,9 +380,7 @@ def test_what_a_pod_stands_on_one_screen(lab: Lab, tmp_path: Path) -> None:
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     text = " ".join(said.stdout.split())
-    assert re.search(
-        r"serve with \d workers? x \d threads?, \d containers? \([a-zA-Z =]+; others: --ways\)", text
-    )
+    assert re.search(r"serve with \d workers? x \d threads?, \d containers? \([a-zA-Z =]+; others: --ways\)", text)
     assert re.search(r"memory \d+ of 1024 MiB, for workers of 80 MiB each now 20\.5/s on 3: p99 report", text)
     rate = re.search(r"stands ([\d.]+)/s a container: p99 within 300 ms, but report takes longer even alone", text)
     assert rate
@@ -398,8 +410,8 @@ def test_limits_of_a_deployment_count_more_than_the_file(tmp_path: Path) -> None
 
 def test_a_quota_costs_what_it_stops() -> None:
     """Requests that compute for 0.1 s in all take 0.2 s in a container that has half a core."""
-    computing = [Class("work", Open(1.0), [WorkStep(Constant(0.1), "compute")])]
-    load = OfferedLoad(computing, computes=True, pods=1, cpus=0.5, cores=0.5)
+    work = [Class("work", Open(1.0), [WorkStep(Constant(0.1), "compute")])]
+    load = OfferedLoad(work, computes=True, pods=1, cpus=0.5, cores=0.5)
     way = predict_case(load).fastest
 
     assert 40 < way.p50_ms["work"] < 60
