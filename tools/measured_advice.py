@@ -22,6 +22,7 @@ from stampede.advise.ranking import best_of, rank
 from stampede.advise.service import Service, tries
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures
 from stampede.paths import RESULTS, ROOT
+from stampede.records.plural import plural
 from stampede.report.wording import number
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--machine", default="", help="what to say of the machine, such as: two cores, quiet")
     parser.add_argument("loads", nargs="*", metavar="LOAD", help=", ".join(described))
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
@@ -49,7 +51,8 @@ def main() -> int:
         command = f"python -m tools.measured_advice {name}"
         request = RunRequest(f"{name}-advice", tries(service, ways), asked, given.results, command)
         _, summary = measure_quietly(request)
-        row = {"load": name, "date": datetime.now(UTC).date().isoformat(), "trials": given.trials}
+        row = {"load": name, "date": datetime.now(UTC).date().isoformat(), "trials": given.trials,
+               "machine": given.machine}  # fmt: skip
         found.append(row | compare(Figures(summary), described[name]["of"], [option.name for option in ways]))
         if given.keep:
             rows = {each["load"]: each for each in [*json.loads(KEPT.read_text(encoding="utf-8")), found[-1]]}
@@ -83,6 +86,17 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         times = [f"{number(row[key])} ms" for key in ("predicted_ms", "measured_ms", "best_ms")]
         held = "yes" if row["held"] else "no"
         yield f"| {of} | {row['advised']} | {times[0]} | {times[1]} | {row['best']}, {times[2]} | {held} |"
+
+
+def kept() -> Iterator[str]:
+    """Yield the table of the loads that were measured last, when and where, and which loads were not measured yet."""
+    rows: list[dict[str, Any]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    yield from table(rows)
+    when = sorted({f"{row['date']}, {plural(row['trials'], 'trial')}{row['machine'] and ', '}{row['machine']}"
+                   for row in rows})  # fmt: skip
+    described = yaml.safe_load(LOADS.read_text(encoding="utf-8"))
+    left = ", ".join(name for name in described if all(name != row["load"] for row in rows))
+    yield f"\nMeasured: {'; '.join(when)}.{left and f' Not measured yet: {left}.'}"
 
 
 if __name__ == "__main__":
