@@ -408,6 +408,14 @@ def test_many_names_of_things_are_one_route(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_limit_of_cores_is_a_better_guess_than_the_machine(tmp_path: Path) -> None:
+    log = read(tmp_path, [combined(n, "GET /a", " 0.034") for n in range(3)])
+    text = describe_log(log, "access.log", cores=8, limits={"cpus": (0.5, "the cgroup of this command")})
+
+    assert "\ncpus: 0.5  # a guess: the limit of the cgroup of this command\nmemory_mib: 1024  # a guess" in text
+    assert "cores:" not in text
+
+
 def test_the_file_says_what_the_log_says(tmp_path: Path) -> None:
     """Thirty routes: nineteen classes and the rest; rates and mean durations are those of the log."""
     requests = [(n, "/n" * (n % 30 + 1), 0.010 * (1 + n % 7)) for n in range(3000)]
