@@ -169,3 +169,13 @@ def test_the_container_with_the_name_of_the_application_is_the_application() -> 
 
     assert choose_container(containers_in([("compose.yaml", services)]), "", "tea-shop")[0]["cpus"][0] == 0.9
     assert choose_container(containers_in([("compose.yaml", services)]), "", "shop")[0]["cpus"][0] == 0.1
+
+
+def test_init_takes_the_limits_of_the_service_that_compose_starts(tmp_path: Path) -> None:
+    """And not those of a deployment beside it, whose container has another name."""
+    compose = COMPOSE.replace("x-base: &base {build: ., mem_limit: 8g}", "x-base: &base {image: tea, mem_limit: 8g}")
+    shop = tree(tmp_path / "shop", {"compose.yaml": compose, "shop.py": "app = 1\n", "k8s/web.yaml": DEPLOYMENT})
+
+    written = describe_folder(shop).text
+    assert "  cpus: 1.5  # from compose.yaml, api\n  memory_mib: 512  # from compose.yaml, api\n" in written
+    assert "  replicas: 2  # from compose.yaml" in written
