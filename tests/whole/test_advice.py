@@ -23,6 +23,7 @@ from stampede.docker import cache
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
+from stampede.evaluate.statistics.losses import Figures
 from stampede.experiment.file import load_experiment
 from stampede.experiment.variations import computing
 from stampede.paths import ROOT
@@ -40,6 +41,7 @@ from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkSt
 from tests.conftest import Lab
 from tests.synthetic import NOWHERE, Request, make_run
 from tests.wrong import listed, refusal
+from tools.measured_advice import compare, table
 from tools.real_runs import unpack
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
@@ -458,6 +460,22 @@ def test_ways_are_compared_by_what_was_measured_of_all() -> None:
     assert re.search(r"^shared-4x2 +light p90 +1\.6 +900", told.getvalue(), re.MULTILINE)
     assert "light p99" not in told.getvalue()
     assert "The advice held" in told.getvalue()
+
+
+@pytest.mark.parametrize(("advised_ms", "held"), [(17.0, True), (20.0, False)])
+def test_measured_advice_holds_within_ten_percent_and_5_ms_of_the_best(advised_ms: float, held: bool) -> None:
+    rows = [
+        Estimate(
+            variant=name, load="mix", request_class="light", metric="overhead", stat="p99", unit="ms", published=None,
+            predicted=1.6, measured=ms, low=ms, high=ms, n=200, trials=1, values={1: ms},
+        )
+        for name, ms in (("one", advised_ms), ("two", 12.0))
+    ]  # fmt: skip
+    found = compare(Figures(Summary.of_nothing("mix").model_copy(update={"rows": rows})), "light", ["one", "two"])
+
+    assert (found["advised"], found["best"], found["best_ms"], found["held"]) == ("one", "two", 12.0, held)
+    [line] = [line for line in table([{"load": "mix", **found}]) if "mix" in line]
+    assert line.startswith("| mix, light p99 | one | 1.6 ms | ")
 
 
 def test_every_kind_can_be_measured() -> None:
