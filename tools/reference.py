@@ -33,6 +33,7 @@ from stampede.reproduce.reproduction import Reproduced, read_reproduction
 from stampede.servers.program import GUNICORN
 from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
 from stampede.service.variants import WORKERS, lifting_kinds
+from tools.measured_advice import kept
 from tools.pages import page_block, with_block
 
 DOCS = ROOT / "docs"
@@ -305,6 +306,7 @@ PARTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "metrics": ("reference/metrics.md", metrics),
     "k6": ("reference/experiment-file.md", partial(scripts, K6, "what it sends", K6_SCRIPTS)),
     "tried": ("reference/tried.md", machines_tried),
+    "measured advice": ("how-to/advise.md", kept),
     "clients": ("reference/experiment-file.md", partial(scripts, CLIENTS, "what it does", CLIENT_SCRIPTS)),
     **{page_block(name): (f"experiments/{name}.md", partial(claims_to_measure, name)) for name in names()},
     **{

@@ -21,12 +21,15 @@ def offered_in(run: Run, record: LoadRecord, serving: VariantRecord) -> OfferedL
         classes = classes_of(record)
     except NotModelled as reason:
         raise WrongUse(f"There is no advice for the load {record.name}, because theory lacks {reason}.") from None
+    # requests that only hold the interpreter lock need no core of their own
+    computes = record.settings.get("CPU") == "burn"
+    cpus = today.cpus * today.replicas if computes else 0
     return OfferedLoad(
         classes=classes,
         one_device=bool((record.api or {}).get("one_device")),
-        # requests that only hold the interpreter lock need no core of their own
-        computes=record.settings.get("CPU") == "burn",
-        cores=run.host.cores,
+        computes=computes,
+        cores=cpus or run.host.cores,
+        cpus=cpus or None,
         memory_mib=round(1024 * run.host.memory_gib),
         worker_mib=WORKER_MIB[today.factors()["LAB_APP"].partition(":")[0]],
         today=today,

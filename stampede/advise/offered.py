@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
-from stampede.servers.base import Variant
+from stampede.servers.base import Balance, Variant
 from stampede.servers.limits import WORKER_MIB
 from stampede.theory.model import Bursts, Class, Closed, Open
 
@@ -13,14 +13,20 @@ from stampede.theory.model import Bursts, Class, Closed, Open
 class OfferedLoad:
     """The classes of requests, the machine, and the variant that serves them today.
 
-    ``computes``: requests need cores. ``least_workers``: 2 if one process could be too few.
-    ``threads`` is the most threads in all workers; None: as many as help.
+    ``computes``: requests need cores. ``cores`` are those of all containers; ``cpus`` is how many each pod may use on
+    average, or all containers together if there are no pods; None: there is no quota. ``pods``: so many containers,
+    among which the ``balance`` chooses, have ``memory_mib`` each; None: one machine has them, and may start several
+    servers. ``least_workers``: 2 if one process could be too few. ``threads`` is the most threads in all workers; None:
+    as many as help.
     """
 
     classes: Sequence[Class]
     one_device: bool = False
     computes: bool = False
-    cores: int = 1
+    cores: float = 1
+    cpus: float | None = None
+    pods: int | None = None
+    balance: Balance = "round_robin"
     memory_mib: int = 1 << 20
     worker_mib: float = WORKER_MIB["wsgi"]
     least_workers: int = 1

@@ -11,14 +11,17 @@ from stampede.advise.offered import OfferedLoad
 from stampede.predict.options import OPTION_KINDS, OptionKind, gthread
 from stampede.servers import KINDS
 from stampede.servers.base import Variant
-from stampede.servers.limits import SERVER_MIB, THREAD_MIB
+from stampede.servers.limits import FREE_SHARE, SERVER_MIB, THREAD_MIB
 
 MOST_WORKERS = 32
 
 
 @dataclass(frozen=True)
 class ServingOption:
-    """One option, as a variant that the lab can measure. ``workers`` are those of all containers together."""
+    """One option, as a variant that the lab can measure.
+
+    ``workers`` are those of all containers together; of pods, they and ``memory_mib`` are those of each.
+    """
 
     kind: OptionKind
     variant: Variant
@@ -41,33 +44,42 @@ class ServingOption:
 def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
     """Yield the options that fit into the memory and the threads, and into the cores if requests compute."""
     today = load.today
-    most_workers = load.cores if load.computes else MOST_WORKERS
+    pods, cores = load.pods or 1, load.cores if load.cpus is None else load.cpus
+    # a quota stops more processes than cores, but a short request does not wait for the end of a long one
+    most_workers = MOST_WORKERS if not load.computes else int(cores) if load.cpus is None else 4 * ceil(cores)
     shared: dict[str, Any] = {"memory_mib": 1 << 20}
+    if pods > 1:
+        shared |= {"replicas": pods, "balance": load.balance}
     if today is not None:
         shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
-        shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
-    near = 2 ** ceil(log2(max(load.busy, 1)))  # around what is busy, and today's number
+        shared |= {"app": today.app, "cpus": today.cpus}
+    near = 2 ** ceil(log2(max(load.busy / pods, 1)))  # around what is busy, and today's number
     totals = {max(1, near // 2), near, 2 * near}
     if load.threads is not None:
         totals = {total for total in totals if total <= load.threads} | {load.threads}
     if today is not None:
         totals.add(today.workers * today.replicas * (today.threads or 1))
+    # a container for each worker is no pod
+    kinds = [kind for kind in OPTION_KINDS if not (load.pods and "replicas" in kind.settings(2, 1))]
     for threads in sorted(totals):
         most = min(most_workers, threads)
         powers = (2**power * load.least_workers for power in range(most.bit_length()))
         for workers in powers:
             if workers > most or threads % workers:
                 continue
-            for kind in OPTION_KINDS:
+            for kind in kinds:
                 if kind.name != "uwsgi" and kind.for_single_worker != (workers == 1):
                     continue
                 settings = kind.settings(workers, threads // workers) | shared
+                if load.pods or load.computes:
+                    settings["cpus"] = (load.cpus or 0) / (1 if load.pods else settings.get("replicas", 1))
                 try:
                     variant = KINDS[settings["server"]].model_validate(settings)
                 except ValidationError:
                     continue  # the container has too little memory, or uWSGI cannot serve the application
-                option = ServingOption(kind, variant, workers, threads // workers, _memory_mib(variant, load))
-                if option.memory_mib <= load.memory_mib:
+                memory_mib = _memory_mib(variant, load) / pods
+                option = ServingOption(kind, variant, workers, threads // workers, memory_mib)
+                if option.memory_mib <= load.memory_mib * (1 - FREE_SHARE if load.pods else 1):
                     yield option
 
 

@@ -1,6 +1,6 @@
-"""Rank the options to serve a load by what theory predicts of them."""
+"""Rank the options to serve a load by what theory predicts of them, and find how much of the load each carries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -23,22 +23,25 @@ WAITS_MS = 20
 """A request that loses more than this waits; less is network, Python and balancer."""
 REFUSES = 0.001
 """An option that refuses a larger share of the requests is worse than every option that does not."""
-HEADROOMS = (1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 10.0)
+ALONE, MOST_TIMES, STEPS = 0.02, 32.0, 5
+"""A load of so small a part is alone on the servers; the most times of a load that are tried; and how often the gap
+between what is carried and what is not is halved."""
 
 
 @dataclass(frozen=True)
 class RankedOption:
     """An option and what theory predicts of it: what requests of each class lose, in ms; the rest are shares.
 
-    ``is_good``: it is as good as the fastest option with which it was ranked.
+    ``response_ms`` is the p99 of the response time of each class, ``busy`` the share of threads at work.
     """
 
     option: ServingOption
     p50_ms: dict[str, float]
     p99_ms: dict[str, float]
+    response_ms: dict[str, float]
     beside: float
     refused: float
-    is_good: bool = False
+    busy: float
 
     @property
     def refuses(self) -> bool:
@@ -58,26 +61,36 @@ class RankedOption:
         return sum(lost) if lost else inf
 
 
-def rank(load: OfferedLoad) -> list[RankedOption]:
-    """Return all options, the best first. Raise WrongUse if none can carry the load.
+@dataclass(frozen=True)
+class Case:
+    """A load, and what theory predicts of each option, by name.
 
-    Options that are as fast as the fastest come first, and of them the option that needs the least memory, and of those
-    that need the same, the first in OPTION_KINDS.
+    ``computes`` is the part of its time that a request computes where nobody says it; None: somebody does. ``ways`` is
+    empty if no option carries the load then, and ``problem`` says why.
     """
-    found = predict_options(load)
-    fastest = fastest_of(found, load)
-    found = [replace(ranked, is_good=ranked.is_as_good_as(fastest)) for ranked in found]
 
-    def key(ranked: RankedOption) -> tuple[float, ...]:
-        if ranked.is_good:
-            return 0, 0, ranked.option.memory_mib
-        return 1, ranked.refuses, ranked.slowdown(load)
+    load: OfferedLoad
+    ways: dict[str, RankedOption]
+    computes: float | None = None
+    problem: str = ""
 
-    return sorted(found, key=key)
+    @property
+    def fastest(self) -> RankedOption:
+        """The option with which requests lose least."""
+        return min(self.ways.values(), key=lambda ranked: (ranked.refuses, ranked.slowdown(self.load)))
+
+    def is_good(self, name: str) -> bool:
+        """Whether an option is as good as the fastest."""
+        return self.ways[name].is_as_good_as(self.fastest)
+
+    def regret(self, name: str) -> tuple[bool, float]:
+        """Return whether an option refuses requests, and how many times they lose what they lose with the fastest."""
+        way = self.ways[name]
+        return way.refuses, way.slowdown(self.load) / max(self.fastest.slowdown(self.load), 1e-9)
 
 
-def predict_options(load: OfferedLoad) -> list[RankedOption]:
-    """Return what theory predicts of all options. Raise WrongUse if none can carry the load."""
+def predict_case(load: OfferedLoad, computes: float | None = None) -> Case:
+    """Return what theory predicts of all options for a load."""
     found: list[RankedOption] = []
     problem = f"no worker fits into {load.memory_mib} MiB"
     for option in serving_options(load):
@@ -85,18 +98,40 @@ def predict_options(load: OfferedLoad) -> list[RankedOption]:
             found.append(predict_option(option, load))
         except NotModelled as reason:
             problem = str(reason)
-    if not found:
-        raise WrongUse(f"There is no way to serve this load: {problem}.",
-                       hint="Send fewer requests, or give more threads, cores or memory.")  # fmt: skip
     # an option starves the classes of which it has no p99, because other options serve enough of their requests
     served = {name for ranked in found for name in ranked.p99_ms}
     names = [each.name for each in load.classes if each.name in served]
-    return [replace(ranked, p99_ms={name: ranked.p99_ms.get(name, inf) for name in names}) for ranked in found]
+    ways = {ranked.option.name: replace(ranked, p99_ms={name: ranked.p99_ms.get(name, inf) for name in names})
+            for ranked in found}  # fmt: skip
+    return Case(load, ways, computes, problem)
 
 
-def fastest_of(found: Sequence[RankedOption], load: OfferedLoad) -> RankedOption:
-    """Return the option with which requests lose least."""
-    return min(found, key=lambda ranked: (ranked.refuses, ranked.slowdown(load)))
+def ranked_names(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
+    """Return the names of the options, the best first, and of those that are as good as the fastest in all cases.
+
+    If several are, the option that needs least memory comes first, and of those that need the same, the first in
+    OPTION_KINDS; if none is, the option whose requests lose least compared with the fastest, where this is worst.
+    Raise WrongUse if no option carries the load in any case.
+    """
+    possible = [case for case in cases if case.ways]
+    if not possible:
+        raise WrongUse(f"There is no way to serve this load: {cases[0].problem}.",
+                       hint="Send fewer requests, or give more threads, cores or memory.")  # fmt: skip
+    names = [name for name in possible[0].ways if all(name in case.ways for case in possible)]
+    good = {name for name in names if all(case.is_good(name) for case in possible)}
+
+    def key(name: str) -> tuple[bool, bool, float]:
+        memory_mib = possible[0].ways[name].option.memory_mib
+        return (False, False, memory_mib) if name in good else (True, *max(case.regret(name) for case in possible))
+
+    names.sort(key=key)
+    return names, [name for name in names if name in good]
+
+
+def rank(load: OfferedLoad) -> list[RankedOption]:
+    """Return all options, the best first. Raise WrongUse if none can carry the load."""
+    case = predict_case(load)
+    return [case.ways[name] for name in ranked_names([case])[0]]
 
 
 def predict_today(load: OfferedLoad) -> RankedOption | None:
@@ -115,8 +150,9 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     rarest, longest_s = min(each.rate for each in load.classes), max(each.mean for each in load.classes)
     seconds = max(REQUESTS / load.rate, LONGEST * longest_s, REQUESTS_OF_A_CLASS / rarest)
     seconds = min(seconds, MOST_REQUESTS / load.rate)
-    cores = load.cores if load.computes else None
-    system = system_for(variant, load.classes, load.one_device, OF_CORES / load.cores, cores=cores)
+    cores = int(load.cores) if load.computes and load.cpus is None else None
+    quota = load.cpus / (1 if load.pods else option.variant.replicas) if load.computes and load.cpus else None
+    system = system_for(variant, load.classes, load.one_device, OF_CORES / load.cores, cores=cores, quota=quota)
     rows = simulate(system, seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     names = [each.name for each in load.classes]
@@ -128,30 +164,69 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
         for key, value in finding.stats.items()
     }
 
-    def of_each_class(stat: str) -> dict[str, float]:
-        return {name: stats[name, "overhead", stat] for name in names if (name, "overhead", stat) in stats}
+    def of_each_class(metric: str, stat: str) -> dict[str, float]:
+        return {name: stats[name, metric, stat] for name in names if (name, metric, stat) in stats}
 
     return RankedOption(
         option=option,
-        p50_ms=of_each_class("p50"),
-        p99_ms=of_each_class("p99"),
+        p50_ms=of_each_class("overhead", "p50"),
+        p99_ms=of_each_class("overhead", "p99"),
+        response_ms=of_each_class("response_time", "p99"),
         beside=stats.get((None, "avoidable_wait", "share"), 0.0),
         refused=stats.get((None, "failures", "share"), 0.0),
+        busy=float((rows.ended - rows.began).sum()) / (float(rows.ended.max()) * variant.workers * option.threads),
     )
 
 
-def headroom(option: ServingOption, load: OfferedLoad) -> float | None:
-    """Return how many times the load may come before a request in a hundred of some class waits; None: it waits now."""
-    found = None
-    for factor in (1.0, *HEADROOMS):
+@dataclass(frozen=True)
+class Capacity:
+    """How many ``times`` a load an option carries, and what theory predicts of it then; ``rate`` is in requests/s.
+
+    ``alone``: the classes that take longer than the bound even if nobody else asks.
+    """
+
+    times: float
+    rate: float
+    at: RankedOption
+    alone: list[str]
+
+
+def capacity(option: ServingOption, load: OfferedLoad, p99_ms: float | None = None) -> Capacity | None:
+    """Return how much of a load an option carries with a p99 response time of at most ``p99_ms`` in every class.
+
+    None: until one request in a hundred of a class waits for more than WAITS_MS. Classes that take longer even alone
+    do not count. Return None if the option carries hardly anything.
+    """
+
+    def predicted(times: float) -> RankedOption | None:
         try:
-            ranked = predict_option(option, load.times(factor))
+            return predict_option(option, load.times(times))
         except NotModelled:
-            return found
-        if ranked.refuses or max(ranked.p99_ms.values(), default=inf) > WAITS_MS:
-            return found
-        found = factor
-    return found
+            return None
+
+    least = predicted(ALONE)
+    if least is None:
+        return None
+    of: Callable[[RankedOption], dict[str, float]] = lambda way: way.response_ms if p99_ms else way.p99_ms  # noqa: E731
+    most_ms = p99_ms or WAITS_MS
+    alone = [name for name, lasts_ms in of(least).items() if lasts_ms > most_ms]
+    if len(alone) == len(of(least)):
+        return None
+
+    def carries(way: RankedOption | None) -> bool:
+        return way is not None and not way.refuses and all(
+            of(way).get(name, inf) <= most_ms for name in of(least) if name not in alone)  # fmt: skip
+
+    low, high, best = ALONE, 1.0, least
+    while high <= MOST_TIMES and (way := predicted(high)) and carries(way):
+        low, high, best = high, 2 * high, way
+    for _ in range(STEPS + (low == ALONE) * 3):
+        middle = (low * high) ** 0.5
+        if (way := predicted(middle)) and carries(way):
+            low, best = middle, way
+        else:
+            high = middle
+    return Capacity(low, load.times(low).rate, best, alone)
 
 
 def best_of(ranked: Sequence[RankedOption], count: int) -> list[RankedOption]:

@@ -1,24 +1,36 @@
-"""What the advice says: a table of ways, why, and the configuration to paste."""
+"""What the advice says: one screen with the answer and the configuration to paste, and the ways that were compared."""
 
-from collections.abc import Sequence
-from math import ceil, sqrt
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import ceil, floor, sqrt
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table as Grid
 from rich.text import Text
 
-from stampede.advise.assumptions import Assumption, ranked_for_all
 from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption
-from stampede.advise.ranking import RankedOption, best_of, headroom
+from stampede.advise.ranking import (
+    WAITS_MS,
+    Capacity,
+    Case,
+    RankedOption,
+    best_of,
+    capacity,
+    predict_option,
+    ranked_names,
+)
 from stampede.advise.service import Service
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
 from stampede.predict.what_if import WhatIf
+from stampede.records.plural import plural
 from stampede.records.summary import Summary
 from stampede.report.spread import spread, trials_that_tell, value_and_spread
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import number, percent
+from stampede.servers.limits import SERVER_MIB
 
 MOST_WAYS = 7
 MOST_CLASSES = 2
@@ -28,58 +40,175 @@ _SPARE = (1.0, 1.5)
 in four waits, with b = 1.5 about one in ten."""
 
 
-def as_values(ranked: RankedOption | None) -> dict[str, object] | None:
-    """Return what theory predicts of an option, for JSON: times in ms, waits and refusals as shares."""
-    if ranked is None:
-        return None
-    option = ranked.option
-    settings = option.variant.model_dump(mode="json", exclude_defaults=True)
-    return {
-        "way": option.name, "settings": settings, "memory_mib": option.memory_mib,
-        "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
-        "refused_share": ranked.refused,
-    }  # fmt: skip
+def as_values(cases: Sequence[Case], today: RankedOption | None, *, of_run: bool) -> dict[str, object]:
+    """Return what theory predicts, for JSON: the ranked options, in each case if there are several.
 
-
-def print_advice(
-    console: Console, best: Sequence[RankedOption], today: RankedOption | None, load: OfferedLoad, memory_of: str | None
-) -> None:
-    """Print the options, today's last, with a sentence each, and the configuration of the first.
-
-    ``memory_of`` says whose memory the column of memory is; None: there is no such column.
+    Times are in ms, waits and refusals shares.
     """
-    names = list(best[0].p99_ms)
-    shown = names if len(names) <= MOST_CLASSES else [max(names, key=lambda name: best[-1].p99_ms.get(name, 0.0))]
-    lines = [
-        (
-            place,
-            ranked.option.kind.label,
-            ranked.option.size,
-            *(f"{number(ranked.p50_ms.get(name))}, {number(ranked.p99_ms.get(name))}" for name in shown),
-            f"{percent(ranked.refused)} refused" if ranked.refuses else percent(ranked.beside),
-            *([f"{ranked.option.memory_mib:.0f}"] if memory_of else []),
-            _times(headroom(ranked.option, load)),
-        )
-        for place, ranked in [*((str(place), ranked) for place, ranked in enumerate(best, start=1)), ("", today)]
-        if ranked
-    ]
-    memory = ["MiB"] if memory_of else []
-    head = ("", "way to serve", "w x t", *(f"{name}: p50, p99" for name in shown), "beside", *memory, "up to")
-    _print_table(console, "Predicted: what requests lose, in ms; the waits beside a free thread; the load", head, lines)
-    if memory_of:
-        _say(console, f"MiB: of {memory_of}.", "dim")
-    by = "what one request in a hundred loses, as a multiple of how long requests take, over all classes"
-    _say(
-        console,
-        _rule(sum(ranked.is_good for ranked in best), len(best), f"{by}; ways that refuse requests come last"),
-        "dim",
+
+    def values(ranked: RankedOption | None) -> dict[str, object] | None:
+        return None if ranked is None else {
+            "way": ranked.option.name, "memory_mib": ranked.option.memory_mib,
+            "settings": ranked.option.variant.model_dump(mode="json", exclude_defaults=True),
+            "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
+            "refused_share": ranked.refused,
+        }  # fmt: skip
+
+    ranked_names(cases)
+    found = [{"computes": case.computes,
+              "ways": [values(case.ways[name]) for name in (ranked_names([case])[0] if case.ways else ())]}
+             for case in cases]  # fmt: skip
+    if len(found) > 1:
+        return {"assumptions": found}
+    return ({"today": values(today)} if of_run else {}) | {"ways": found[0]["ways"]}
+
+
+def print_answer(
+    console: Console, cases: Sequence[Case], today: RankedOption | None, p99_ms: float | None, memory_of: str
+) -> None:
+    """Print the best option on one screen: its size, memory and rate, and the configuration and rule to paste.
+
+    ``memory_of`` says whose memory the workers need; empty: nobody knows it.
+    """
+    names, good = ranked_names(cases)
+    possible = [case for case in cases if case.ways]
+    console.print()
+    if len(cases) > 1 and (not good or len(possible) < len(cases)):
+        _say(console, "It depends on how much requests compute, which the file does not say:", "bold")
+        for case in cases:
+            best = case.ways[ranked_names([case])[0][0]].option if case.ways else None
+            stands = _stands([capacity(best, case.load, p99_ms)], case.load.pods or 1, p99_ms) if best else ""
+            _say(
+                console,
+                f"{case.computes:4.0%}  {f'{best.size}, {best.kind.label}: {stands}' if best else 'more cores'}",
+            )
+        _say(console, _TO_FIND_OUT)
+        return
+    ways, load = [case.ways[names[0]] for case in cases], cases[-1].load
+    option, last = ways[-1].option, ways[-1]
+    carried = [capacity(option, case.load, p99_ms) for case in cases]
+    pods = load.pods or 1
+    least = min((found.rate / pods for found in carried if found), default=0.0)
+    needed = ceil(load.rate / least) if least else pods
+    where = f", {plural(needed, 'container')}" if load.pods else ""
+    rest = (load.memory_mib - SERVER_MIB) / option.workers
+    slowest = sorted(last.response_ms, key=lambda name: -last.response_ms[name])[:MOST_CLASSES]
+    p99 = ", ".join(f"{name} {_range(way.response_ms.get(name) for way in ways)} ms" for name in slowest)
+    answer = {
+        "serve with": f"{plural(option.workers, 'worker')} x {plural(option.threads, 'thread')}{where} "
+                      f"({option.kind.label}; others: --ways)",
+        "memory": f"{option.memory_mib:.0f} of {load.memory_mib} MiB, for {memory_of}" if memory_of else
+                  f"{load.memory_mib} MiB hold workers of up to {rest:.0f} MiB (stampede try measures them)",
+        "now": f"{number(load.rate)}/s{f' on {pods}' if load.pods else ''}: p99 {p99}; {percent(last.beside)} wait "
+               "avoidably",
+        "today": f"{today.option.size}: p99 {_slow(today)}; {percent(today.beside)} wait avoidably" if today else "",
+        "stands": _stands(carried, pods, p99_ms),
+        "quota": _stopped(option, load, last),
+        "unknown": "how much requests compute: from none to all of their time" if len(cases) > 1 else "",
+    }  # fmt: skip
+    shown = Grid.grid(padding=(0, 1))
+    for name, text in answer.items():
+        if text:
+            shown.add_row(Text(name, "dim"), Text(text, "bold" if name == "serve with" else ""))
+    console.print(shown)
+    console.print()
+    lines = option.variant.configuration() if load.pods else option.variant.deployment().splitlines()
+    console.print("\n".join(lines), markup=False, highlight=False)
+    if load.pods and least:
+        busy = min(found.at.busy for found in carried if found)
+        console.print(_SCALE.format(threshold=max(0.01, floor(100 * busy) / 100)), markup=False, highlight=False)
+
+
+_TO_FIND_OUT = (
+    "To find out, let stampede try measure processor time beside durations; then write computes: into the file."
+)
+_SCALE = """
+# KEDA's triggers, with stampede-probe in the workers; an HPA takes this query
+- type: prometheus
+  metricType: Value
+  metadata:
+    serverAddress: http://prometheus:9090
+    query: sum(stampede_busy_threads) / sum(stampede_threads)
+    threshold: "{threshold:g}\""""
+
+
+def _range(values: Iterable[float | None]) -> str:
+    found = [number(value) for value in sorted(value for value in values if value is not None)]
+    return f"{found[0]} to {found[-1]}" if found and found[0] != found[-1] else (found or ["?"])[0]
+
+
+def _slow(way: RankedOption) -> str:
+    name = max(way.response_ms, key=lambda name: way.response_ms[name])
+    return f"{name} {number(way.response_ms[name])} ms"
+
+
+def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None) -> str:
+    """Return how many requests a second a container carries, under each assumption, and what bounds them."""
+    known = [found for found in carried if found]
+    bound = f"p99 within {number(p99_ms)} ms" if p99_ms else f"99 of 100 wait less than {WAITS_MS} ms"
+    if len(known) < len(carried):
+        return f"no rate: {bound} is more than it can do even with hardly any requests"
+    rate, alone = _range(found.rate / pods for found in known), ", ".join(known[-1].alone)
+    but = f", but {alone} takes longer even alone" if alone else ""
+    return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{but}"
+
+
+def _stopped(option: ServingOption, load: OfferedLoad, way: RankedOption) -> str:
+    """Return what the quota of cores costs; empty: hardly anything."""
+    if not (load.computes and load.cpus):
+        return ""
+    free = predict_option(option, replace(load, cpus=None, cores=1024.0))
+    lost = {name: way.p99_ms[name] - free.p99_ms.get(name, 0.0) for name in way.p99_ms}
+    name = max(lost, key=lambda name: lost[name])
+    return (
+        f"p99 of {name} has {number(lost[name])} ms of throttling at {load.cpus:g} cores"
+        if lost[name] > WAITS_MS
+        else ""
     )
-    _print_reasons(console, [ranked.option for ranked in best])
-    _print_configuration(console, best[0].option)
 
 
-def _times(factor: float | None) -> str:
-    return "waits" if factor is None else f"{factor:g} x"
+def print_ways(
+    console: Console, cases: Sequence[Case], today: RankedOption | None, memory_of: str, service: Service | None
+) -> None:
+    """Print all options of each case, today's last, with a sentence each."""
+    if service:
+        _print_work(console, service)
+    names, _ = ranked_names(cases)
+    reasons: dict[str, str] = {}
+    for case in (case for case in cases if case.ways):
+        best = best_of([case.ways[name] for name in names], MOST_WAYS)
+        reasons |= {way.option.kind.label: way.option.kind.reason for way in best}
+        classes = [*best[0].p99_ms]
+        if len(classes) > MOST_CLASSES:
+            classes = [max(classes, key=lambda name: best[-1].p99_ms.get(name, 0.0))]
+        lines = [
+            (
+                way.option.kind.label,
+                way.option.size,
+                *(f"{number(way.p50_ms.get(name))}, {number(way.p99_ms.get(name))}" for name in classes),
+                f"{percent(way.refused)} refused" if way.refuses else percent(way.beside),
+                *([f"{way.option.memory_mib:.0f}"] if memory_of else []),
+                *([_times(capacity(way.option, case.load))] if case.computes is None else []),
+            )
+            for way in [*best, *([today] if today else [])]
+        ]  # fmt: skip
+        memory = ["MiB"] if memory_of else []
+        head = ("way to serve", "w x t", *(f"{name}: p50, p99" for name in classes), "beside", *memory,
+                *(["up to"] if case.computes is None else []))  # fmt: skip
+        if_ = "" if case.computes is None else f", if requests compute {case.computes:.0%} of their time"
+        _print_table(console, f"Predicted: what requests lose, in ms; the waits beside a free thread; the load{if_}",
+                     head, lines)  # fmt: skip
+        good = sum(case.is_good(way.option.name) for way in best)
+        which, most = "The first is" if good == 1 else f"{good} are", f"{AS_GOOD - 1:.0%} and {AS_GOOD_MS} ms"
+        _say(console, f"{which} as good as the fastest (in no class is p99 more than {most} above). Of these, the way "
+             "with the least memory comes first.", "dim")  # fmt: skip
+    console.print()
+    for label, reason in reasons.items():
+        _say(console, f"{label}: {reason}")
+
+
+def _times(carried: Capacity | None) -> str:
+    return f"{carried.times:.2g} x" if carried and carried.times >= 1 else "waits"
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
@@ -91,61 +220,22 @@ def _print_table(console: Console, title: str, head: Sequence[str], lines: Seque
     console.print(terminal_table(Table(title, head, lines, words=2)))
 
 
-def _print_reasons(console: Console, options: Sequence[ServingOption]) -> None:
-    console.print()
-    for place, option in enumerate(options, start=1):
-        _say(console, f"{place}  {option.kind.reason}")
-
-
-def _rule(good: int, shown: int, others_by: str) -> str:
-    """Return the rule by which ways are ranked, of which so many are as good as the fastest."""
-    which = "Way 1 is" if good == 1 else f"Ways 1 to {good} are"
-    within = f"in no class is p99 more than {AS_GOOD - 1:.0%} and {AS_GOOD_MS} ms above the fastest way's"
-    ties = "; of several, the least memory comes first, then the smaller change" if good > 1 else ""
-    said = f"{which} as good as the fastest ({within}){ties}. " if good else ""
-    rest = f"{'The others follow' if good else 'All ways are ranked'} by {others_by}." if good < shown else ""
-    return f"{said}{rest}".rstrip()
-
-
-def _print_configuration(console: Console, best: ServingOption) -> None:
-    console.print()
-    _say(console, f"To serve with {best.size} ({best.kind.label}):\n", "bold")
-    console.print(best.variant.deployment(), markup=False, highlight=False)
-
-
-def print_work(console: Console, service: Service) -> None:
+def _print_work(console: Console, service: Service) -> None:
     """Print how much work a described service has, and what its file leaves open."""
     rate = sum(asked.at_most_per_second for asked in service.at_peak.values())
     when = " in the busiest minute" if service.peak > 1 else ""
     least, most = (ceil(service.at_work + times * sqrt(service.at_work)) for times in _SPARE)
-    spare = f"{least}" if least == most else f"{least} to {most}"
-    console.print()
-    _say(
-        console,
+    text = (
         f"{number(rate)} requests per second{when} keep {number(service.at_work)} workers at work on average, if a "
-        f"worker serves one request at a time (sync). With {spare} such workers, or threads, few requests wait.",
+        f"worker serves one request at a time (sync). With {least if least == most else f'{least} to {most}'} such "
+        "workers, or threads, few requests wait."
     )
     if service.clock == "balancer":
-        _say(
-            console, "The durations are a balancer's, so they contain every wait for a worker; there may be less work."
-        )
-    if names := service.unknown:
-        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        _say(
-            console,
-            f"The file does not say how much requests of {listed} compute. If it is all of the time, "
-            f"the load needs {number(service.cores_at_most)} cores (cores: {service.cores}); if nothing, hardly any.",
-        )
-    if service.cores_at_most > service.cores:
-        text = f"If requests compute all that they may, no way can carry the load with cores: {service.cores}."
-        _say(console, text, "bold")
+        text += " The durations are a balancer's, so they contain every wait for a worker; there may be less work."
     if service.load().least_workers > 1:
-        _say(
-            console,
-            "One process is left out: its threads share one interpreter lock, so it computes on one core at most.",
-        )
-    if service.worker_mib is None:
-        _say(console, "Memory is left out: worker_mib is missing. make try measures it (MiB / workers).")
+        text += " One process is left out: its threads share one interpreter lock, so it computes on one core at most."
+    console.print()
+    _say(console, text)
 
 
 def print_bounds(console: Console, service: Service) -> None:
@@ -161,53 +251,6 @@ def print_bounds(console: Console, service: Service) -> None:
         "Take the log of the server itself: gunicorn's %(L)s or %(D)s begin when a worker takes a request. nginx's "
         "$upstream_response_time does not help, because requests wait in the server's queue. Or take a log of an hour "
         "when nobody waited, and multiply its rates.",
-    )
-
-
-def print_advice_for_all(console: Console, found: Sequence[Assumption], service: Service) -> None:
-    """Print the options under each assumption of how much requests compute, and which is good under all of them."""
-    names, good = ranked_for_all(found)
-    possible = [assumption for assumption in found if assumption.ways]
-    worst, all_possible = possible[-1], len(possible) == len(found)
-    best = [ranked.option for ranked in best_of([worst.ways[name] for name in names], MOST_WAYS)]
-    lines = [
-        (
-            str(place),
-            option.kind.label,
-            option.size,
-            *(number(max(each.ways[option.name].p99_ms.values())) if each.ways else "–" for each in found),
-            *([f"{option.memory_mib:.0f}"] if service.worker_mib else []),
-            *([_times(headroom(option, worst.load))] if all_possible else []),
-        )
-        for place, option in enumerate(best, start=1)
-    ]
-    head = ("", "way to serve", "w x t", *(f"{assumption.computes:.0%}" for assumption in found),
-            *(["MiB"] if service.worker_mib else []), *(["up to"] if all_possible else []))  # fmt: skip
-    title = "Predicted: p99 of what requests lose, in ms, of the class that loses most, if requests compute so much"
-    _print_table(console, title, head, lines)
-    by = "how many times as much they lose as the fastest way, under the assumption where this is worst"
-    _say(console, _rule(sum(option.name in good for option in best), len(best), by), "dim")
-    _print_reasons(console, best)
-    console.print()
-    if len(possible) == 1:
-        _say(console, f"Only if requests compute {possible[0].computes:.0%} of their time can this machine serve them.")
-    if good and all_possible:
-        _say(console, "The first way is as good as the best, however much requests compute.")
-        _print_configuration(console, best[0])
-    else:
-        _say(console, "It depends on how much requests compute:", "bold")
-        for assumption in found:
-            option = assumption.best.option if assumption.ways else None
-            _say(
-                console,
-                f"  {assumption.computes:4.0%}  {f'{option.size}, {option.kind.label}' if option else 'more cores'}",
-            )
-    console.print()
-    _say(
-        console,
-        "To find out, make try measures processor time beside the durations. Or compare the processor time of the "
-        "workers (ps -o cputime) with the sum of gunicorn's %(L)s over the same minutes. Then write computes: into the "
-        "file.",
     )
 
 

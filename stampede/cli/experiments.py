@@ -1,4 +1,4 @@
-"""The commands of ``stampede`` that list experiments, and plan their measurement."""
+"""The commands of ``stampede`` that list experiments, plan their measurement, and predict it."""
 
 from collections import defaultdict
 from typing import Annotated
@@ -9,7 +9,7 @@ from rich.text import Text
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment, names
 from stampede.run.options import MeasureOptions, Name, measure_options
-from stampede.terminal import out, print_json, print_plan, write
+from stampede.terminal import out, print_json, print_plan, say_how_theory_runs, write
 
 
 @measure_options("until", "budget", "machines")
@@ -62,3 +62,20 @@ def list_experiments(
         raise WrongUse(
             "\n".join(broken), hint="Correct each file that is named here; all other experiments are listed."
         )
+
+
+@measure_options("until", "budget", "seed", "machines")
+def predict(options: MeasureOptions, name: Name = "") -> None:
+    """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
+    from stampede.docker.engine import engine_cores  # noqa: PLC0415
+    from stampede.predict.prediction import predict_summary  # noqa: PLC0415
+    from stampede.records.run import UNKNOWN  # noqa: PLC0415
+    from stampede.report.terminal import print_predicted  # noqa: PLC0415
+    from stampede.run.record import record_of  # noqa: PLC0415
+
+    experiment = options.experiment(name)
+    plan = options.plan(experiment)
+    say_how_theory_runs()
+    here = UNKNOWN.model_copy(update={"cores": engine_cores()})
+    run = record_of(name, experiment, plan, full=options.full, command="stampede predict", host=here)
+    print_predicted(out, run, predict_summary(run))

@@ -5,13 +5,13 @@ from typing import Any
 from stampede.cli.commands import Commands, LazyCommands
 
 PLACES = {
-    "stampede.cli.experiments": ("list:list_experiments", "plan"),
+    "stampede.cli.experiments": ("list:list_experiments", "plan", "predict"),
     "stampede.cli.measure": ("run", "watch", "reproduce"),
     "stampede.cli.reading": ("report", "compare", "verify", "export", "class:class_"),
     "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
-    "stampede.advise.commands": ("predict", "requests", "advise", "what-if"),
+    "stampede.advise.commands": ("advise", "what-if"),
     "stampede.service.commands": ("init", "try:try_"),
-    "stampede.logs.diagnose.commands": ("diagnose",),
+    "stampede.logs.diagnose.commands": ("diagnose", "requests"),
     "stampede.teach.lesson.commands": ("lesson",),
     "stampede.cli.cluster": ("machines",),
 }

@@ -41,6 +41,13 @@ LogFormat = Annotated[
 LogFormatFrom = Annotated[
     Path | None, typer.Option(show_default=False, help="The configuration that declares it, e.g. nginx.conf.")
 ]
+Limits = Annotated[
+    Path | None,
+    typer.Option(
+        show_default=False, help="Where cores and memory are limited: a Kubernetes deployment, Helm's values, a "
+        "Compose file, a unit of systemd; cgroup: that of this command.",
+    ),
+]  # fmt: skip
 JsonKeys = Annotated[str, typer.Option(help="Keys of a JSON log, e.g. time=ts,path=route,duration=elapsed:ms.")]
 
 

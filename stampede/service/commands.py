@@ -10,7 +10,7 @@ from stampede.errors import WrongUse
 from stampede.paths import RESULTS
 from stampede.records.plural import plural
 from stampede.run.measuring import print_measured
-from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
+from stampede.run.options import JsonKeys, Limits, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
 from stampede.terminal import out, say
 
 
@@ -50,6 +50,7 @@ def init(
     format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
     command: Annotated[str, typer.Option(help="The command that starts the service, if no file says it.")] = "",
+    limits: Limits = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -64,6 +65,7 @@ def init(
     from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
     from stampede.logs.format_files import choose_formats  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
+    from stampede.resources import read_resources  # noqa: PLC0415
     from stampede.service.description import HEAD, editor_schema  # noqa: PLC0415
     from stampede.service.discovery import describe_folder  # noqa: PLC0415
     from stampede.service.trying import ask_and_start  # noqa: PLC0415
@@ -79,7 +81,8 @@ def init(
     for line in found.recognised if found else []:
         say(line)
     here = folder.resolve()
-    written = describe_folder(here, found, command=command)
+    resources = read_resources(limits) if limits else {}
+    written = describe_folder(here, found, command=command, resources=resources)
     write_whole(to, written.text)
     schema = to.with_name(HEAD[0].rpartition("=")[2])
     if not schema.exists():  # editors complete and check keys with it
@@ -88,6 +91,7 @@ def init(
     top = f" Check what could not be read ({plural(unread, 'line')} at the top)." if unread else ""
     say(f"Wrote {to}.{top}")
     if check or (sys.stdin.isatty() and typer.confirm("Follow its start command now, and ask it for its routes?")):
-        ask_and_start(to, written, lambda answers: describe_folder(here, found, answers, command), results)
+        ask_and_start(to, written, lambda answers: describe_folder(here, found, answers, command, resources),
+                      results)  # fmt: skip
     else:
         say(f"Its numbers and routes come with --check: stampede init {folder} --to another.yaml --check")

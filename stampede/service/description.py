@@ -170,7 +170,7 @@ _RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
 SERVERS = tuple(PROGRAMS)
 WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
 """The kinds of workers that have threads."""
-BESIDE_COMMAND = {*SERVERS, "replicas", "balance", "memory_mib", "upstream_keepalive"}
+BESIDE_COMMAND = {*SERVERS, "replicas", "balance", "cpus", "memory_mib", "upstream_keepalive"}
 """The keys of ``served`` that a command does not say."""
 MOST_THREADS, MOST_CONNECTIONS = 512, 65535
 GRANIAN_BACKLOG = 1024
@@ -231,6 +231,10 @@ class Served(Model):
     )
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many containers have these workers each.")
     balance: Balance = Field("round_robin", description="How nginx chooses a container.")
+    cpus: float = Field(
+        0, ge=0, le=1024, allow_inf_nan=False, description="How many cores each container may use on average, such as "
+        "0.5; 0: all.",
+    )  # fmt: skip
     memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
     upstream_keepalive: int = Field(
         0, ge=0, le=1024, description="How many idle connections nginx keeps open to the servers; 0: each carries one "

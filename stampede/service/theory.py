@@ -54,7 +54,7 @@ def advise_way(service: UserService, layer: Layer, earlier: Path, told: Record |
             continue
         changed = served.model_copy(update={
             "worker_class": "gthread", "workers": option.workers, "threads": option.threads, "replicas": 1,
-            "balance": "round_robin", "memory_mib": load.memory_mib,
+            "balance": "round_robin", "cpus": load.cpus or 0, "memory_mib": load.memory_mib,
         })  # fmt: skip
         try:
             described = service.model_copy(update={"served": changed})
@@ -89,7 +89,8 @@ def _load_of(service: UserService, earlier: Path) -> OfferedLoad:
             f"--ways advised: {earlier} has too few requests.", hint="stampede try without --ways, and then again"
         )
     each_mib = (used_mib - SERVER_MIB * served.replicas) / served.processes
+    whole = served.cpus * served.replicas
     return OfferedLoad(
-        classes=classes, computes=computes > COMPUTES, cores=read_run(earlier).host.cores,
+        classes=classes, computes=computes > COMPUTES, cores=whole or read_run(earlier).host.cores, cpus=whole or None,
         memory_mib=served.memory_mib * served.replicas, worker_mib=max(WORKER_MIB["own"], each_mib),
     )  # fmt: skip

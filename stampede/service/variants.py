@@ -325,7 +325,8 @@ def make_way(
     )
     start = _start_of(service, settings, _today(at_home or served, told), told)
     values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
-        "callable": service.application.callable or (told.callable if told else ""), "layer": layer, "cpus": 0,
+        "callable": service.application.callable or (told.callable if told else ""), "layer": layer,
+        "cpus": served.cpus * served.replicas / int(settings["replicas"]),  # the same in all
         "like": like, "start": start, "added": dict(start.changed or {}), "command": shlex.join(start.words),
     }  # fmt: skip
     try:

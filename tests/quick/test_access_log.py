@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
-from stampede.advise.log_classes import describe_log
 from stampede.advise.options import serving_options
 from stampede.advise.ranking import predict_option
 from stampede.advise.service import read_service
 from stampede.logs import reading
 from stampede.logs.access_log import AccessLog, read_logs, representative_durations, route_of
+from stampede.logs.described import describe_log
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'
@@ -412,6 +412,14 @@ def test_many_names_of_things_are_one_route(tmp_path: Path) -> None:
     assert {path: one.requests for (_, path), one in found.items()} == {
         "/books/{name}/pages": 12, "/about": 1, "/terms": 1, "/jobs": 1,
     }  # fmt: skip
+
+
+def test_a_limit_of_cores_is_a_better_guess_than_the_machine(tmp_path: Path) -> None:
+    log = read(tmp_path, [combined(n, "GET /a", " 0.034") for n in range(3)])
+    text = describe_log(log, "access.log", cores=8, limits={"cpus": (0.5, "the cgroup of this command")})
+
+    assert "\ncpus: 0.5  # a guess: the limit of the cgroup of this command\nmemory_mib: 1024  # a guess" in text
+    assert "cores:" not in text
 
 
 def test_the_file_says_what_the_log_says(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
-from stampede.advise.log_classes import describe_log
 from stampede.errors import WrongUse
 from stampede.logs import format_files
 from stampede.logs.access_log import read_logs, route_of
+from stampede.logs.described import describe_log
 from stampede.logs.diagnose import logs as logs_of_diagnosis
 from stampede.logs.diagnose.logs import _ROTATED, Log
 from stampede.logs.diagnose.logs import read_logs as read_columns

@@ -366,7 +366,10 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     sync = found_with(workers=3, worker_class="sync")[0].variant
     assert (sync.threads, sync.record(TODAY).settings["threads"]) == (1, 1)
     assert found_with(workers=3, uwsgi="2.0.31")[0].variant.threads == 1
-    shared = {one.name: one.variant for one in found_with(workers=2, threads=2, replicas=2, memory_mib=256)}
+    found = found_with(workers=2, threads=2, replicas=2, cpus=0.5, memory_mib=256)
+    shared = {one.name: one.variant for one in found}
+    assert {round(each.cpus * each.replicas, 6) for each in shared.values()} == {1.0}, "cores are shared, too"
+    assert shared["least-conn-4x2"].factors()["LAB_CPUS"] == "0.25"
     assert {shared[name].memory_mib for name in ("one-process-1x8", "limit-4x2", "uwsgi-4x2", "sync-8x1")} == {512}
     assert ways(workers=2, threads=2, replicas=2) == (every, [])
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
@@ -2285,6 +2288,9 @@ def test_theory_advises_a_way_from_an_earlier_run(
     assert way.kind.label.startswith("advised: ")
     assert label_of(way.name) == way.kind.label
     assert way.workers * way.threads >= 4
+    limited = found.model_copy(update={"served": found.served.model_copy(update={"cpus": 0.5, "replicas": 2})})
+    of_limited = advise_way(limited, LAYER, earlier).variant
+    assert of_limited.cpus * of_limited.replicas == 1.0
     assert [one.name for one in choose_ways([*candidates(found, LAYER), way], "advised")] == [TODAY, way.name]
     if kind == "limit":
         assert f"worker_connections = {way.threads}" in way.variant.deployment()

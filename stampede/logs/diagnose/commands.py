@@ -1,5 +1,6 @@
-"""The command ``stampede diagnose``: who waited in production, from access logs."""
+"""The commands of ``stampede`` that read access logs."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -63,3 +64,33 @@ def diagnose(
     print_diagnosis(out, found, replayed)
     if to:
         say(f"Page: {to}")
+
+
+def requests(
+    logs: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Access logs, also packed; - is standard input.")
+    ] = None,
+    methods: Annotated[str, typer.Option(help="The methods of the requests that count.")] = "GET,HEAD",
+    unit: Annotated[str, typer.Option(help="The unit of durations that are whole numbers: s, ms, us; none.")] = "",
+    format_: LogFormat = "",
+    format_from: LogFormatFrom = None,
+    json_keys: JsonKeys = "",
+) -> None:
+    """Print the classes of requests in an access log, to advise on, e.g. stampede requests access.log > mine.yaml."""
+    from stampede.logs.access_log import read_logs  # noqa: PLC0415
+    from stampede.logs.described import describe_log  # noqa: PLC0415
+    from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
+    from stampede.logs.format_files import choose_formats  # noqa: PLC0415
+    from stampede.resources import of_cgroup  # noqa: PLC0415
+
+    if not logs:
+        raise WrongUse("No access log is named.", hint="stampede requests /var/log/nginx/access.log > mine.yaml")
+    counted = [method.strip().upper() for method in methods.split(",") if method.strip()]
+    formats = choose_formats(format_, format_from, json_keys)
+    log = read_logs(logs, counted, unit, formats, need_durations=unit != NO_UNIT)
+    for line in log.recognised:
+        say(line)
+    of = ", ".join("standard input" if str(path) == "-" else path.name for path in logs)
+    write(describe_log(log, of, os.cpu_count() or 1, of_cgroup()))
+    if log.warning:
+        say(f"Note: {log.warning}")

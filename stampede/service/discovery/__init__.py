@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from stampede.logs.access_log import MOST_CLASSES, AccessLog
+from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
+from stampede.resources import Found, balance_in, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY
 from stampede.service.answers import Answers, Followed, Route, first_of
 from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, HEAD, SERVERS, UWSGI
@@ -94,12 +96,13 @@ class Discovery:
 
 
 def describe_folder(
-    folder: Path, log: AccessLog | None = None, answers: Answers | None = None, command: str = ""
-) -> Description:
+    folder: Path, log: AccessLog | None = None, answers: Answers | None = None, command: str = "",
+    resources: Found | None = None,
+) -> Description:  # fmt: skip
     """Return the description of the service in a folder. A comment says where each line comes from.
 
     With the log of the service, the requests are those of the log; else they are the routes that the application told.
-    ``command`` is the start command, if somebody gives it.
+    ``command`` is the start command, and ``resources`` what the container may use, if somebody gives them.
     """
     repository = Repository(folder)
     starts = starts_of(repository, command)
@@ -124,6 +127,7 @@ def describe_folder(
     if start:
         _note_command(found, start, repository, followed)
     _note_start(found, start, repository)
+    _note_resources(found, start, repository, resources or {})
     _note_server(found, start, repository)
     requests = classes_of_log(log) if log else _classes_of_routes(answers)
     found.problems += repository.problems
@@ -256,6 +260,22 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
     _from_nginx(found, repository)
 
 
+def _note_resources(found: Discovery, start: Start | None, repository: Repository, given: Found) -> None:
+    """Note what the container may use: as it is given, or as the files say that deploy it."""
+    names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
+    files = [(repository.name(path), repository.text(path)) for path in names
+             if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
+    resources, problem = given or (start.resources if start else {}), ""
+    if not {"cpus", "memory_mib"} & resources.keys():
+        resources, problem = choose_container(
+            containers_in(files), start.place.partition(":")[0] if start else "", repository.folder.resolve().name
+        )
+    found.problems += [problem] if problem else []
+    for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
+        if key != "replicas" or int(value) <= MOST_REPLICAS:
+            found.note(key, value, place)
+
+
 def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
     bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
@@ -382,7 +402,7 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         "served:",
         line(server, PROGRAMS[server].release),
         *(said or [NOT_ASKED]),
-        *known("replicas", "balance"),
+        *known("replicas", "balance", "cpus", "memory_mib"),
         *(["beside:",
            f"  compose: {json_text(str((repository.folder / found.places['beside']).resolve()))}",
            f"  services: {json_text(found.values['beside'])}  # from {found.places['beside']}: depends_on"]

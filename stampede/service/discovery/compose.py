@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from stampede.resources import of_compose_service
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.dockerfile import (
     FOR_DEVELOPMENT,
@@ -150,7 +151,7 @@ def _service(
             replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]), image=image,
             mounts=tuple(mounts), beside=tuple(_beside(repository, said, services)),
             env_files=tuple(dict.fromkeys(env_files)), before=(*image.before, *_jobs(said, services, place)),
-            problems=tuple(problems), name=name,
+            problems=tuple(problems), name=name, resources=of_compose_service(said, f"{place}, {name}"),
         )  # fmt: skip
 
 
@@ -239,6 +240,6 @@ def merged(start: Start, other: Start) -> Start:
     return replace(
         start, environment={**other.environment, **start.environment}, given={**other.given, **start.given},
         env_files=other.env_files, beside=other.beside, compose=other.compose,
-        image=other.image if other.image.file else start.image, mounts=other.mounts,
+        image=other.image if other.image.file else start.image, mounts=other.mounts, resources=other.resources,
         problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
     )  # fmt: skip

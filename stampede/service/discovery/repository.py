@@ -15,6 +15,7 @@ import yaml
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import foreign_yaml
 from stampede.foreign import read_text
+from stampede.resources import Found
 from stampede.service.discovery.installs import Installs
 from stampede.service.image import LEFT_OUT
 
@@ -69,6 +70,7 @@ class Start:
     mounts: tuple[tuple[str, str], ...] = ()
     """Folders of the repository that are mounted, and where."""
     before: tuple[tuple[str, str], ...] = ()
+    resources: Found = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     """What the file says of the service and the lab cannot read, each with its place."""
     name: str = ""

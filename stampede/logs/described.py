@@ -8,10 +8,14 @@ import numpy as np
 from stampede.logs.access_log import MOST_CLASSES, AccessLog, Route, class_name, representative_durations
 from stampede.logs.durations import HOW
 from stampede.records.plural import plural
+from stampede.resources import Found
 
 
-def describe_log(log: AccessLog, of: str, cores: int) -> str:
-    """Return the file for ``stampede advise``: the most frequent routes as classes, and all others as one class."""
+def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = None) -> str:
+    """Return the file for ``stampede advise``: the most frequent routes as classes, and all others as one class.
+
+    ``limits`` are those of the cgroup of this command, which the machine with so many ``cores`` may have.
+    """
     lasts_s = max(log.last - log.first, 1.0)
     ordered = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
     chosen = ordered if len(ordered) <= MOST_CLASSES else ordered[: MOST_CLASSES - 1]
@@ -23,8 +27,10 @@ def describe_log(log: AccessLog, of: str, cores: int) -> str:
         *([f"# Left out, because they are more than a year from the others: {plural(log.astray, 'request')}."]
           if log.astray else []),
         *_of_durations(log),
+        f"cpus: {limits['cpus'][0]:g}  # a guess: the limit of {limits['cpus'][1]}" if limits and "cpus" in limits else
         f"cores: {cores}  # a guess: as many as this machine has",
-        "memory_mib: 1024  # a guess: the memory for all workers together",
+        f"memory_mib: {limits['memory_mib'][0]}  # a guess: the limit of {limits['memory_mib'][1]}" if limits
+        and "memory_mib" in limits else "memory_mib: 1024  # a guess: the memory for all workers together",
         "# worker_mib: 80  # the memory of one of your workers; without it, the advice has no column of memory",
         *_busiest(log, lasts_s),
         "classes:",

@@ -1,0 +1,278 @@
+"""What a container may use, as the files that deploy it or the kernel say: cores, memory, replicas and balancing.
+
+Kubernetes, Helm's values, Compose and systemd each have their own words and units; here they become the keys of the
+lab's files. A file that is silent leaves the key out: requests of Kubernetes, for instance, limit nothing.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from stampede.docker.client import HERE, DockerError
+from stampede.errors import WrongUse
+from stampede.experiment.yaml_file import foreign_yaml
+from stampede.foreign import parse_json, read_text
+from stampede.servers.program import PROGRAMS
+
+Found = Mapping[str, tuple[float | str, str]]
+"""``cpus`` in cores on average, ``memory_mib``, ``replicas`` and ``balance``, each with the place that says it."""
+
+HINT = "--limits k8s/web.yaml, or another Kubernetes deployment, Compose file or unit of systemd that has limits."
+MOST_NAMED = 3
+LONG_ENOUGH = 5
+"""A folder with a shorter name says nothing."""
+LEAST = {"cpus": 0.01, "memory_mib": 64}
+"""Less than this the lab gives to no container."""
+_MULTIPLES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+              "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}  # fmt: skip
+_BALANCES = {
+    "round_robin": "round_robin", "roundrobin": "round_robin", "wrr": "round_robin", "least_conn": "least_conn",
+    "leastconn": "least_conn", "p2c": "random_two_least_conn", "least_request": "random_two_least_conn",
+    "ewma": "random_two_least_conn",
+}  # fmt: skip
+"""How ingress-nginx, HAProxy, Traefik and Envoy call the policies. EWMA compares two pods by chance, as two choices do.
+"""
+_SERVES = re.compile(rf"\b({'|'.join(PROGRAMS)}|waitress|fastapi|flask|runserver)\b")
+_WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|main")
+_OTHERS = re.compile(
+    r"\b(celery\w*|\w*worker|beat|scheduler|cron|migrat\w*|nginx|redis|valkey|postgres\w*|mysql|mariadb|mongo\w*|rabbitmq|"
+    r"kafka|elasticsearch|memcached|envoy|haproxy|traefik|caddy|prometheus|grafana|flower|minio|db|database)\b"
+)
+"""Containers beside the application."""
+_IN_PRODUCTION, _FOR_DEVELOPMENT = (
+    re.compile(r"prod"),
+    re.compile(r"\b(dev|devel\w*|local|test\w*|debug|staging|ci|examples?)\b"),
+)
+_POD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "Pod", "Service", "List")
+"""The objects of Kubernetes that have containers; a Service is that of Knative."""
+
+
+class Container(NamedTuple):
+    """A container of a deployment: its name, its image and command, the file, and what it may use."""
+
+    name: str
+    words: str
+    file: str
+    found: Found
+
+
+def containers_in(files: Iterable[tuple[str, str]]) -> Iterator[Container]:
+    """Yield the containers that files deploy, by names and texts: Kubernetes, Helm's values, Compose and systemd."""
+    files = list(files)
+    for name, text in files:
+        if name.endswith(".service"):
+            yield _unit(name, text, files)
+        elif name.endswith((".yaml", ".yml")) and "{{" not in text:
+            with suppress(yaml.YAMLError, AttributeError, TypeError):
+                for said in foreign_yaml(text):
+                    if isinstance(said, dict) and "kind" not in said and isinstance(said.get("services"), dict):
+                        yield from compose_containers(said["services"], name)
+                    elif isinstance(said, dict) and (said.get("kind") in _POD_KINDS or "values" in Path(name).name):
+                        yield from _kubernetes_containers(said, name, None)
+
+
+def _kubernetes_containers(said: Any, file: str, replicas: object, key: str = "") -> Iterator[Container]:  # noqa: ANN401  # any document
+    """Yield the containers of pods, or the parts of Helm's values, at any depth."""
+    for each in said if isinstance(said, list) else ():
+        yield from _kubernetes_containers(each, file, replicas, key)
+    if not isinstance(said, dict):
+        return
+    replicas = said.get("replicas", said.get("replicaCount", replicas))
+    of = said.get("resources")
+    limits, requests = ((of.get(part) or {}) if isinstance(of, dict) else {} for part in ("limits", "requests"))
+    if {"cpu", "memory"} & {*limits, *requests} or (said.get("image") and said.get("name")):
+        name = str(said.get("name") or key)
+        found = {"cpus": _number(limits.get("cpu")), "memory_mib": _mib(limits.get("memory")),
+                 "replicas": _count(replicas)}  # fmt: skip
+        yield Container(name, _words(name, said), file, _placed(found, f"{file}, {name}" if name else file))
+    for inner, value in said.items():
+        if inner not in ("resources", "initContainers"):
+            yield from _kubernetes_containers(value, file, replicas, str(inner))
+
+
+def _words(name: str, said: Mapping[str, Any]) -> str:
+    return " ".join([name, *(str(said.get(key) or "") for key in ("image", "build", "entrypoint", "command", "args"))])
+
+
+def compose_containers(services: Mapping[str, Any], file: str) -> Iterator[Container]:
+    """Yield the services of a Compose file, as they stand there or as ``docker compose config`` resolves them."""
+    for name, said in services.items():
+        if isinstance(said, dict):
+            yield Container(name, _words(name, said), file, of_compose_service(said, f"{file}, {name}"))
+
+
+def of_compose_service(said: Mapping[str, Any], place: str) -> Found:
+    """Return what a service of a Compose file may use."""
+    deploy = said.get("deploy") or {}
+    limits = (deploy.get("resources") or {}).get("limits") or {}
+    quota = _number(said.get("cpu_quota"))
+    cores = [_number(said.get("cpus")), _number(limits.get("cpus")), _cores_of(said.get("cpuset")),
+             quota and quota / (_number(said.get("cpu_period")) or 1e5)]  # fmt: skip
+    memory = [_mib(each, binary=True) for each in (said.get("mem_limit"), limits.get("memory"))]
+    replicas = _count(deploy.get("replicas")) or _count(said.get("scale"))
+    return _placed({"cpus": _least(cores), "memory_mib": _least(memory), "replicas": replicas}, place)
+
+
+def _unit(name: str, text: str, files: Sequence[tuple[str, str]]) -> Container:
+    """Return what a unit of systemd may use, with its drop-ins and its slice."""
+    slices = re.findall(r"^\s*Slice\s*=\s*(\S+)", text, re.MULTILINE)
+    belongs = [other for other, _ in files if f"/{name.rpartition('/')[2]}.d/" in f"/{other}"
+               or any(f"/{each}" in f"/{other}" for each in slices)]  # fmt: skip
+    found: dict[str, tuple[float | str, str]] = {}
+    for place, said in [(name, text), *((other, said) for other, said in files if other in belongs)]:
+        keys = dict(re.findall(r"^\s*(\w+)\s*=\s*(\S+)", said, re.MULTILINE))
+        percent = re.fullmatch(r"([\d.]+)%", keys.get("CPUQuota", ""))
+        cores = [float(percent[1]) / 100 if percent else None, _cores_of(keys.get("AllowedCPUs"))]
+        memory = _mib(keys.get("MemoryMax") or keys.get("MemoryLimit"), binary=True)
+        for key, (value, at) in _placed({"cpus": _least(cores), "memory_mib": memory}, place).items():
+            found[key] = min(found.get(key, (inf, "")), (value, at), key=lambda pair: float(pair[0]))
+    return Container(name, text, name, found)
+
+
+def balance_in(files: Iterable[tuple[str, str]]) -> Found:
+    """Return how an ingress or a mesh chooses among the pods, as far as the lab's balancers can do it."""
+    for name, text in files:
+        pattern = (r"^\s*[\"']?(?:[\w.-]+/)?(?:load-balance|balance-algorithm|load-balancer-strategy|strategy|simple)"
+                   r"[\"']?\s*:\s*[\"']?(\w+)")  # fmt: skip
+        if re.search(r"^kind:\s*(Ingress\w*|ConfigMap|DestinationRule|TraefikService)\b", text, re.MULTILINE):
+            for word in re.findall(pattern, text, re.MULTILINE):
+                if policy := _BALANCES.get(word.lower()):
+                    like = f": {word}, which power of two choices is nearest to" if word.lower() == "ewma" else ""
+                    return {"balance": (policy, f"{name}{like}")}
+    return {}
+
+
+def choose_container(containers: Iterable[Container], first: str = "", name: str = "") -> tuple[Found, str]:
+    """Return what the container of the application may use, and what to say if nothing tells which it is.
+
+    The containers of one name in several files are one; what a file for production says counts more. A container whose
+    image or name is the ``name`` of the application counts more than others, then one that names a server, one in the
+    file ``first``, and one with a usual name.
+    """
+    named: dict[str, list[Container]] = {}
+    for each in containers:
+        if _SERVES.search(each.words) or not _OTHERS.search(each.words.lower()):
+            named.setdefault(each.name, []).append(each)
+    known = name.lower() if len(name) >= LONG_ENOUGH and not _WEB.fullmatch(name.lower()) else ""
+
+    def unlikely(group: Sequence[Container]) -> tuple[bool, ...]:
+        return (
+            bool(_OTHERS.search(group[0].name.lower())),
+            all(_FOR_DEVELOPMENT.search(each.file) for each in group),
+            not (known and any(re.search(rf"(^|[/' ]){re.escape(known)}($|[:@' ])", each.words.lower())
+                               for each in group)),
+            not any(_SERVES.search(each.words) for each in group),
+            all(each.file != first for each in group),
+            not _WEB.search(group[0].name.lower()),
+        )  # fmt: skip
+
+    def of(group: Sequence[Container]) -> Found:
+        kept = [each for each in group if not _FOR_DEVELOPMENT.search(each.file)] or group
+        ordered = sorted(kept, key=lambda each: not _IN_PRODUCTION.search(each.file))
+        return {key: value for each in reversed(ordered) for key, value in each.found.items()}
+
+    if not named:
+        return {}, ""
+    least = min(map(unlikely, named.values()))
+    likely = {name: of(group) for name, group in named.items() if unlikely(group) == least}
+    values = {str(sorted((key, value) for key, (value, _) in found.items())) for found in likely.values()}
+    if len(values) == 1:
+        return next(iter(likely.values())), ""
+    files = ", ".join(f"{named[name][0].file} ({name})" for name in [*likely][:MOST_NAMED])
+    more = f" and {len(likely) - MOST_NAMED} more" if len(likely) > MOST_NAMED else ""
+    return {}, f"{files}{more}: nothing says which container serves, so its limits are left out"
+
+
+def read_resources(path: Path) -> Found:
+    """Read what the container of an application may use from a file that deploys it, or from the ``cgroup``.
+
+    Raise WrongUse if the file cannot be read, or limits neither cores nor memory.
+    """
+    found, problem = of_cgroup(), ""
+    if str(path) != "cgroup":
+        beside = [*path.parent.glob(f"{path.name}.d/*.conf"), *path.parent.glob("*.slice")]
+        files = [(str(each.relative_to(path.parent)), read_text(each)) for each in (path, *beside)]
+        containers = list(containers_in(files))
+        if re.search(r"^services:", files[0][1], re.MULTILINE):
+            with suppress(DockerError, ValueError):  # as it stands there, if Compose cannot resolve it
+                said = HERE.run("compose", "--file", str(path), "--profile", "*", "config", "--format", "json")
+                containers = list(compose_containers(parse_json(said)["services"], path.name))
+        found, problem = choose_container(containers)
+        found = {**balance_in(files), **found}
+    if not {"cpus", "memory_mib"} & found.keys():
+        raise WrongUse(f"{problem or f'{path} limits neither cores nor memory'}.", hint=HINT)
+    return found
+
+
+def of_cgroup(root: Path = Path("/")) -> Found:
+    """Return what the cgroup of this process may use, version 2 or 1: the least of all cgroups that it is in."""
+    cores: list[float | None] = []
+    memory: list[float | None] = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        base = root / "sys/fs/cgroup" / controllers.partition("=")[2] if "=" in controllers else (
+            root / "sys/fs/cgroup" / controllers)  # fmt: skip
+        for folder in [base / path.strip("/"), *(base / path.strip("/")).parents]:
+            if not folder.is_relative_to(base):
+                break
+            quota, period = [*_read(folder / "cpu.max").split(), "", ""][:2]  # a container may see its own as the root
+            cores.append(float(quota) / float(period) if quota.isdecimal() else None)
+            quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
+            cores.append(float(quota) / float(period) if quota.isdecimal() and period.isdecimal() else None)
+            memory += [_mib(_read(folder / name), binary=True) for name in ("memory.max", "memory.limit_in_bytes")]
+    least = {"cpus": _least(cores), "memory_mib": _least([each for each in memory if each and each < 2**30])}
+    return _placed(least, "the cgroup of this command")
+
+
+def _read(path: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return path.read_text(encoding="utf-8").strip()
+    return ""
+
+
+def _placed(found: Mapping[str, float | None], place: str) -> dict[str, tuple[float | str, str]]:
+    return {key: (int(value) if value == int(value) else value, place) for key, value in found.items()
+            if value and value >= LEAST.get(key, 1)}  # fmt: skip
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value), default=None)
+
+
+def _number(said: object, *, binary: bool = False) -> float | None:
+    """Return a quantity such as ``500m``, ``2`` or ``1Gi``; None: it is none, or nobody knows the value of a variable.
+
+    ``binary``: a k is 1024, as for Compose and systemd.
+    """
+    text = re.sub(r"^\$\{\w+:?-([^}]*)\}$", r"\1", str(said).strip())
+    found = re.fullmatch(r"(\d+\.?\d*(?:[eE]\d+)?|\.\d+)\s*([a-zA-Z]*)", text)
+    if not found or isinstance(said, bool):
+        return None
+    unit = found[2]
+    if binary:
+        unit = f"{unit[0].upper()}i" if unit.lower().strip("b") else ""
+    multiple = _MULTIPLES.get(unit)
+    return float(found[1]) * multiple if multiple else None
+
+
+def _mib(said: object, *, binary: bool = False) -> int | None:
+    size = _number(said, binary=binary)
+    return int(size / 2**20) if size else None
+
+
+def _count(said: object) -> int | None:
+    size = _number(said)
+    return int(size) if size and size == int(size) else None
+
+
+def _cores_of(said: object) -> float | None:
+    """Return how many cores a list such as ``0-2,4`` names."""
+    if not said or not re.fullmatch(r"\d+(-\d+)?([, ]\d+(-\d+)?)*", str(said)):
+        return None
+    ends = [part.partition("-")[::2] for part in re.split(r"[, ]", str(said))]
+    return float(sum(int(last or first) - int(first) + 1 for first, last in ends))
