@@ -18,18 +18,28 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def machine_lock(say: Say, doing: str = "") -> Iterator[None]:
+def machine_lock(say: Say, doing: str = "") -> Iterator[Callable[[str], None]]:
     """Hold the lock of this machine, and wait for it first: two runs at the same time would disturb each other.
 
-    ``doing`` is the command that holds the lock, which labs that wait for it tell.
+    ``doing`` is the command that holds the lock. Yield a function that tells labs that wait for the lock at which step
+    the command is.
     """
     descriptor = _open_lock()
     try:
         _wait_for_lock(descriptor, say)
-        with suppress(OSError):  # the lock file of another user can be locked but not written
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n{datetime.now().astimezone():%H:%M}\n{doing}\n".encode(), 0)
-        yield
+        began = f"{os.getpid()}\n{datetime.now().astimezone():%H:%M}\n{doing}\n"
+        noted: list[str] = []
+
+        def note(step: str) -> None:
+            if noted[-1:] == [step]:
+                return
+            noted[:] = [step]
+            with suppress(OSError):  # the lock file of another user can be locked but not written
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{began}{step}\n".encode(), 0)
+
+        note("")
+        yield note
     finally:
         os.close(descriptor)
 
@@ -41,7 +51,7 @@ def wait_for_turn(say: Say) -> None:
 
 
 def _wait_for_lock(descriptor: int, say: Say) -> None:
-    """Wait for the lock, and repeat now and then who holds it."""
+    """Wait for the lock, and repeat now and then who holds it and what that command is doing."""
     told_s: float | None = None
     while True:
         try:
@@ -57,11 +67,11 @@ def _wait_for_lock(descriptor: int, say: Say) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Return who holds the lock: its process and how to stop it, since when, and its command."""
+    """Return who holds the lock: its process and how to stop it, since when, and what it does."""
     noted = os.pread(descriptor, 1000, 0).decode(errors="replace").strip()
-    process, since, doing = [*noted.split("\n"), "", "", ""][:3]
-    said = ", ".join(filter(None, [f"process {process}", since and f"since {since}", doing]))
-    return said + (f"; to stop it: kill {process}" if process.isdecimal() else "")
+    process, since, doing, step = [*noted.split("\n"), "", "", "", ""][:4]
+    said = [f"process {process}", since and f"since {since}", doing, step and f"now: {step}"]
+    return ", ".join(filter(None, said)) + (f"; to stop it: kill {process}" if process.isdecimal() else "")
 
 
 def _open_lock() -> int:
