@@ -103,7 +103,10 @@ PROBE = "stampede_probe"
 @pytest.mark.parametrize(
     ("image", "files"),
     [
-        ("gunicorn:27.0.1", {"acceptors.py", "event_loops.py", "gunicorn.conf.py", "gunicorn_idle_thread.py", PROBE}),
+        (
+            "gunicorn:27.0.1",
+            {"acceptors.py", "dirty_app.py", "event_loops.py", "gunicorn.conf.py", "gunicorn_idle_thread.py", PROBE},
+        ),
         ("asgi:trixie", {"counted.py", PROBE}),
         ("uwsgi:2.0.31", {"application.py", "stats.py", "uwsgi.ini"}),
         ("flup:1.1.1", {"ready.py", "serve.py"}),
