@@ -33,13 +33,20 @@ _STYLES = {
 """How rows of each kind, and verdicts, are printed."""
 
 
+FURTHER = ("min", "p60", "p70", "p80", "p95", "jain index", "max over mean", "total, ms")
+"""The columns that ``--tables`` leaves out, so that a table of quantities fits into the width; ``--table`` has them."""
+
+
 def print_tables(console: Console, run: Run, summary: Summary, section: Section | None = None) -> None:
     """Print the whole result of a run. ``section`` has its diagnosis."""
     _print_question(console, run)
     console.print(validity_text(summary))
-    quantities = [*quantity_tables(run, summary)]
+    whole = [*quantity_tables(run, summary)]
+    quantities = [short for table in whole if (short := table.without(FURTHER)).rows]
     _print_all(console, quantities)
     _print_legend(console, run, quantities)
+    if left_out := [name for name in FURTHER if any(name in table.head for table in whole)]:
+        console.print(Text(f"left out: {', '.join(left_out)}; --table prints a table with all columns", style="dim"))
     _print_all(console, _counting_tables(run, summary))
     if section:
         console.print(Text(f"\n{section.title}\n", style="bold"))

@@ -233,7 +233,8 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
         0, f"\nThe requests, for DuckDB and pandas: {run}/*/*/*/requests.parquet\n\nReport: {run / 'report.html'}\n"
     )  # fmt: skip
     assert "The measurement is valid: the only trial is valid." in done.stdout
-    assert "one      measured  1.0  50.5  90.1  99.0       100" in done.stdout
+    assert "one      measured  50.5  90.1  99.0       100" in done.stdout
+    assert "left out: min; --table prints a table with all columns" in done.stdout
     assert (run / "summary.json").exists()
     assert page.returncode == 0
     assert "| verdict | claim | measured | bound |\n| --- |" in page.stdout

@@ -1,6 +1,6 @@
 """The tables of a run's results as text. The terminal, Markdown and the page print the same tables."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -37,6 +37,13 @@ class Table:
         if "" not in self.head:
             return [[row] for row in self.rows]
         return [list(rows) for _, rows in groupby(self.rows, key=lambda row: row[0])]
+
+    def without(self, names: Collection[str]) -> "Table":
+        """Return the table without the columns of these names, and without gaps."""
+        kept = [place for place, name in enumerate(self.head) if name not in names]
+        rows = [[row[place] for place in kept] for row in self.rows]
+        words = sum(place < self.words for place in kept)
+        return replace(self, head=[self.head[place] for place in kept], rows=rows, words=words).without_gaps()
 
     def without_gaps(self) -> "Table":
         """Return the table without the rows that have no figure, and without the columns that have nothing at all.
