@@ -11,7 +11,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from stampede.diagnosis.section import write_section
+from stampede.diagnosis.writing import write_section
 from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
 from stampede.evaluate.metrics.asked import check_names
 from stampede.evaluate.read.trial_data import derive_rows

@@ -1,68 +1,22 @@
-"""The diagnosis of a run of somebody's own service: diagnosis.json, and its section of the report."""
+"""The section that a diagnosis adds to the report of a run; reading it needs neither rows nor numpy."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
-from stampede.causes import failure
-from stampede.diagnosis.deaths import read_deaths
-from stampede.diagnosis.held import read_alone, read_held
-from stampede.diagnosis.model import read_diagnosis, write_diagnosis
-from stampede.diagnosis.rules import diagnose
+from stampede.diagnosis.model import read_diagnosis
 from stampede.diagnosis.tables import section_of
-from stampede.evaluate.read.observation import read_containers
-from stampede.evaluate.read.rows import opened
-from stampede.records.folder import read_run, read_trial, trial_folder
+from stampede.records.folder import read_run
 from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
 from stampede.report.section import Section
 
 
-def write_section(run_folder: Path, summary: Summary) -> Section | None:
-    """Write diagnosis.json, if the run measured somebody's own service as it is served today, and return its section.
-
-    Return None for a run of anything else.
-    """
-    run = read_run(run_folder)
-    if not _is_of_service(run):
-        return None
-    folders = [trial_folder(run_folder, *trial.key) for trial in summary.trials
-               if trial.variant == TODAY and trial.is_trusted]  # fmt: skip
-    records = [read_trial(folder) for folder in folders]
-    shares = [record.busy_during for record in records if record.busy_during is not None]
-    with opened(folders) as rows:
-        alone_ms = read_alone(run_folder, summary, TODAY)
-        loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
-        deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
-        busy = median(shares) if shares else None
-        found = diagnose(summary, run, rows, loops, alone_ms, busy, deaths, _thrown(folders))
-        write_diagnosis(run_folder, found)
-    return read_section(run_folder, summary)
-
-
-def _thrown(folders: Sequence[Path]) -> str:
-    """Return the exception that the application wrote last to its log; empty: it wrote none."""
-    for folder in folders:
-        for container in read_containers(folder):
-            log = folder / f"{container.name}.log"
-            if container.before and container.before.workers and log.exists():
-                text = _TIME.sub("", log.read_text(encoding="utf-8", errors="replace"))
-                if _TRACEBACK in text and (told := failure(text)):
-                    return told
-    return ""
-
-
-_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+Z ", re.MULTILINE)
-_TRACEBACK = "Traceback (most recent call last)"
-
-
 def read_section(run_folder: Path, summary: Summary) -> Section | None:
     """Return the section with the diagnosis of a run; None: the run has none."""
     run = read_run(run_folder)
-    diagnosis = read_diagnosis(run_folder) if _is_of_service(run) else None
+    diagnosis = read_diagnosis(run_folder) if is_of_service(run) else None
     return section_of(run, summary, diagnosis) if diagnosis else None
 
 
-def _is_of_service(run: Run) -> bool:
+def is_of_service(run: Run) -> bool:
+    """Whether a run measured somebody's own service as it is served today."""
     return any(load.is_of_user_service for load in run.loads) and any(variant.name == TODAY for variant in run.variants)

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from stampede.diagnosis import section
+from stampede.diagnosis import writing
 from stampede.diagnosis.deaths import Death, Deaths, Toll, death_bottlenecks, is_always_said, preload_helps
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
 from stampede.pipeline import derive_summary
@@ -74,7 +74,7 @@ def service(
     loaded = [f"loaded,,box:{pid},1,2.000000,{at(time):.6f}" for pid, time in ((7, -9), (8, -9), (9, BACK_S))]
     (trial / "served-server-1.csv").write_text("".join(f"{line}\n" for line in [*loaded, *notes]))
     summary = derive_summary(run)
-    section.write_section(run, summary)
+    writing.write_section(run, summary)
     diagnosis = read_diagnosis(run)
     assert (diagnosis is not None) == own
     found = diagnosis or Diagnosis(alarm=False, sentences=[])
@@ -201,8 +201,8 @@ def test_requests_of_an_invalid_trial_are_not_read(tmp_path: Path, monkeypatch: 
         seen.extend(rows.execute("SELECT DISTINCT trial FROM requests").fetchall())
         return Diagnosis(alarm=False, sentences=[])
 
-    monkeypatch.setattr(section, "diagnose", diagnose)
-    section.write_section(run, derive_summary(run))
+    monkeypatch.setattr(writing, "diagnose", diagnose)
+    writing.write_section(run, derive_summary(run))
 
     assert seen == [(1,)]
 
@@ -219,7 +219,7 @@ def test_a_server_that_ends_as_a_whole_is_what_the_diagnosis_tells(tmp_path: Pat
     )
     path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": "failed", "reason": reason}))
 
-    section.write_section(run, derive_summary(run))
+    writing.write_section(run, derive_summary(run))
 
     diagnosis = read_diagnosis(run)
     assert diagnosis
@@ -238,7 +238,7 @@ def test_the_exception_of_an_application_that_fails_is_told(tmp_path: Path) -> N
     [log] = (run / TODAY / "mix" / "1").glob("server-1.before.txt")
     log.with_name("server-1.log").write_text("".join(logged(3, line) for line in lines))
 
-    section.write_section(run, derive_summary(run))
+    writing.write_section(run, derive_summary(run))
 
     diagnosis = read_diagnosis(run)
     assert diagnosis

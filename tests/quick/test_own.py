@@ -30,7 +30,7 @@ from rich.console import Console
 
 from stampede.advise.options import ServingOption
 from stampede.cli import app
-from stampede.diagnosis import section
+from stampede.diagnosis import writing
 from stampede.diagnosis.deaths import replacement_sentences
 from stampede.diagnosis.held import FullPool, Held, Loops, Stack, read_held
 from stampede.diagnosis.improvement import find_improvement
@@ -1641,7 +1641,7 @@ def test_a_run_that_is_interrupted_before_its_trial_says_nothing_of_the_service(
     )  # fmt: skip
     not_measured = TrialValidity(variant=TODAY, load="own", trial=1, verdict="invalid", reasons=["not measured"])
 
-    section.write_section(run, summary_of().model_copy(update={"trials": [not_measured]}))
+    writing.write_section(run, summary_of().model_copy(update={"trials": [not_measured]}))
 
     diagnosis = read_diagnosis(run)
     assert diagnosis is not None
