@@ -33,7 +33,7 @@ _STYLES = {
 """How rows of each kind, and verdicts, are printed."""
 
 
-FURTHER = ("min", "p60", "p70", "p80", "p95", "jain index", "max over mean", "total, ms")
+FURTHER = ("min", "p60", "p70", "p80", "p95", "jain index", "max over mean")
 """The columns that ``--tables`` leaves out, so that a table of quantities fits into the width; ``--table`` has them."""
 
 

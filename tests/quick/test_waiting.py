@@ -250,8 +250,8 @@ def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path)
 
     text = console.export_text()
     head, line = text[text.index("Avoidable waits of light requests") :].splitlines()[1:3]
-    assert head.split() == ["variant", "count", "share", "max,", "ms", "answered"]
-    assert line.split() == ["one", "measured", "1", "0.50", "3900", "2"]
+    assert head.split() == ["variant", "count", "share", "total,", "ms", "max,", "ms", "answered"]
+    assert line.split() == ["one", "measured", "1", "0.50", "3900", "3900", "2"]
     assert "Waits of heavy" not in text
     assert "Avoidable waits of light requests" in (run / "report.html").read_text()
 
