@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from stampede.docker.client import HERE, DockerError
+from stampede.docker.compose_config import config
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import foreign_yaml
-from stampede.foreign import parse_json, read_text
+from stampede.foreign import read_text
 from stampede.servers.program import PROGRAMS
 
 Found = Mapping[str, tuple[float | str, str]]
@@ -199,9 +199,8 @@ def read_resources(path: Path) -> Found:
         files = [(str(each.relative_to(path.parent)), read_text(each)) for each in (path, *beside)]
         containers = list(containers_in(files))
         if re.search(r"^services:", files[0][1], re.MULTILINE):
-            with suppress(DockerError, ValueError):  # as it stands there, if Compose cannot resolve it
-                said = HERE.run("compose", "--file", str(path), "--profile", "*", "config", "--format", "json")
-                containers = list(compose_containers(parse_json(said)["services"], path.name))
+            with suppress(ValueError):  # as it stands there, if Compose cannot resolve it
+                containers = list(compose_containers(config([path])[0]["services"], path.name))
         found, problem = choose_container(containers)
         found = {**balance_in(files), **found}
     if not {"cpus", "memory_mib"} & found.keys():

@@ -66,7 +66,7 @@ def init(
     from stampede.logs.format_files import choose_formats  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
     from stampede.resources import read_resources  # noqa: PLC0415
-    from stampede.service.description import HEAD, editor_schema  # noqa: PLC0415
+    from stampede.service.description import HEAD, SCHEMA, editor_schema  # noqa: PLC0415
     from stampede.service.discovery import describe_folder  # noqa: PLC0415
     from stampede.service.trying import ask_and_start  # noqa: PLC0415
 
@@ -84,7 +84,7 @@ def init(
     resources = read_resources(limits) if limits else {}
     written = describe_folder(here, found, command=command, resources=resources)
     write_whole(to, written.text)
-    schema = to.with_name(HEAD[0].rpartition("=")[2])
+    schema = to.with_name(SCHEMA)
     if not schema.exists():  # editors complete and check keys with it
         write_whole(schema, editor_schema())
     unread = sum(line.startswith("# ") for line in written.text.splitlines()) - len(HEAD)

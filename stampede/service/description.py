@@ -370,8 +370,9 @@ class LogToReplay(Model):
     )
 
 
+SCHEMA = "my-service.schema.json"
 HEAD = (
-    "# yaml-language-server: $schema=my-service.schema.json",
+    f"# yaml-language-server: $schema={SCHEMA}",
     "# A service for stampede try <this file>. docs/reference/service-file.md explains each key.",
 )
 """The first lines of a file that ``stampede init`` writes; the schema stands beside it."""

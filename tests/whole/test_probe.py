@@ -294,8 +294,7 @@ def test_what_holds_a_request_is_told_with_its_kind_and_line(
     with served(tmp_path, *server, f"tests.held_site:{site}") as running, ThreadPoolExecutor(at_once) as pool:
 
         def is_told() -> bool:
-            list(pool.map(running.ask, [path] * at_once))
-            time.sleep(1)  # the notes are written once a second
+            list(pool.map(running.ask, [path] * at_once))  # again, because the notes are written once a second
             return any(re.fullmatch(told + ".*", name) for name in running.snapshot()["notes"].get("stacks", {}))
 
         wait_until(is_told, every_s=0.1)

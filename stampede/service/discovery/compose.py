@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from stampede.docker.compose_config import config
 from stampede.resources import of_compose_service
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.dockerfile import (
@@ -25,7 +25,6 @@ from stampede.service.discovery.dockerfile import (
 )
 from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 
-_UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
 _ENV_FILE = re.compile(r"env file (\S+) not found")
 
 
@@ -74,26 +73,6 @@ def _resolved(
     shown = f"; {examples[0].name} may show what is in it" if examples else ""
     repository.problems.append(f"{repository.name(path)}: Compose cannot read it: {problem}{shown}")
     return [path], {}, {}, []
-
-
-def config(files: Sequence[Path], *options: str) -> tuple[dict[str, Any], list[str]]:
-    """Return what Compose makes of files, and the variables that are not set. Raise ValueError if it cannot.
-
-    No variable of this machine counts, only those of the file .env.
-    """
-    named = [word for file in files for word in ("--file", str(file))]
-    command = ["docker", "compose", *named, "--profile", "*", "config", "--format", "json", *options]
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_CONFIG") if name in os.environ}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept, timeout=30)
-    except FileNotFoundError:
-        raise ValueError("Docker's client is missing on this machine") from None
-    except subprocess.TimeoutExpired:
-        raise ValueError("it takes more than 30 s") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip() and "level=warning" not in line]
-        raise ValueError(lines[-1] if lines else f"exit code {done.returncode}")
-    return json.loads(done.stdout), [*dict.fromkeys(_UNSET.findall(done.stderr))]
 
 
 def _service(
