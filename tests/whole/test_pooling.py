@@ -208,7 +208,7 @@ def said_in_report(run: Path, _: Summary) -> str:
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        (said_on_terminal, "pooled – – – 100 101"),
+        (said_on_terminal, "pooled – – 100 101"),
         (lambda run, summary: " ".join(markdown(read_run(run), summary).split()), "| pooled | – | – | – | 100 ("),
         (said_in_report, '<tr class="pooled"><td class="text">pooled</td>'),
     ],
