@@ -3,9 +3,10 @@
     PYTHONPATH=. .venv/bin/python tools/scale.py policies docs/explain/scale-policies.svg
     PYTHONPATH=. .venv/bin/python tools/scale.py balancers docs/explain/scale-balancers.svg
     PYTHONPATH=. .venv/bin/python tools/scale.py kept docs/explain/scale-kept.svg
+    PYTHONPATH=. .venv/bin/python tools/scale.py heavy-mix docs/explain/scale-heavy-mix.svg
 
-Every worker has one thread, service times are exponential, and times are multiples of their mean. The first half of
-each simulation is left out, because the queues fill meanwhile.
+But for heavy-mix, every worker has one thread, service times are exponential, and times are multiples of their mean.
+The first half of each simulation is left out, because the queues fill meanwhile.
 """
 
 import sys
@@ -16,8 +17,12 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from stampede.experiment.file import load_experiment
+from stampede.plan import lay_out
+from stampede.predict.prediction import predict_run
 from stampede.records.folder import write_whole
 from stampede.report.figures.drawing import svg
+from stampede.run.record import record_of
 from stampede.theory.model import Class, Closed, Exponential, Open, QueueingSystem, Servers, WorkStep
 from stampede.theory.simulate import simulate_in_chunks
 
@@ -48,7 +53,7 @@ def policies() -> Iterator[Point]:
         for name, servers in POLICIES.items():
             for busy in UTILISATIONS:
                 model = QueueingSystem(servers(workers), [_open(busy * workers)])
-                yield {"workers": workers, "how": name, "x": busy, "p99": p99(model, busy * workers, workers)}
+                yield {"workers": workers, "how": name, "x": busy, "y": p99(model, busy * workers, workers)}
 
 
 def balancers() -> Iterator[Point]:
@@ -59,7 +64,7 @@ def balancers() -> Iterator[Point]:
                 one = POLICIES[name](workers)
                 servers = Servers(sockets=workers, balance=one.balance, balancers=count)
                 point = p99(QueueingSystem(servers, [_open(0.8 * workers)]), 0.8 * workers, workers)
-                yield {"workers": workers, "how": name, "x": count, "p99": point}
+                yield {"workers": workers, "how": name, "x": count, "y": point}
 
 
 def kept() -> Iterator[Point]:
@@ -73,7 +78,38 @@ def kept() -> Iterator[Point]:
             for busy in UTILISATIONS:
                 users = Closed(10 * workers, Exponential(10 / busy - 1), keeps=keeps)
                 model = QueueingSystem(Servers(sockets=workers, balance=balance), [Class("all", users, _WORK)])  # type: ignore[arg-type]
-                yield {"workers": workers, "how": name, "x": busy, "p99": p99(model, busy * workers, workers)}
+                yield {"workers": workers, "how": name, "x": busy, "y": p99(model, busy * workers, workers)}
+
+
+def heavy_mix() -> Iterator[Point]:
+    """Yield which share of light requests waits avoidably, in percent, with more workers and users than heavy-mix has.
+
+    Each worker has two threads, and five light users come with every four workers. What is predicted is the median of
+    sixty trials of 60 s.
+    """
+    experiment = load_experiment("heavy-mix")
+    run = record_of("heavy-mix", experiment, lay_out(experiment, trials=5, jobs=1, seed=0), full=False, command="")
+    [load] = run.loads
+    assert load.traffic
+    variants = {
+        "one socket": run.variant("shared-socket"),
+        "worker_connections = threads": run.variant("connection-limit"),
+    }
+    for workers in (4, 8, 16, 32, 64):
+        for heavy, who in ((2, "two heavy users"), (workers // 2, "a heavy user for two workers")):
+            users = {"light": workers * 5 // 4, "heavy": heavy}
+            classes = {name: of.model_copy(update={"users": users[name]}) for name, of in load.traffic.classes.items()}
+            asked = load.model_copy(
+                update={"duration": "60s", "traffic": load.traffic.model_copy(update={"classes": classes})}
+            )
+            for name, variant in variants.items():
+                served = variant.model_copy(
+                    update={"workers": workers, "settings": variant.settings | {"workers": workers}}
+                )
+                [cell] = predict_run(run.model_copy(update={"variants": [served], "loads": [asked]}))
+                [share] = [each.median for each in cell.figures
+                           if (each.request_class, each.metric, each.stat) == ("light", "avoidable_wait", "share")]  # fmt: skip
+                yield {"workers": workers, "how": f"{name}, {who}", "x": workers, "y": 100 * share}
 
 
 _WORK = [WorkStep(Exponential(1.0))]
@@ -83,28 +119,32 @@ def _open(rate: float) -> Class:
     return Class("all", Open(rate), _WORK)
 
 
-FIGURES: dict[str, tuple[Callable[[], Iterator[Point]], str, str]] = {
-    "policies": (policies, "utilisation", "What one request in a hundred waits, by how its worker is chosen"),
-    "balancers": (balancers, "balancers", "What several balancers know, at 80 % utilisation"),
-    "kept": (kept, "utilisation", "Connections that are kept bind users to workers"),
+WAITS = "p99 of the wait / service time"
+FIGURES: dict[str, tuple[Callable[[], Iterator[Point]], str, str, str]] = {
+    "policies": (policies, "utilisation", WAITS, "What one request in a hundred waits, by how its worker is chosen"),
+    "balancers": (balancers, "balancers", WAITS, "What several balancers know, at 80 % utilisation"),
+    "kept": (kept, "utilisation", WAITS, "Connections that are kept bind users to workers"),
+    "heavy-mix": (heavy_mix, "workers", "light requests that wait avoidably, %", "More workers do not end the waits"),
 }
 
 
-def picture(points: list[Point], along: str, title: str) -> alt.TopLevelMixin:
-    """Return a chart with a panel for each number of workers, and a line for each way to choose."""
+def picture(points: list[Point], along: str, value: str, title: str) -> alt.TopLevelMixin:
+    """Return a chart with a line for each way to choose a worker, and a panel for each number of workers."""
     names = list(dict.fromkeys(point["how"] for point in points))
     of = alt.Scale(domain=names)
-    scale = alt.Scale(type="log", base=2) if along == "balancers" else alt.Scale(zero=False)
+    scale = alt.Scale(zero=False) if along == "utilisation" else alt.Scale(type="log", base=2)
     lines = alt.Chart(alt.InlineData(values=points)).mark_line(point=True)
     panels = lines.encode(
         alt.X("x:Q", title=along, scale=scale),
-        alt.Y("p99:Q", title="p99 of the wait / service time", scale=alt.Scale(type="symlog", constant=0.1)),
+        alt.Y("y:Q", title=value, scale=alt.Scale(type="symlog", constant=0.1) if value == WAITS else alt.Scale()),
         alt.Color("how:N", title=None, scale=of),
         alt.StrokeDash("how:N", title=None, scale=of),
         alt.Shape("how:N", title=None, scale=of),
     ).properties(width=290, height=200)
-    facets = panels.facet(facet=alt.Facet("workers:O", title="workers"), columns=2)
-    chart: alt.TopLevelMixin = facets.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
+    chart: alt.TopLevelMixin = panels
+    if along != "workers":
+        chart = panels.facet(facet=alt.Facet("workers:O", title="workers"), columns=2)
+    chart = chart.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
     return chart
 
 
@@ -113,7 +153,7 @@ def table(points: list[Point]) -> str:
     along = list(dict.fromkeys(point["x"] for point in points))
     lines = [["workers", "", *map(str, along)], ["---"] * (2 + len(along))]
     for workers, name in dict.fromkeys((point["workers"], point["how"]) for point in points):
-        found = {point["x"]: point["p99"] for point in points if (point["workers"], point["how"]) == (workers, name)}
+        found = {point["x"]: point["y"] for point in points if (point["workers"], point["how"]) == (workers, name)}
         lines.append([f"{workers:,}", name, *(f"{found[x]:.2f}" if x in found else "–" for x in along)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -122,10 +162,10 @@ def main() -> None:
     """Simulate the points of one figure, print them as a table, and draw the figure."""
     match sys.argv[1:]:
         case [name, target] if name in FIGURES:
-            find, along, title = FIGURES[name]
+            find, along, value, title = FIGURES[name]
             points = list(find())
             sys.stdout.write(table(points))
-            write_whole(Path(target), svg(picture(points, along, title)))
+            write_whole(Path(target), svg(picture(points, along, value, title)))
         case _:
             sys.exit(__doc__)
 
