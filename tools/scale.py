@@ -47,13 +47,18 @@ def p99(model: QueueingSystem, rate: float, workers: int) -> float:
     return float(np.quantile(waits[len(waits) // 2 :], 0.99))
 
 
+def of(workers: int) -> str:
+    """Return the title of the panel for this number of workers."""
+    return f"{workers:,} workers"
+
+
 def policies() -> Iterator[Point]:
     """Yield p99 of each policy, by utilisation and number of workers."""
     for workers in (10, 100, 1000, 10_000):
         for name, servers in POLICIES.items():
             for busy in UTILISATIONS:
                 model = QueueingSystem(servers(workers), [_open(busy * workers)])
-                yield {"workers": workers, "how": name, "x": busy, "y": p99(model, busy * workers, workers)}
+                yield {"panel": of(workers), "how": name, "x": busy, "y": p99(model, busy * workers, workers)}
 
 
 def balancers() -> Iterator[Point]:
@@ -64,7 +69,7 @@ def balancers() -> Iterator[Point]:
                 one = POLICIES[name](workers)
                 servers = Servers(sockets=workers, balance=one.balance, balancers=count)
                 point = p99(QueueingSystem(servers, [_open(0.8 * workers)]), 0.8 * workers, workers)
-                yield {"workers": workers, "how": name, "x": count, "y": point}
+                yield {"panel": of(workers), "how": name, "x": count, "y": point}
 
 
 def kept() -> Iterator[Point]:
@@ -78,7 +83,7 @@ def kept() -> Iterator[Point]:
             for busy in UTILISATIONS:
                 users = Closed(10 * workers, Exponential(10 / busy - 1), keeps=keeps)
                 model = QueueingSystem(Servers(sockets=workers, balance=balance), [Class("all", users, _WORK)])  # type: ignore[arg-type]
-                yield {"workers": workers, "how": name, "x": busy, "y": p99(model, busy * workers, workers)}
+                yield {"panel": of(workers), "how": name, "x": busy, "y": p99(model, busy * workers, workers)}
 
 
 def heavy_mix() -> Iterator[Point]:
@@ -96,20 +101,20 @@ def heavy_mix() -> Iterator[Point]:
         "worker_connections = threads": run.variant("connection-limit"),
     }
     for workers in (4, 8, 16, 32, 64):
-        for heavy, who in ((2, "two heavy users"), (workers // 2, "a heavy user for two workers")):
+        for heavy, who in ((2, "2 heavy users"), (workers // 2, "heavy users: half the workers")):
             users = {"light": workers * 5 // 4, "heavy": heavy}
-            classes = {name: of.model_copy(update={"users": users[name]}) for name, of in load.traffic.classes.items()}
-            asked = load.model_copy(
-                update={"duration": "60s", "traffic": load.traffic.model_copy(update={"classes": classes})}
-            )
+            classes = {
+                name: each.model_copy(update={"users": users[name]}) for name, each in load.traffic.classes.items()
+            }
+            traffic = load.traffic.model_copy(update={"classes": classes})
+            asked = load.model_copy(update={"duration": "60s", "traffic": traffic})
             for name, variant in variants.items():
-                served = variant.model_copy(
-                    update={"workers": workers, "settings": variant.settings | {"workers": workers}}
-                )
+                settings = variant.settings | {"workers": workers}
+                served = variant.model_copy(update={"workers": workers, "settings": settings})
                 [cell] = predict_run(run.model_copy(update={"variants": [served], "loads": [asked]}))
-                [share] = [each.median for each in cell.figures
-                           if (each.request_class, each.metric, each.stat) == ("light", "avoidable_wait", "share")]  # fmt: skip
-                yield {"workers": workers, "how": f"{name}, {who}", "x": workers, "y": 100 * share}
+                for each in cell.figures:
+                    if (each.request_class, each.metric, each.stat) == ("light", "avoidable_wait", "share"):
+                        yield {"panel": who, "how": name, "x": workers, "y": 100 * each.median}
 
 
 _WORK = [WorkStep(Exponential(1.0))]
@@ -128,33 +133,32 @@ FIGURES: dict[str, tuple[Callable[[], Iterator[Point]], str, str, str]] = {
 }
 
 
-def picture(points: list[Point], along: str, value: str, title: str) -> alt.TopLevelMixin:
-    """Return a chart with a line for each way to choose a worker, and a panel for each number of workers."""
+def picture(points: list[Point], along: str, value: str, title: str) -> alt.FacetChart:
+    """Return a chart with a line for each way to choose a worker, in panels."""
     names = list(dict.fromkeys(point["how"] for point in points))
-    of = alt.Scale(domain=names)
+    colours = alt.Scale(domain=names)
     scale = alt.Scale(zero=False) if along == "utilisation" else alt.Scale(type="log", base=2)
     lines = alt.Chart(alt.InlineData(values=points)).mark_line(point=True)
     panels = lines.encode(
         alt.X("x:Q", title=along, scale=scale),
         alt.Y("y:Q", title=value, scale=alt.Scale(type="symlog", constant=0.1) if value == WAITS else alt.Scale()),
-        alt.Color("how:N", title=None, scale=of),
-        alt.StrokeDash("how:N", title=None, scale=of),
-        alt.Shape("how:N", title=None, scale=of),
+        alt.Color("how:N", title=None, scale=colours),
+        alt.StrokeDash("how:N", title=None, scale=colours),
+        alt.Shape("how:N", title=None, scale=colours),
     ).properties(width=290, height=200)
-    chart: alt.TopLevelMixin = panels
-    if along != "workers":
-        chart = panels.facet(facet=alt.Facet("workers:O", title="workers"), columns=2)
-    chart = chart.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
+    order = list(dict.fromkeys(point["panel"] for point in points))
+    facets = panels.facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+    chart: alt.FacetChart = facets.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
     return chart
 
 
 def table(points: list[Point]) -> str:
     """Return the points as a table in Markdown."""
     along = list(dict.fromkeys(point["x"] for point in points))
-    lines = [["workers", "", *map(str, along)], ["---"] * (2 + len(along))]
-    for workers, name in dict.fromkeys((point["workers"], point["how"]) for point in points):
-        found = {point["x"]: point["y"] for point in points if (point["workers"], point["how"]) == (workers, name)}
-        lines.append([f"{workers:,}", name, *(f"{found[x]:.2f}" if x in found else "–" for x in along)])
+    lines = [["", "", *map(str, along)], ["---"] * (2 + len(along))]
+    for panel, name in dict.fromkeys((point["panel"], point["how"]) for point in points):
+        found = {point["x"]: point["y"] for point in points if (point["panel"], point["how"]) == (panel, name)}
+        lines.append([panel, name, *(f"{found[x]:.2f}" if x in found else "–" for x in along)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

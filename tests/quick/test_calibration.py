@@ -116,7 +116,7 @@ def test_a_request_that_asks_for_nothing_is_calibrated_once() -> None:
     found = calibrate(LOAD.model_copy(update={"settings": nothing}), machine)
 
     assert (found.call_us, found.service_time_ms) == (940, 0)
-    assert found.holds
+    assert found.holds()
     assert found.missed_ms > 0
     assert len(machine.asked) == 1 + 2 * ALONE
 

@@ -208,7 +208,7 @@ def test_an_engine_that_ends_instead_of_starting_says_why(
 @pytest.mark.usefixtures("own_engine")
 def test_an_engine_that_never_answers_is_given_up(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ENGINE_START_S", 0.2)
-    put(path, "dockerd", "/bin/sleep 60")
+    put(path, "dockerd", "exec /bin/sleep 60")
 
     with pytest.raises(LabError, match=r"^The container engine did not answer within 0\.2 s\.$") as caught:
         engine.make_engine_ready(said.append)

@@ -111,6 +111,17 @@ def test_requests_that_are_not_as_long_as_they_ask_for_are_a_doubt(
     assert judged(trial_of(SHARED), calibration=calibration) == ("suspect" if reasons else "valid", reasons)
 
 
+@pytest.mark.parametrize(("alone_ms", "holds"), [([95.0], True), ([209.0], True), ([94.0], False), ([211.0], False)])
+def test_a_request_alone_stands_still_while_its_container_has_used_up_its_part(
+    alone_ms: list[float], holds: bool
+) -> None:
+    """Half a core makes 100 ms of computing last up to 200 ms."""
+    calibration = Calibration(cpu="burn", call_us=900, service_time_ms=100, alone_ms=alone_ms)
+
+    assert calibration.holds(0.5) == holds
+    assert calibration.holds(4) == calibration.holds()
+
+
 HOST = Host(cpu="a processor", cores=4, memory_gib=4, kernel="Linux 6.1", engine="Docker 28", compose="2")
 NEWER = HOST.model_copy(update={"kernel": "Linux 6.18"})
 OTHER = HOST.model_copy(update={"cpu": "another", "engine": "Docker 20"})

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -257,24 +257,28 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def children() -> list[psutil.Process]:
-    """Return what a client of this engine has started and nobody has ended."""
-    return [each for each in psutil.Process().children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]
+def clients(folder: Path) -> list[int]:
+    """Return the processes that run with this folder first on their PATH: clients, and what these have started."""
+    found = []
+    for each in psutil.process_iter():
+        with suppress(psutil.Error):
+            if each.environ().get("PATH", "").startswith(f"{folder}{os.pathsep}"):
+                found.append(each.pid)
+    return found
 
 
-@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("ask", [
     lambda: HERE.run("version", within_s=0.3),
     lambda: asyncio.run(HERE.call("version", within_s=0.3)),
 ], ids=["of the lab", "of a trial"])  # fmt: skip
-def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(ask: Callable[[], object]) -> None:
+def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(ask: Callable[[], object], frozen: Path) -> None:
     """What a call has started ends, too."""
     with pytest.raises(DockerError) as caught:
         ask()
 
     assert caught.value.exit_code is None
     assert str(caught.value) == "it has not answered for 0 s: is it paused, or is its machine?"
-    wait_until(lambda: not children())
+    wait_until(lambda: not clients(frozen))
 
 
 def test_a_call_of_a_trial_that_is_cancelled_ends_its_client(frozen: Path) -> None:
@@ -288,7 +292,7 @@ def test_a_call_of_a_trial_that_is_cancelled_ends_its_client(frozen: Path) -> No
 
     asyncio.run(cancel())
 
-    wait_until(lambda: not children())
+    wait_until(lambda: not clients(frozen))
 
 
 def test_calls_have_a_session_of_their_own(frozen: Path) -> None:

@@ -153,7 +153,7 @@ def _work(trial: TrialData) -> Iterator[ValidityIssue]:
     quickest_ms = min((each.quickest_ms for each in trial.requests.classes if each.quickest_ms is not None
                        and not each.of_client and of in (None, each.request_class)), default=None)  # fmt: skip
     asked = f"where it asked for {calibration.service_time_ms:.0f} ms"
-    if not calibration.holds:
+    if not calibration.holds(float(trial.variant.settings.get("cpus") or 1)):
         yield "suspect", f"a request alone was at work for {median(calibration.alone_ms):.0f} ms {asked}"
     if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * calibration.service_time_ms:
         quickest = f"a request was at work for only {quickest_ms:.0f} ms {asked}"

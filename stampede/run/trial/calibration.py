@@ -51,7 +51,7 @@ async def calibrate(load: Load, ask: Ask) -> Calibration:
     calls = calls_of(load.settings)
     call_us = corrected(FIRST_CALL_US, await alone(FIRST_CALL_US))
     found = [await tried(call_us)]
-    while calls and not found[-1].holds and len(found) < TRIES:
+    while calls and not found[-1].holds() and len(found) < TRIES:
         call_us = corrected(call_us, found[-1].alone_ms)
         found.append(await tried(call_us))
     return min(found, key=lambda calibration: calibration.missed_ms)
