@@ -130,7 +130,10 @@ def with_interval(values: list[float]) -> str:
 
 def row(command: list[str], folder: str) -> list[str]:
     """Measure a server under the probe, and one without it beside it."""
-    without, more, idle, held = [], [], [], []
+    without: list[float] = []
+    more: list[float] = []
+    idle: list[float] = []
+    held: list[float] = []
     with served(command, folder, probe=False) as plain, served(command, folder, probe=True) as probed:
         for _ in range(FOURS):
             one, two, three, four = (block_us(*probed, way) for way in ("/without", "/with", "/with", "/without"))
@@ -154,7 +157,7 @@ def row(command: list[str], folder: str) -> list[str]:
 
 def main() -> None:
     """Measure the servers that are named, or all, and print a table."""
-    print("| server | µs a request, without | more with the probe | kB more a worker | idle, µs/s more | held, µs/s more |")
+    print("| server | µs a request, without | more with the probe | kB a worker more | idle, µs/s more | held, more |")
     print("|" + " --- |" * 6)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "site_of_cost.py").write_text(SITE)
