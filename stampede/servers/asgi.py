@@ -36,7 +36,6 @@ class AsgiApplication(Variant, ABC):
     modules: ClassVar[dict[str, str]] = _ASGI
     interface: ClassVar[Literal["wsgi", "asgi"]] = "asgi"
     threads_of_server: ClassVar[bool] = False
-    passed_on: ClassVar[tuple[str, ...]] = ("loop",)
 
     @property
     def queueing(self) -> Queueing:
@@ -112,10 +111,6 @@ class Asgi(AsgiApplication, Replaced):
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
-    passed_on: ClassVar[tuple[str, ...]] = (
-        "server", "middleware", "keepalive_s", "limit_concurrency", "health", "pool_size", "max_overflow",
-        "pool_timeout_s",
-    )  # fmt: skip
     asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 

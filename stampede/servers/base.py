@@ -13,6 +13,7 @@ from stampede.records.queueing import Queueing
 from stampede.records.run import VariantRecord
 from stampede.servers import limits
 from stampede.servers.program import PROGRAMS
+from stampede.servers.services import variables_of
 from stampede.servers.unreleased import Unreleased, patch_of
 from stampede.servers.workload import Workload
 
@@ -118,8 +119,6 @@ class Variant(Model, ABC):
     """The applications of ``app`` that can ask a database."""
     threads_of_server: ClassVar[bool] = True
     """Whether ``threads`` are the server's, and not those of a pool in the application."""
-    passed_on: ClassVar[tuple[str, ...]] = ("probe",)
-    """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
     example: ClassVar[dict[str, Any]]
     """Example settings of a variant whose ``server`` is the first word that the class allows."""
 
@@ -247,31 +246,22 @@ class Variant(Model, ABC):
         return APP_PORTS[:1]
 
     def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
+        """Return the factors that docker-compose.yml reads: the field ``x`` is LAB_X there."""
         kept = self.upstream_keepalive
-        return {
+        read = {name for service in (self.service, "nginx", "haproxy") for name in variables_of(service)}
+        own = {f"LAB_{name.upper()}": setting_text(getattr(self, name)) for name in type(self).model_fields}
+        return {name: value for name, value in own.items() if name in read} | {
             "LAB_APP": self.modules[self.app],
-            "LAB_WORKERS": str(self.workers),
             "LAB_THREADS": str(self.threads or ""),
-            "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
-            "LAB_CPUSET": self.cpuset,
             "LAB_MEMORY": f"{self.memory_mib}m",
-            "LAB_SOMAXCONN": str(self.somaxconn),
             "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
             "LAB_SERVER_MAXCONN": str(self.max_conns),
             **({"LAB_UNRELEASED": f"-{self.program}-{self.unreleased.tag}"} if self.unreleased else {}),
-            "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
-            "LAB_RESEND": setting_text(self.resend),
             "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
-            **{
-                f"LAB_{name.upper()}": setting_text(getattr(self, name))
-                for kind in type(self).__mro__
-                for name in vars(kind).get("passed_on", ())
-            },
         }
 
 

@@ -34,7 +34,6 @@ class Flup(Variant):
 
     service: ClassVar[str] = "flup"
     packages: ClassVar[tuple[str, ...]] = ("python/flup6",)
-    passed_on: ClassVar[tuple[str, ...]] = ("server", "min_spare", "max_spare", "quick_exit")
     example: ClassVar[dict[str, Any]] = {"workers": 10, "threads": 1}
 
     @model_validator(mode="after")

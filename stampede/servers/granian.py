@@ -23,7 +23,6 @@ class Granian(Variant, ABC):
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = ("python/granian",)
-    passed_on: ClassVar[tuple[str, ...]] = ("server", "backpressure")
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:

@@ -55,7 +55,6 @@ class Gunicorn(Replaced, ABC):
 
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
-    passed_on: ClassVar[tuple[str, ...]] = ("reuse_port",)
 
     @property
     def locked_release(self) -> str:
@@ -102,8 +101,6 @@ class GunicornWsgi(Gunicorn, ABC):
         0, ge=0, le=64, description="Dirty workers, which compute for the others if a request asks for it, from 25 on."
     )
 
-    passed_on: ClassVar[tuple[str, ...]] = ("collector", "dirty_workers")
-
     @model_validator(mode="after")
     def _release_can(self) -> Self:
         if self.dirty_workers and self._line < FIRST_WITH_DIRTY_WORKERS:
@@ -132,7 +129,6 @@ class GunicornGthread(GunicornWsgi):
     worker_connections: int = WORKER_CONNECTIONS
     keepalive_s: int = KEEPALIVE_S
 
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_class", "worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
@@ -175,7 +171,6 @@ class GunicornSync(GunicornWsgi):
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
     threads: Literal[1] = 1
 
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_class",)
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @property
@@ -192,7 +187,6 @@ class GunicornGreen(GunicornWsgi):
     worker_connections: int = WORKER_CONNECTIONS
     keepalive_s: int = KEEPALIVE_S
 
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @model_validator(mode="after")
@@ -239,7 +233,6 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         return "asgi" if self.server == "gunicorn-asgi" else "uvicorn_worker.UvicornWorker"
 
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Servers whose workers are replaced while requests come: after a number of requests, by HUP, or by SIGTERM."""
 
 from abc import ABC
-from typing import ClassVar, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -32,14 +32,6 @@ class Replaced(Variant, ABC):
         0, ge=0, le=60, description="How long each replica goes on before it gets SIGTERM, as with a preStop hook."
     )
     boot_s: float = Field(0, ge=0, le=20, description="How long a worker sleeps before it loads the application.")
-
-    passed_on: ClassVar[tuple[str, ...]] = (
-        "max_requests",
-        "max_requests_jitter",
-        "hup_after_s",
-        "term_after_s",
-        "boot_s",
-    )
 
     @model_validator(mode="after")
     def _workers_can_be_replaced(self) -> Self:

@@ -29,7 +29,6 @@ class Uwsgi(Replaced):
 
     service: ClassVar[str] = "uwsgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
-    passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket", "router")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
