@@ -252,7 +252,6 @@ class Variant(Model, ABC):
         own = {f"LAB_{name.upper()}": setting_text(getattr(self, name)) for name in type(self).model_fields}
         return {name: value for name, value in own.items() if name in read} | {
             "LAB_APP": self.modules[self.app],
-            "LAB_THREADS": str(self.threads or ""),
             "LAB_CPUS": f"{self.cpus:g}",
             "LAB_MEMORY": f"{self.memory_mib}m",
             "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
@@ -266,5 +265,5 @@ class Variant(Model, ABC):
 
 
 def setting_text(value: object) -> str:
-    """Return the value of a setting as a file writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Return the value of a setting as a file writes it; empty: it has none."""
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -14,27 +14,17 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError
 
 from stampede.advise.options import ServingOption
 from stampede.errors import WrongUse
-from stampede.predict.kinds import KINDS
+from stampede.predict.kinds import KINDS as KINDS_OF_WAYS
 from stampede.predict.options import MOST_REPLICAS, OptionKind, gthread
 from stampede.records.mistakes import reason_of
 from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
+from stampede.servers import KINDS
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
-from stampede.servers.granian import GranianAsgi, GranianWsgi
-from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from stampede.servers.limits import SERVER_MIB
-from stampede.servers.program import GRANIAN, PROGRAMS
-from stampede.servers.uwsgi import Uwsgi
+from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS
 from stampede.service.answers import Record
-from stampede.service.description import (
-    ASGI_WORKERS,
-    GRANIAN_BACKLOG,
-    MOST_CONNECTIONS,
-    MOST_THREADS,
-    WITH_THREADS,
-    Served,
-    UserService,
-)
+from stampede.service.description import MOST_CONNECTIONS, Served, UserService
 from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines
 
@@ -67,46 +57,6 @@ ADVISED = "advised"
 """The way that theory advises (stampede.service.theory.py), if ``WAYS`` names it."""
 CALLED = "stampede_called:application"
 """A module of the container that calls a factory with its arguments, for servers that cannot."""
-
-
-class Workers(NamedTuple):
-    """A kind of workers: the lab's own variant that accepts and queues like them, and the ways that are tried.
-
-    ``tried`` are tried if there are several workers, ``named`` only if ``--ways`` names them, and ``lifting`` against a
-    limit that was found. ``no_limit`` says why no way can keep a busy worker from accepting requests; empty: one can.
-    """
-
-    label: str
-    like: type[Variant]
-    tried: tuple[str, ...]
-    named: tuple[str, ...]
-    lifting: tuple[str, ...] = ("more-workers",)
-    no_limit: str = "they count busy threads, and an event loop has no threads"
-
-
-_LIMITED = ("one-process", "limit", "idle-thread", "least-conn")
-_LOOPS = ("one-process", "least-conn")
-_THREADS, _NO_THREADS = ("more-workers", "more-threads"), ("more-workers", "gthread")
-_GREEN = "they count busy threads, and greenlets have no threads"
-_OTHERS = ("granian", "uvicorn")
-WORKERS: Mapping[str, Workers] = {
-    "gthread": Workers("gunicorn-gthread", GunicornGthread, _LIMITED, ("reuse-port", "sync", "uwsgi", "granian"),
-                       _THREADS, ""),
-    "sync": Workers("gunicorn-sync", GunicornSync, _LIMITED, ("reuse-port",), _NO_THREADS, ""),
-    **{name: Workers(f"gunicorn-{name}", GunicornGreen, ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN)
-       for name in ("gevent", "eventlet", "tornado")},
-    **{name: Workers(f"gunicorn-{label}", GunicornAsgi, _LOOPS, ("reuse-port", *_OTHERS))
-       for name, label in ASGI_WORKERS.items()},
-    "uvicorn": Workers("uvicorn", Asgi, _LOOPS, ("granian",)),
-    "hypercorn": Workers("hypercorn", Asgi, _LOOPS, _OTHERS),
-    "daphne": Workers("daphne", Asgi, _LOOPS, _OTHERS),
-    "granian": Workers("granian", GranianAsgi, _LOOPS, ("uvicorn",)),
-    "granian-wsgi": Workers("granian-wsgi", GranianWsgi, _LOOPS, ("gunicorn",), _THREADS, "only gunicorn has them"),
-    "uwsgi": Workers("uwsgi", Uwsgi, ("one-process", "map-socket", "least-conn"), (), _THREADS,
-                     "a thread of uWSGI accepts a connection only when it is free, as it is served today"),
-}  # fmt: skip
-"""Every kind of workers, by the words of a description."""
-_LIKE = {each.label: each.like for each in WORKERS.values()}
 
 
 class Start(NamedTuple):
@@ -219,7 +169,7 @@ def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record 
         }
         hint = next((way_out for said, way_out in ways_out.items() if said in str(error)), "")
         raise WrongUse(f"served: {error}.", hint) from None
-    for kind in KINDS:
+    for kind in KINDS_OF_WAYS:
         if not _is_possible(service, kind.name):
             continue
         try:
@@ -247,24 +197,22 @@ def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> 
 def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
-    elsewhere = (
-        [] if service.application.folder else [kind for kind in WORKERS[served.kind].named if kind in _ELSEWHERE]
-    )
+    elsewhere = [] if service.application.folder else [kind for kind in served.kind.named if kind in _ELSEWHERE]
     no_server = [f"{' and '.join(elsewhere)}, because the image has only {served.server}."] if elsewhere else []
     if served.processes == 1:
         alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
         return [alone, *no_server]
     old = [f"{kind} needs {served.server} {'.'.join(map(str, first))} or later."
            for kind, first in PROGRAMS[served.server].first.items()
-           if kind in WORKERS[served.kind].tried and needs_newer(served, kind)]  # fmt: skip
-    without = [f"limit and idle-thread, because {why}." for why in [WORKERS[served.kind].no_limit] if why]
+           if kind in served.kind.tried and needs_newer(served, kind)]  # fmt: skip
+    without = [f"limit and idle-thread, because {why}." for why in [served.kind.no_limit] if why]
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
 
 
 def _is_possible(service: UserService, kind: str) -> bool:
     """Return whether a way of a kind can be tried, if its workers fit into the memory."""
-    served, workers = service.served, WORKERS[service.served.kind]
+    served, workers = service.served, service.served.kind
     named = [each for each in workers.named if each not in _ELSEWHERE or service.application.folder]
     if kind not in (*workers.tried, *named, *lifting_kinds(served)) or needs_newer(served, kind):
         return False
@@ -280,7 +228,7 @@ def needs_newer(served: Served, kind: str) -> bool:
 
 def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
     """Yield why ways of these kinds cannot be tried: a container cannot hold their workers or threads."""
-    for kind in KINDS:
+    for kind in KINDS_OF_WAYS:
         if kind.name in kinds and _is_possible(service, kind.name):
             try:
                 make_way(kind, service, layer, cores)
@@ -294,7 +242,7 @@ _ELSEWHERE = ("uwsgi", *NEIGHBOURS)
 
 def lifting_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
-    kinds = WORKERS[served.kind].lifting + PROGRAMS[served.server].lifts
+    kinds = served.kind.lifting + PROGRAMS[served.server].lifts
     return tuple(kind for kind in kinds if not needs_newer(served, kind))
 
 
@@ -320,7 +268,7 @@ def make_way(
         ends = {"timeout_s", *(() if program.name == "gunicorn" else ("max_requests_jitter",))}
         settings = {name: value for name, value in settings.items()
                     if name in _OF_BOX or (name in program.names and name not in ends)}  # fmt: skip
-    like = _LIKE[str(settings["server"])].model_construct(
+    like = KINDS.get(settings["server"], Asgi).model_construct(  # no experiment has daphne, which is like the others
         app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}
     )
     start = _start_of(service, settings, _today(at_home or served, told), told)
@@ -380,7 +328,7 @@ def _settings(kind: OptionKind, service: UserService, today: dict[str, Any]) -> 
             return today | {
                 "workers": 1, "replicas": served.processes, "balance": "least_conn", "memory_mib": each_mib
             }  # fmt: skip
-        case "one-process" if served.server != "gunicorn" or served.is_asgi:
+        case "one-process" if served.server != "gunicorn" or served.kind.is_asgi:
             most = {
                 "threads": served.slots,
                 "backpressure": min(MOST_CONNECTIONS, served.most_at_once * served.processes),
@@ -432,7 +380,7 @@ def _lifting_settings(kind: OptionKind, service: UserService, today: dict[str, A
 
 def _in_words(kind: OptionKind, served: Served) -> OptionKind:
     """Return a way with why it may be better, and what it costs, in words that fit the server."""
-    if kind.name == "one-process" and served.is_asgi:
+    if kind.name == "one-process" and served.kind.is_asgi:
         serves = (f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
                   "another loop is free.")  # fmt: skip
         return replace(kind, serves=serves, cost="one processor; if the process dies, all its requests fail")
@@ -447,7 +395,7 @@ def _neighbour(server: str, service: UserService) -> dict[str, Any]:
     match server:
         case "gunicorn":
             return gthread(served.processes, served.threads, worker_class="gthread", release=release)
-        case "granian" if not served.is_asgi:
+        case "granian" if not served.kind.is_asgi:
             own = {"server": "granian-wsgi", "interface": "wsgi", "threads": served.threads}
             return own | {"backpressure": most_at_once, "release": release}
         case "granian":
@@ -467,12 +415,12 @@ def _today(served: Served, told: Record | None) -> dict[str, Any]:
     names = ["release", "workers", "memory_mib", "replicas", "balance", "upstream_keepalive"]
     names += [name for name in ("max_requests", "max_requests_jitter", "timeout_s") if getattr(served, name)]
     settings: dict[str, Any] = {name: getattr(served, name) for name in names}
-    settings["server"] = WORKERS[served.kind].label
-    if served.kind in WITH_THREADS or served.kind == "sync":
+    settings["server"] = served.kind.server
+    if served.kind.threads:
         settings["threads"] = served.threads
     if served.server == "gunicorn":
         settings["worker_class"] = served.worker_class
-        settings |= {"worker_connections": served.worker_connections} if served.kind != "sync" else {}
+        settings |= {"worker_connections": served.worker_connections} if served.worker_class != "sync" else {}
         settings |= {"reuse_port": True} if told and told.settings.get("reuse_port") else {}
     elif served.server == "granian":
         settings |= {"interface": served.interface, "backpressure": served.most_at_once}
