@@ -22,7 +22,7 @@ from stampede.servers import KINDS
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
 from stampede.servers.limits import SERVER_MIB
-from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS
+from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, Program
 from stampede.service.answers import Record
 from stampede.service.description import MOST_CONNECTIONS, Served, UserService
 from stampede.service.layer import OWN, Layer
@@ -260,9 +260,7 @@ def make_way(
     another way. Raise NotPossible if it cannot be tried.
     """
     served = service.served
-    today = _today(served, told)
-    lifting = kind.name in LIFTING
-    settings = _lifting_settings(kind, service, today, cores) if lifting else _settings(kind, service, today)
+    settings = _settings(kind, service, _today(served, told), cores)
     program = PROGRAMS[str(settings["server"]).partition("-")[0]]
     if program.name != served.server:
         ends = {"timeout_s", *(() if program.name == "gunicorn" else ("max_requests_jitter",))}
@@ -271,9 +269,10 @@ def make_way(
     like = KINDS.get(settings["server"], Asgi).model_construct(  # no experiment has daphne, which is like the others
         app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}
     )
-    start = _start_of(service, settings, _today(at_home or served, told), told)
+    callable_ = service.application.callable or (told.callable if told else "")
+    start = _start_of(service, callable_, program, settings, _today(at_home or served, told))
     values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
-        "callable": service.application.callable or (told.callable if told else ""), "layer": layer,
+        "callable": callable_, "layer": layer,
         "cpus": served.cpus * served.replicas / int(settings["replicas"]),  # the same in all
         "like": like, "start": start, "added": dict(start.changed or {}), "command": shlex.join(start.words),
     }  # fmt: skip
@@ -281,29 +280,31 @@ def make_way(
         variant = Own.model_validate(values)
     except ValidationError as error:
         raise NotPossible(reason_of(error, Own, values)) from None
-    says = _in_words(kind, served)
+    if kind.name == "one-process" and served.kind.is_asgi:
+        serves = (f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
+                  "another loop is free.")  # fmt: skip
+        kind = replace(kind, serves=serves, cost="one processor; if the process dies, all its requests fail")
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
-    return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+    return ServingOption(kind, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
 _OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
 
 
 def _start_of(
-    service: UserService, settings: Mapping[str, Any], today: Mapping[str, Any], told: Record | None
+    service: UserService, callable_: str, program: Program, settings: Mapping[str, Any], today: Mapping[str, Any]
 ) -> Start:
     """Return how a server is started: what is added to today's command, or another command for the application."""
-    program, served = PROGRAMS[str(settings["server"]).partition("-")[0]], service.served
+    served = service.served
     own = {name: value for name, value in settings.items() if value is not None}
     changed = program.options({name: value for name, value in own.items() if value != today.get(name)})
     if service.application.command and program.name == served.server:
         return Start(changed, changed=changed)
-    callable_ = service.application.callable or (told.callable if told else "")
     if not callable_:
         raise NotPossible("the server of today's command names no application that can be imported")
     if served.settings and program.name == served.server:
-        own["settings"] = own_settings(served)
+        own["settings"] = f"/opt/stampede/own_settings{served.settings.suffix}"
     stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
     literal = not re.search(r"[(,=]\s*(?!True|False|None)[A-Za-z_]\w*\s*[,)]", callable_)
     can_call = program.name == "uwsgi" or (program.name == "gunicorn" and literal)  # gunicorn takes no names
@@ -313,120 +314,73 @@ def _start_of(
     return Start(added, words, given, changed if program.name == served.server else None)
 
 
-def _settings(kind: OptionKind, service: UserService, today: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0911  # a case for each kind
-    """Return the settings of a way that has as many workers and threads as today, in all."""
-    served = service.served
+def _settings(  # noqa: PLR0911  # a case for each kind
+    kind: OptionKind, service: UserService, today: dict[str, Any], cores: int
+) -> dict[str, Any]:
+    """Return the settings of a way: with as many workers and threads as today, in all, but for the kinds of LIFTING."""
+    served, file = service.served, service.application.requirements
+    processes, threads, server = served.processes, served.threads, PROGRAMS[served.server]
     whole_mib = served.memory_mib * served.replicas
-    alone = today | {
-        "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
+    most = max(cores, 2 * processes)
+    users = sum(asked.users or 0 for asked in service.requests.values())
+    more = {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
+    if served.server == "daphne":  # its only process is a container
+        more = {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
+    changes: dict[str, dict[str, Any]] = {
+        "today": {},
+        "least-conn": {"workers": 1, "replicas": processes, "balance": "least_conn",
+                       "memory_mib": max(256, whole_mib // processes)},
+        "jitter": {"max_requests_jitter": served.max_requests} if served.max_requests else {},
+        "never-replaced": {"max_requests": 0, "max_requests_jitter": 0} if served.max_requests else {},
+        "preload": {"preload": True},
+        "longer-timeout": {"timeout_s": LONGER * (served.timeout_s or server.silent_s)},
+        "more-workers": more,
+        "more-threads": {"threads": min(MOST_THREADS, 2 * threads)},
+        "gthread": gthread(served.workers, min(MOST_THREADS, max(LEAST_THREADS, ceil(users / processes))),
+                           worker_class="gthread"),
     }  # fmt: skip
+    if kind.name in changes:
+        found = today | changes[kind.name]
+        for limit in {"worker_connections", "backpressure"} & found.keys() if "threads" in changes[kind.name] else ():
+            found[limit] = max(found[limit], found["threads"])
+        return found
+    alone = today | {"workers": processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib}
+    if kind.name in _ELSEWHERE:
+        pinned = pinned_release(kind.name, required_lines(file) if file else []) if kind.name != "uwsgi" else None
+        alone["release"] = pinned or PROGRAMS[kind.name].release
+    interface = "asgi" if served.kind.is_asgi else "wsgi"
+    plain = kind.settings(processes, threads)
     match kind.name:
-        case "today":
-            return today
-        case "least-conn":
-            each_mib = max(256, whole_mib // served.processes)
-            return today | {
-                "workers": 1, "replicas": served.processes, "balance": "least_conn", "memory_mib": each_mib
-            }  # fmt: skip
         case "one-process" if served.server != "gunicorn" or served.kind.is_asgi:
-            most = {
-                "threads": served.slots,
-                "backpressure": min(MOST_CONNECTIONS, served.most_at_once * served.processes),
-            }
-            return alone | {name: value for name, value in most.items() if name in today} | {"workers": 1}
+            whole = {"threads": served.slots, "backpressure": min(MOST_CONNECTIONS, served.most_at_once * processes)}
+            return alone | {name: value for name, value in whole.items() if name in today} | {"workers": 1}
         case "map-socket":
             return alone | {"map_socket": True, "balance": "least_conn"}
         case "reuse-port":
             return alone | {"reuse_port": True}
-        case "uwsgi":
-            return alone | kind.settings(served.processes, served.threads) | {"release": PROGRAMS["uwsgi"].release}
-        case "gunicorn" | "granian" | "uvicorn":
-            return alone | _neighbour(kind.name, service)
-        case "sync":
-            return alone | kind.settings(served.processes, served.threads) | {"worker_class": "sync", "threads": 1}
-        case _:
-            of = (1, served.slots) if kind.for_single_worker else (served.processes, served.threads)
-            usual = {"worker_class": "gthread", "worker_connections": GTHREAD_CONNECTIONS}
-            return alone | usual | kind.settings(*of)
-
-
-def _lifting_settings(kind: OptionKind, service: UserService, today: dict[str, Any], cores: int) -> dict[str, Any]:
-    """Return the settings of a way that may lift a limit: with more workers or threads than today."""
-    served = service.served
-    most = max(cores, 2 * served.processes)
-    match kind.name:
-        case "jitter" | "never-replaced" if not served.max_requests:
-            settings = dict(today)
-        case "jitter":
-            settings = today | {"max_requests_jitter": served.max_requests}
-        case "never-replaced":
-            settings = today | {"max_requests": 0, "max_requests_jitter": 0}
-        case "preload":
-            settings = today | {"preload": True}
-        case "longer-timeout":
-            settings = today | {"timeout_s": LONGER * (served.timeout_s or PROGRAMS[served.server].silent_s)}
-        case "more-workers" if served.server == "daphne":  # its only process is a container
-            settings = today | {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
-        case "more-workers":
-            settings = today | {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
-        case "more-threads":
-            settings = today | {"threads": min(MOST_THREADS, 2 * served.threads)}
-        case _:
-            settings = today | gthread(served.workers, _threads_for(service), worker_class="gthread")
-    for limit in {"worker_connections", "backpressure"} & settings.keys():
-        settings[limit] = max(settings[limit], settings.get("threads") or 1)
-    return settings
-
-
-def _in_words(kind: OptionKind, served: Served) -> OptionKind:
-    """Return a way with why it may be better, and what it costs, in words that fit the server."""
-    if kind.name == "one-process" and served.kind.is_asgi:
-        serves = (f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
-                  "another loop is free.")  # fmt: skip
-        return replace(kind, serves=serves, cost="one processor; if the process dies, all its requests fail")
-    return kind
-
-
-def _neighbour(server: str, service: UserService) -> dict[str, Any]:
-    """Return the settings of another server with as many workers and threads as today."""
-    served, file = service.served, service.application.requirements
-    release = pinned_release(server, required_lines(file) if file else []) or PROGRAMS[server].release
-    most_at_once = max(served.threads, GRANIAN_BACKLOG // served.processes)
-    match server:
-        case "gunicorn":
-            return gthread(served.processes, served.threads, worker_class="gthread", release=release)
-        case "granian" if not served.kind.is_asgi:
-            own = {"server": "granian-wsgi", "interface": "wsgi", "threads": served.threads}
-            return own | {"backpressure": most_at_once, "release": release}
         case "granian":
-            return {"server": "granian", "interface": "asgi", "backpressure": most_at_once, "release": release}
+            return alone | {"server": GRANIAN.kinds[interface].server, "interface": interface,
+                            "backpressure": max(threads, GRANIAN_BACKLOG // processes)}  # fmt: skip
+        case "gunicorn" | "uvicorn" | "uwsgi":
+            return alone | plain | {"worker_class": "gthread"}  # of gunicorn
+        case "sync":
+            return alone | plain | {"worker_class": "sync", "threads": 1}
         case _:
-            return {"server": "uvicorn", "release": release}
-
-
-def _threads_for(service: UserService) -> int:
-    """Return how many threads each worker needs, so that each user of the description can have one."""
-    users = sum(asked.users or 0 for asked in service.requests.values())
-    return min(MOST_THREADS, max(LEAST_THREADS, ceil(users / service.served.processes)))
+            of = (1, served.slots) if kind.for_single_worker else (processes, threads)
+            return alone | {"worker_class": "gthread", "worker_connections": GTHREAD_CONNECTIONS} | kind.settings(*of)
 
 
 def _today(served: Served, told: Record | None) -> dict[str, Any]:
     """Return the settings of the variant that serves an application as it is served today."""
-    names = ["release", "workers", "memory_mib", "replicas", "balance", "upstream_keepalive"]
-    names += [name for name in ("max_requests", "max_requests_jitter", "timeout_s") if getattr(served, name)]
-    settings: dict[str, Any] = {name: getattr(served, name) for name in names}
-    settings["server"] = served.kind.server
+    names = {*_OF_BOX, *PROGRAMS[served.server].names} & Served.model_fields.keys() - {"threads", "settings"}
+    settings: dict[str, Any] = {name: value for name in names if (value := getattr(served, name))}
+    settings |= {"server": served.kind.server, "release": served.release}
     if served.kind.threads:
         settings["threads"] = served.threads
-    if served.server == "gunicorn":
-        settings["worker_class"] = served.worker_class
-        settings |= {"worker_connections": served.worker_connections} if served.worker_class != "sync" else {}
-        settings |= {"reuse_port": True} if told and told.settings.get("reuse_port") else {}
-    elif served.server == "granian":
-        settings |= {"interface": served.interface, "backpressure": served.most_at_once}
+    if served.kind.threads == 1:  # it holds one connection
+        del settings["worker_connections"]
+    if served.server == "granian":
+        settings["backpressure"] = served.most_at_once
+    if served.server == "gunicorn" and told and told.settings.get("reuse_port"):
+        settings["reuse_port"] = True
     return settings
-
-
-def own_settings(served: Served) -> str:
-    """Return where the settings file of a service without a command is in its container."""
-    return f"/opt/stampede/own_settings{served.settings.suffix if served.settings else ''}"
