@@ -323,7 +323,7 @@ def _settings(  # noqa: PLR0911  # a case for each kind
     whole_mib = served.memory_mib * served.replicas
     most = max(cores, 2 * processes)
     users = sum(asked.users or 0 for asked in service.requests.values())
-    more = {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
+    more: dict[str, Any] = {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
     if served.server == "daphne":  # its only process is a container
         more = {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
     changes: dict[str, dict[str, Any]] = {
