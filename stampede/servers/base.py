@@ -22,6 +22,24 @@ CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
 Release = Annotated[
     str, Field(pattern=RELEASE_PATTERN, description="A release of the server that has a file of locked packages.")
 ]
+Threads = Annotated[int, Field(ge=1, description="Threads in each process.")]
+WorkerConnections = Annotated[int, Field(ge=1, le=65535, description="The most connections that one worker holds.")]
+MaxRequests = Annotated[
+    int, Field(ge=0, le=10**9, description="A worker is replaced after so many requests; 0: it is never replaced.")
+]
+MaxRequestsJitter = Annotated[
+    int, Field(ge=0, le=10**9, description="Up to so many requests more, by chance, before a worker is replaced.")
+]
+Cpus = Annotated[
+    float, Field(ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
+]
+MemoryMib = Annotated[int, Field(ge=64, description="Memory that each container may use, in MiB.")]
+UpstreamKeepalive = Annotated[
+    int, Field(ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none.")
+]
+WsgiApp = Annotated[
+    Literal["wsgi", "flask", "django"], Field(description="The framework of the application; wsgi: no framework.")
+]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
@@ -73,9 +91,7 @@ class Variant(Model, ABC):
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
-    upstream_keepalive: int = Field(
-        0, ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none."
-    )
+    upstream_keepalive: UpstreamKeepalive = 0
     resend: bool = Field(
         False, description="true: the balancer sends a request again if a connection breaks before the answer and "
         "sending it twice does no harm, as it does by default; false: it sends each request once."
@@ -90,8 +106,8 @@ class Variant(Model, ABC):
     queue_timeout_s: int = Field(
         3600, ge=1, le=86400, description="How long haproxy queues a request before it answers 503, in seconds."
     )
-    cpus: float = Field(1, ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
-    memory_mib: int = Field(256, ge=64, description="Memory that each container may use, in MiB.")
+    cpus: Cpus = 1
+    memory_mib: MemoryMib = 256
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field(
         "", pattern=CPUSET_PATTERN, description="The cores that each container may run on, e.g. 0 or 0-1; empty: all."

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from stampede.records.queueing import Queueing
-from stampede.servers.base import Variant
+from stampede.servers.base import Variant, WsgiApp
 
 
 class Flup(Variant):
@@ -26,9 +26,7 @@ class Flup(Variant):
         description="The number of processes (or threads) at the start; if more are idle, flup ends one of them.",
     )
     quick_exit: bool = Field(False, description="true: a process ends without shutting down its interpreter.")
-    app: Literal["wsgi", "flask", "django"] = Field(
-        "django", description="The framework of the application; wsgi: no framework."
-    )
+    app: WsgiApp = "django"
     balancer: Literal["nginx"] = "nginx"
     upstream_keepalive: Literal[0] = 0
 

@@ -7,7 +7,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 
 from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
-from stampede.servers.base import Release, check_lock_file
+from stampede.servers.base import Release, Threads, WorkerConnections, WsgiApp, check_lock_file
 from stampede.servers.program import GUNICORN, IDLE_THREAD
 from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
@@ -16,16 +16,14 @@ from stampede.servers.unreleased import Unreleased
     GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
 )
 FIRST_WITH_DIRTY_WORKERS = 25
-KEEPALIVE_S: int = Field(
-    0,
-    ge=0,
-    le=3600,
-    description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
-)
-
-WORKER_CONNECTIONS: int = Field(
-    GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
-)
+KeepaliveS = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=3600,
+        description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
+    ),
+]
 
 
 class UnreleasedGunicorn(Unreleased):
@@ -89,9 +87,7 @@ class Gunicorn(Replaced, ABC):
 class GunicornWsgi(Gunicorn, ABC):
     """gunicorn with a synchronous application: bare WSGI, Flask or Django."""
 
-    app: Literal["wsgi", "flask", "django"] = Field(
-        "wsgi", description="The framework of the application; wsgi: no framework."
-    )
+    app: WsgiApp = "wsgi"
     collector: Literal["none", "default", "freeze", "disable", "rare"] = Field(
         "none",
         description="How Python's garbage collector is set, beside a cache of two million objects: as by default, with "
@@ -117,7 +113,7 @@ class GunicornGthread(GunicornWsgi):
     """gunicorn with threads: its gthread worker, or one of the lab's workers that extend gthread."""
 
     server: Literal["gunicorn-gthread"]
-    threads: int = Field(ge=1, description="Threads in each process.")
+    threads: Threads
     worker_class: Literal[
         "gthread",
         "acceptors.RandomAccept",
@@ -126,8 +122,8 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.CountedRandomAccept",
         "gunicorn_idle_thread.IdleThreadWorker",
     ] = "gthread"
-    worker_connections: int = WORKER_CONNECTIONS
-    keepalive_s: int = KEEPALIVE_S
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    keepalive_s: KeepaliveS = 0
 
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
@@ -184,8 +180,8 @@ class GunicornGreen(GunicornWsgi):
 
     server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
     threads: None = None
-    worker_connections: int = WORKER_CONNECTIONS
-    keepalive_s: int = KEEPALIVE_S
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    keepalive_s: KeepaliveS = 0
 
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
@@ -224,8 +220,8 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         description="FastAPI with endpoints that are def, def with a response model, or async def."
     )
 
-    worker_connections: int = WORKER_CONNECTIONS
-    keepalive_s: int = KEEPALIVE_S
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    keepalive_s: KeepaliveS = 0
 
     @property
     def worker_class(self) -> str:

@@ -5,19 +5,15 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from stampede.servers.base import Variant
+from stampede.servers.base import MaxRequests, MaxRequestsJitter, Variant
 from stampede.servers.program import PROGRAMS
 
 
 class Replaced(Variant, ABC):
     """A server that can replace its workers. The time that an application takes to start is its own setting."""
 
-    max_requests: int = Field(
-        0, ge=0, le=1_000_000, description="A worker is replaced after so many requests; 0: it is never replaced."
-    )
-    max_requests_jitter: int = Field(
-        0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
-    )
+    max_requests: MaxRequests = 0
+    max_requests_jitter: MaxRequestsJitter = 0
     hup_after_s: float = Field(
         0, ge=0, le=3600, description="The server gets HUP so many seconds after the load begins; 0: never."
     )

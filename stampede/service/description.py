@@ -23,7 +23,18 @@ from stampede.records.classes import (
 from stampede.records.mistakes import Wording
 from stampede.records.model import Model
 from stampede.records.nearest import nearest_first
-from stampede.servers.base import RELEASE_PATTERN, Balance, Release
+from stampede.records.queueing import GTHREAD_CONNECTIONS
+from stampede.servers.base import (
+    RELEASE_PATTERN,
+    Balance,
+    Cpus,
+    MaxRequests,
+    MaxRequestsJitter,
+    MemoryMib,
+    Release,
+    UpstreamKeepalive,
+    WorkerConnections,
+)
 from stampede.servers.program import GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, UWSGI, Workers
 from stampede.typed import typed
 
@@ -198,16 +209,9 @@ class Served(Model):
         None, ge=1, le=MOST_CONNECTIONS, description="The most requests that each worker of granian takes. Without it, "
         "1024 / workers.",
     )  # fmt: skip
-    worker_connections: int = Field(
-        1000, ge=1, le=MOST_CONNECTIONS, description="gunicorn's limit of connections for each worker."
-    )
-    max_requests: int = Field(
-        0, ge=0, le=1_000_000_000, description="A worker is replaced after so many requests, by gunicorn, uvicorn or "
-        "uWSGI; 0: never.",
-    )  # fmt: skip
-    max_requests_jitter: int = Field(
-        0, ge=0, le=1_000_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
-    )
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    max_requests: MaxRequests = 0
+    max_requests_jitter: MaxRequestsJitter = 0
     timeout_s: int = Field(
         0, ge=0, le=100_000, description="How many seconds a worker may give no sign of life before its server kills "
         "it: gunicorn's `timeout`, uvicorn's `--timeout-worker-healthcheck`; 0: the server's default, or that of "
@@ -218,15 +222,9 @@ class Served(Model):
     )
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many containers have these workers each.")
     balance: Balance = Field("round_robin", description="How nginx chooses a container.")
-    cpus: float = Field(
-        0, ge=0, le=1024, allow_inf_nan=False, description="How many cores each container may use on average, such as "
-        "0.5; 0: all.",
-    )  # fmt: skip
-    memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
-    upstream_keepalive: int = Field(
-        0, ge=0, le=1024, description="How many idle connections nginx keeps open to the servers; 0: each carries one "
-        "request.",
-    )  # fmt: skip
+    cpus: Cpus = 0
+    memory_mib: MemoryMib = 512
+    upstream_keepalive: UpstreamKeepalive = 0
 
     @model_validator(mode="before")
     @classmethod
