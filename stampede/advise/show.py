@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil, floor, sqrt
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -22,8 +21,8 @@ from stampede.advise.ranking import (
     ranked_names,
 )
 from stampede.advise.service import Service
+from stampede.advise.what_if import ReplayedWay
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
-from stampede.predict.what_if import WhatIf
 from stampede.records.plural import plural
 from stampede.records.summary import Summary
 from stampede.report.spread import spread, trials_that_tell, value_and_spread
@@ -306,18 +305,13 @@ def _lost(lost: Loss) -> str:
     return value_and_spread(lost.ms, lost.values, lost.low, lost.high)
 
 
-def print_what_if(console: Console, title: str, before: WhatIf, after: Sequence[WhatIf]) -> None:
+def print_what_if(console: Console, title: str, ways: Sequence[ReplayedWay]) -> None:
     """Print which requests waited, and which of them would have waited with each way to serve them."""
-    lines = []
-    for served in (before, *after):
-        waited = served.waited, served.waited & before.waited, served.waited & ~before.waited
-        waits_ms = 1000 * float(np.quantile(served.waits_s, 0.99)), 1000 * float(served.waits_s.max())
-        label = served.kind.label if served.kind else "measured"
-        counts = (str(int(each.sum())) for each in waited)
-        lines.append((label, f"{served.workers} x {served.threads}", *counts, *map(number, waits_ms)))
+    lines = [(way.way, f"{way.workers} x {way.threads}", str(way.waited), str(way.of_those), str(way.others),
+              number(way.p99_ms), number(way.longest_ms)) for way in ways]  # fmt: skip
     head = ("way to serve", "w x t", "waited", "of those", "others", "p99 ms", "longest ms")
     console.print()
-    console.print(terminal_table(Table(f"{title}: {len(before.waits_s)} requests, replayed", head, lines)))
+    console.print(terminal_table(Table(title, head, lines)))
     console.print()
     _say(
         console,
