@@ -334,7 +334,8 @@ def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
     Routes with ids come later, then those that change data; both are comments.
     """
     names: Counter[str] = Counter()
-    ordered = sorted(dict.fromkeys(routes), key=lambda of: (of[0] != "get", not _is_plain(of[1]), _depth(of[1])))
+    ordered = sorted(dict.fromkeys(routes), key=lambda of: (
+        of[0] != "get", not _is_plain(of[1]), len([*filter(None, of[1].split("/"))])))  # fmt: skip
     for method, path in ordered[:MOST_ROUTES]:
         names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
@@ -346,10 +347,6 @@ def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
     if further := ordered[MOST_ROUTES:]:
         yield f"  # not here: {first_of(further)}"
-
-
-def _depth(path: str) -> int:
-    return len(list(filter(None, path.split("/"))))
 
 
 def _is_plain(path: str) -> bool:
