@@ -30,9 +30,9 @@ from stampede.plan.timing import expected_s
 from stampede.predict.kinds import KINDS
 from stampede.reproduce.all import REFERENCE
 from stampede.reproduce.reproduction import Reproduced, read_reproduction
-from stampede.servers.program import GUNICORN
-from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
-from stampede.service.variants import WORKERS, lifting_kinds
+from stampede.servers.program import GUNICORN, UWSGI
+from stampede.service.description import Served, UserService
+from stampede.service.variants import lifting_kinds
 from tools.measured_advice import kept
 from tools.pages import page_block, with_block
 
@@ -172,9 +172,9 @@ def service_keys() -> Iterator[str]:
 def ways() -> Iterator[str]:
     """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
     kinds_when: dict[str, Callable[[Served], tuple[str, ...]]] = {
-        "with several workers": lambda served: WORKERS[served.kind].tried,
+        "with several workers": lambda served: served.kind.tried,
         "if a bottleneck asks for it": lifting_kinds,
-        "with `--ways`": lambda served: WORKERS[served.kind].named,
+        "with `--ways`": lambda served: served.kind.named,
     }
     yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
     for when, kinds_of in kinds_when.items():
@@ -186,10 +186,10 @@ def ways() -> Iterator[str]:
 
 _OF_GUNICORN = {
     f"`{name}`": Served.model_validate({"gunicorn": "25.0.0", "worker_class": name, "workers": 2})
-    for name in GUNICORN_CLASSES
+    for name in GUNICORN.kinds
 }
 _SERVED = _OF_GUNICORN | {
-    "uWSGI": Served(uwsgi=UWSGI, workers=2),
+    "uWSGI": Served(uwsgi=UWSGI.release, workers=2),
     "granian with WSGI": Served(granian="2.8.7", interface="wsgi", workers=2),
     "granian with ASGI": Served(granian="2.8.7", interface="asgi", workers=2),
     "uvicorn": Served(uvicorn="0.38.0", workers=2), "hypercorn": Served(hypercorn="0.18.0", workers=2),

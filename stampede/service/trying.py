@@ -42,7 +42,6 @@ from stampede.service.variants import (
     ADVISED,
     LIFTING,
     ONLY_IF_NAMED,
-    WORKERS,
     candidates,
     kinds_that_lift,
     too_large_ways,
@@ -77,7 +76,7 @@ def how_loaded(service: UserService, told: Record | None) -> dict[str, Any]:
     if told:
         folder = told.chdir or told.folder
         return {"callable": callable_, "folder": folder, "imports": imports_of(told), "called": ""}
-    called = "asgi" if service.served.is_asgi else "wsgi"
+    called = "asgi" if service.served.kind.is_asgi else "wsgi"
     return {"callable": callable_, "folder": "", "imports": [], "called": called}
 
 
@@ -249,7 +248,7 @@ def say_what_is_not_done(
     service: UserService, layer: Layer, named: Sequence[str], cores: int, told: Record | None = None
 ) -> None:
     """Say which ways are not tried, and what of the service cannot be kept in the lab."""
-    kinds = named or [*WORKERS[service.served.kind].tried, *LIFTING]
+    kinds = named or [*service.served.kind.tried, *LIFTING]
     _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
     _say_each("Not kept", [*(f"{name} {value}." for name, value in (told.aside if told else {}).items()),
                            *(f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out)])  # fmt: skip

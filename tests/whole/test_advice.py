@@ -270,7 +270,7 @@ def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
         ("page: {users: 2, takes_s: 61}",
          "The classes cannot be tried: page: a request takes 61 s, but k6 gives up a request after 60 s."),
         ("page: {per_second: 5000, takes_s: 0.1}",
-         "The classes cannot be tried: 51,500 virtual users are more than the 16,000 that one k6 container has files "
+         "The classes cannot be tried: 51,425 virtual users are more than the 16,000 that one k6 container has files "
          "for; reduce them, or increase generators (the k6 containers)."),
     ],
 )  # fmt: skip
