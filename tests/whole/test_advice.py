@@ -397,7 +397,10 @@ def test_what_a_pod_stands_on_one_screen(lab: Lab, tmp_path: Path) -> None:
     assert rate
     assert 4 < float(rate[1]) < 20.5, "computing alone allows 20 pages a second in each container"
     assert "throttling at 0.5 cores" in text
+    assert "unknown threads that compute within a limit" in text
     assert "# gunicorn.conf.py" in lines
+    unbound = " ".join(lab.call("advise", str(tmp_path / "mine.yaml")).stdout.split())
+    assert ", 3 containers (" in unbound, "who names no bound gets as many as there are"
     rule = yaml.safe_load(said.stdout[said.stdout.index("# KEDA") :])
     assert rule[0]["metadata"]["query"] == "sum(stampede_busy_threads) / sum(stampede_threads)"
     assert 0 < float(rule[0]["metadata"]["threshold"]) < 1
