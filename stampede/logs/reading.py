@@ -395,5 +395,5 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
     return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
-                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, CSV, logfmt, "
-                    f"and: {names}.")  # fmt: skip
+                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, CSV, "
+                    f"logfmt, and: {names}.")  # fmt: skip
