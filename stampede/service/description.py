@@ -35,7 +35,7 @@ from stampede.servers.base import (
     UpstreamKeepalive,
     WorkerConnections,
 )
-from stampede.servers.program import GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, UWSGI, Workers
+from stampede.servers.program import GRANIAN_BACKLOG, GUNICORN, MOST_THREADS, PROGRAMS, UWSGI, Workers
 from stampede.typed import typed
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
@@ -182,7 +182,7 @@ class Served(Model):
     """How the application is served today: by one of SERVERS, in the named release."""
 
     gunicorn: Release = Field(
-        "27.0.1",
+        GUNICORN.release,
         description="The release of gunicorn, in the place of the release in the requirements. Name one server.",
     )
     uvicorn: Release | None = Field(None, description="The release of uvicorn.")
