@@ -398,45 +398,34 @@ class UserService(Model):
         return self
 
 
+_PATHS = {
+    "application": ("folder", "env_file", "requirements"), "served": ("settings",), "beside": ("compose",),
+    "replay": ("log",),
+}  # fmt: skip
+"""The keys that hold paths, in each part of the file."""
+
+
 def read_user_service(path: Path) -> UserService:
     """Read and check the description of a service. Raise WrongUse with the place of the first mistake.
 
     Relative paths start at the folder of the file; those of requirements and settings, at the application's folder.
     """
     file = YamlFile(path, WORDING)
-    service = _resolve_paths(file.read_as(UserService), path.resolve().parent)
-    for (part, name), stated in _paths_in(service).items():
-        what = "folder" if name == "folder" else "file"
-        for there in stated if isinstance(stated, list) else [stated]:
-            if not (there.is_dir() if what == "folder" else there.is_file()):
-                raise file.mistake(f"there is no {what} {there}", part, name)
+    service = file.read_as(UserService)
+    base = path.resolve().parent
+    in_application = base / (service.application.folder or "")
+    for part, name in [(part, name) for part, names in _PATHS.items() for name in names]:
+        if stated := getattr(getattr(service, part), name, None):
+            start = in_application if name in ("requirements", "settings") else base
+            paths = [start / each for each in (stated if isinstance(stated, list) else [stated])]
+            for there in paths:
+                if not (there.is_dir() if name == "folder" else there.is_file()):
+                    what = "folder" if name == "folder" else "file"
+                    raise file.mistake(f"there is no {what} {there}", part, name)
+            changed = {name: paths if isinstance(stated, list) else paths[0]}
+            service = service.model_copy(update={part: getattr(service, part).model_copy(update=changed)})
     _check_secrets(file, service)
     return service
-
-
-_PATHS = {
-    "application": ("folder", "env_file", "requirements"), "served": ("settings",), "beside": ("compose",),
-    "replay": ("log",),
-}  # fmt: skip
-"""The keys that hold paths, in each part of the file."""
-_IN_APPLICATION = ("requirements", "settings")
-
-
-def _paths_in(service: UserService) -> dict[tuple[str, str], Path | list[Path]]:
-    stated = {(part, name): getattr(getattr(service, part), name, None) for part, names in _PATHS.items()
-              for name in names}  # fmt: skip
-    return {place: path for place, path in stated.items() if path}
-
-
-def _resolve_paths(service: UserService, base: Path) -> UserService:
-    """Return a description whose relative paths are those from a folder."""
-    in_application = base / (service.application.folder or "")
-    changes: dict[str, dict[str, Path | list[Path]]] = {}
-    for (part, name), path in _paths_in(service).items():
-        start = in_application if name in _IN_APPLICATION else base
-        changes.setdefault(part, {})[name] = [start / each for each in path] if isinstance(path, list) else start / path
-    parts = {part: getattr(service, part).model_copy(update=paths) for part, paths in changes.items()}
-    return service.model_copy(update=parts)
 
 
 def _check_secrets(file: YamlFile, service: UserService) -> None:

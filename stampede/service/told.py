@@ -9,7 +9,6 @@ from stampede.records.mistakes import reason_of
 from stampede.servers.program import GRANIAN_BACKLOG, PROGRAMS, SERVED_BY
 from stampede.service.answers import Record
 from stampede.service.description import BESIDE_COMMAND, Served, UserService
-from stampede.service.layer import FOLDER
 
 _NUMBERS = ("workers", "threads", "backpressure", "worker_connections", "max_requests", "max_requests_jitter",
             "timeout_s")  # fmt: skip
@@ -67,8 +66,3 @@ def as_told(service: UserService, told: Record) -> UserService:
         return service.model_copy(update=changed)
     application = service.application.model_copy(update={"command": "", "callable": told.callable})
     return service.model_copy(update={**changed, "application": application})
-
-
-def imports_of(told: Record) -> list[str]:
-    """Return the folders of the application from which its server imports modules."""
-    return [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]

@@ -216,6 +216,68 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }, {"callable": "app:app", "workers": 3, "environment": {"SHOP": "tea"}}),
     "a script of the release phase": ({"Procfile": "release: ./release.sh\nweb: gunicorn app:app\n"},
          {"before": "./release.sh"}),
+    # netbox-community/netbox-docker and Kludex/fastapi-microservices: other processes of the same image
+    "services whose names say that they are other processes": ({
+        "compose.yaml": "services:\n  shop: {image: 'acme/tea:1'}\n  shop-worker: {build: ., command: ./work}\n"
+            "  shop-housekeeping: {build: ., command: ./clean.sh}\n",
+        "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n", "clean.sh": "#!/bin/sh\n", "work": "#!/bin/sh\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # GoogleCloudPlatform/bank-of-anthos: deployments of several images, and databases that are built there
+    "a container without a command, in a repository of several images": ({
+        "k8s/a-db.yaml": DEPLOYMENT.replace("name: web\n        image: shop", "name: a-db\n        image: acme/a-db:1"),
+        "k8s/web.yaml": DEPLOYMENT.replace("image: shop", "image: acme/till:1"), "till/app.py": FLASK,
+        "shop/Dockerfile": IMAGE + "CMD uvicorn shop:app\n", "shop/shop.py": FASTAPI,
+        "till/Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3, "replicas": 2, "working_folder": "till"}),
+    # ministryofjustice/fala: a stage for development in the Compose file, and requirements of another name
+    "requirements that have another name in the image": ({
+        "compose.yaml": "services:\n  web: {build: {context: ., target: dev}, command: flask run --reload}\n",
+        "Dockerfile": "FROM python AS base\nWORKDIR /app\nFROM base AS dev\nCOPY needs/dev.txt requirements.txt\n"
+            "RUN pip install -r requirements.txt\nFROM base\nCOPY needs/live.txt ./requirements.txt\n"
+            "RUN pip3 install --user --requirement ./requirements.txt\nCOPY . .\nCMD gunicorn -w 3 app:app\n",
+        "needs/live.txt": "flask\ngunicorn==26.1.0\n", "needs/dev.txt": "pytest\n",
+    }, {"requirements": "needs/live.txt", "gunicorn": "26.1.0", "workers": 3}),
+    # alphagov/notifications-api and hotosm/fmtm: uv pip sync, and a project beside the Dockerfile of a folder below
+    "requirements that uv installs": ({
+        "Dockerfile": IMAGE + "RUN uv pip sync --python-preference system needs.txt\nCMD gunicorn -w 3 app:app\n",
+        "needs.txt": "flask\ngunicorn==26.1.0\n",
+    }, {"requirements": "needs.txt", "packages": None, "gunicorn": "26.1.0"}),
+    "a project beside a Dockerfile that is built from above": ({
+        "src/web/Dockerfile": "FROM python\nWORKDIR /opt\nCOPY web/pyproject.toml /lock/\nRUN uv sync\n"
+            "COPY web/app.py /opt/\nCMD gunicorn -w 3 app:app\n",
+        "src/web/app.py": FLASK, "src/web/pyproject.toml": "[project]\ndependencies = ['gunicorn==26.1.0']\n",
+    }, {"requirements": "src/web/pyproject.toml", "gunicorn": "26.1.0"}),
+    # taigaio/taiga-back: settings that are an example in the repository
+    "a file that is copied in the image": ({
+        "Dockerfile": IMAGE + "RUN set -eux; cp -v docker/conf.py shop/conf.py; \\\n  echo done\nCMD gunicorn -c "
+            "shop/conf.py app:app\n", "docker/conf.py": "workers = 3\n", "shop/__init__.py": "",
+    }, {"callable": "app:app", "workers": 3}),
+    # saleor/saleor: comments among packages
+    "comments in backticks": ({
+        "Dockerfile": IMAGE + "RUN apt-get install -y \\\n  `# for lxml (PyPI)` \\\n  libxslt1.1 \\\n  zlib1g\n"
+            "CMD gunicorn app:app\n",
+    }, {"system_packages": ["libxslt1.1", "zlib1g"]}),
+    # openfoodfacts/robotoff: variables that Compose passes on from .env
+    "a variable that .env has": ({
+        "compose.yaml": PASSED, "Dockerfile": IMAGE, ".env": "WEB_CONCURRENCY=3\n",
+    }, {"workers": 3, "env_file": ".env", "environment": {"WEB_CONCURRENCY": "${WEB_CONCURRENCY}"}}),
+    # CTFd/CTFd and netbox-community/netbox-docker
+    "a manage.py that is not Django's": ({"Procfile": "web: gunicorn app:app\n", "manage.py": "import click\n"},
+        {"before": None}),
+    "manage.py by its whole path": ({
+        "Dockerfile": IMAGE + "RUN /venv/bin/python /app/manage.py collectstatic\nCMD gunicorn app:app\n",
+    }, {"before": "python /app/manage.py collectstatic"}),
+    # dockersamples/example-voting-app: the Compose file starts Flask's own server
+    "a program that serves with Flask's own server": ({
+        "compose.yaml": "services:\n  web: {build: ., command: python app.py}\n",
+        "app.py": FLASK + "app.run(host='0.0.0.0', debug=True)\n", "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
+    }, {"workers": 3}),
+    # doccano/doccano: an image of its own for Heroku
+    "the image that heroku.yml builds": ({
+        "heroku.yml": "build: {docker: {web: h/Dockerfile}}\nrun: {web: ./run.sh}\n", "run.sh": "gunicorn app:app\n",
+        "Dockerfile": "FROM python\nWORKDIR /else\nCOPY app.py /else/\nCMD gunicorn -w 9 app:app\n",
+        "h/Dockerfile": "FROM python\nWORKDIR /shop\nCOPY . .\n",
+    }, {"callable": "app:app", "paths": {"/shop": "."}}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 
@@ -264,6 +326,11 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
         ({"Procfile": "web: gunicorn -k own.Own app:app\n",
           "own.py": "from gunicorn.workers.base import Worker\nclass Own(Worker): ...\n"},
          "Procfile:1: the lab does not serve gunicorn's worker_class own.Own"),
+        ({"Dockerfile": IMAGE.replace("3.12", "3.9-slim") + "RUN pip install flask\nCMD gunicorn app:app\n",
+          "requirements.txt": "flask\n"},
+         "Dockerfile: its image has Python 3.9, but the lab serves a folder with Python 3.13: if it does not start"),
+        ({"compose.yaml": "services:\n  shop: {image: 'acme/tea:1'}\n  worker: {image: 'acme/tea:1', command: w}\n"},
+         "compose.yaml: shop starts with the command of acme/tea:1; if it is the service, write image: acme/tea:1"),
         ({"web.service": "[Service]\nExecStart=gunicorn --name %n app:app\n"}, "web.service: %n of the command"),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
          "compose.yaml: Compose cannot read it: "),
