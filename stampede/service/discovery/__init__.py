@@ -42,7 +42,7 @@ NOT_ASKED = "  # workers, threads and the application: stampede init --check ask
 FROM_APPLICATION = "from the application: its URL map"
 """Where a class of requests comes from, if the application was asked."""
 _STANDS_IN = {
-    "waitress": "make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
+    "waitress": "the lab does not serve waitress; gunicorn with as many workers and threads stands in for it",
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
@@ -166,7 +166,8 @@ def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[s
     named: set[Path] = set()
     for other in starts[1:]:
         there = repository.folder_of(other)
-        if other.words == first.words or there in named or not named_server(repository, other):
+        same = other.words == first.words or other.place in shlex.join(first.words)  # such as the file that it names
+        if same or there in named or not named_server(repository, other):
             continue
         if there != repository.folder_of(first) and any(there.glob("*.py")):
             named.add(there)
