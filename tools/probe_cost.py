@@ -1,10 +1,12 @@
 """What the probe costs: the processor time of a server for each request, and its memory, with and without the probe.
 
-    PYTHONPATH=. .venv/bin/python -m tools.probe_cost
+    PYTHONPATH=. .venv/bin/python -m tools.probe_cost [sync gthread uvicorn granian]
 
-A server with and a server without the probe run side by side, and get short trials in turn. Numbers are medians of the
-trials' differences. The processor time is that of all threads of the server and its workers, from the kernel's
-scheduler. While idle, and while a request sleeps for a second, it is given for each second.
+A worker under the probe gets short blocks of requests. In two of each four (without, with, with, without) it passes
+them on without the probe, so that whatever else the machine does cancels. The difference is the median over these
+fours, with its interval of 95 %. Memory, and the time for each second while idle and while a request sleeps, are
+compared with a server without the probe that runs beside it. The processor time is that of all threads of the server
+and its workers, from the kernel's scheduler, and has all that is counted after a request.
 """
 
 import http.client
@@ -23,25 +25,39 @@ from pathlib import Path
 
 from stampede.paths import ROOT
 
-REQUESTS, TRIALS, IDLE_TRIALS, WARM = 200, 60, 8, 300
-SITE = """
+REQUESTS, FOURS, IDLE_TRIALS, WARM = 100, 100, 8, 300
+SITE = '''
 import time
-def app(environ, start_response):
-    if environ["PATH_INFO"] == "/hold":
+
+def answer(path):
+    """Sleep, or put the probe in or out of the way of the next requests once those that have ended are counted."""
+    if path == "/hold":
         time.sleep(1)
+    elif path != "/":
+        from stampede_probe import worker, wrap
+        worker.state.worker.judge_all()
+        kept = answer.__dict__.setdefault("kept", (wrap.Wsgi.__call__, wrap.Asgi.__call__))
+        wrap.Wsgi.__call__, wrap.Asgi.__call__ = kept if path == "/with" else (passed_on, passed_on)
+
+def passed_on(wrapped, *arguments):
+    return wrapped.application(*arguments)
+
+def app(environ, start_response):
+    answer(environ["PATH_INFO"])
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
+
 async def asgi(scope, receive, send):
     if scope["type"] == "http":
-        if scope["path"] == "/hold":
-            time.sleep(1)
+        answer(scope["path"])
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
-"""
+'''
 SERVERS = {
-    "sync": ["gunicorn", "--workers", "2", "site_of_cost:app", "--bind"],
-    "gthread": ["gunicorn", "--workers", "2", "--threads", "4", "site_of_cost:app", "--bind"],
+    "sync": ["gunicorn", "site_of_cost:app", "--bind"],
+    "gthread": ["gunicorn", "--threads", "4", "site_of_cost:app", "--bind"],
     "uvicorn": ["uvicorn", "site_of_cost:asgi", "--no-access-log", "--port"],
+    "granian": ["granian", "--interface", "asgi", "site_of_cost:asgi", "--port"],
 }
 
 
@@ -69,7 +85,7 @@ def served(command: list[str], folder: str, *, probe: bool) -> Iterator[tuple[in
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = int(one.getsockname()[1])
-    where = str(port) if command[0] == "uvicorn" else f"127.0.0.1:{port}"
+    where = f"127.0.0.1:{port}" if command[-1] == "--bind" else str(port)
     run = [sys.executable, "-m", "stampede_probe", "run"] if probe else []
     paths = os.pathsep.join([str(ROOT / "probe"), folder, os.environ.get("PYTHONPATH", "")])
     server = subprocess.Popen(
@@ -79,7 +95,7 @@ def served(command: list[str], folder: str, *, probe: bool) -> Iterator[tuple[in
     try:
         for _ in range(300):
             try:
-                ask(port, WARM)
+                ask(port, *["/"] * WARM)
                 break
             except OSError:
                 time.sleep(0.1)
@@ -89,55 +105,60 @@ def served(command: list[str], folder: str, *, probe: bool) -> Iterator[tuple[in
         server.wait(60)
 
 
-def ask(port: int, count: int, path: str = "/") -> None:
+def ask(port: int, *paths: str) -> None:
     """Send requests, one after the other."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    for _ in range(count):
+    for path in paths:
         client.request("GET", path, headers={"X-Request-Start": f"t={time.time():.3f}"})
         client.getresponse().read()
 
 
-def more(values: dict[bool, list[float]]) -> float:
-    """Return the median difference of the trials with the probe and the trials beside them without it."""
-    return statistics.median(high - low for high, low in zip(values[True], values[False], strict=True))
+def block_us(process: int, port: int, way: str) -> float:
+    """Return the processor time of a request, with the probe or without."""
+    ask(port, way)
+    before = used_us(process)
+    ask(port, *["/"] * REQUESTS, way)
+    return (used_us(process) - before) / REQUESTS
+
+
+def with_interval(values: list[float]) -> str:
+    """Return the median, and the interval of 95 % that the ranks of the values give it."""
+    low = max(0, round(len(values) / 2 - 0.98 * len(values) ** 0.5 - 1))
+    ordered = sorted(values)
+    return f"{statistics.median(values):.1f} ({ordered[low]:.1f} to {ordered[-1 - low]:.1f})"
 
 
 def row(command: list[str], folder: str) -> list[str]:
-    """Measure a server with and without the probe, both of which run all the time."""
-    each: dict[bool, list[float]] = {False: [], True: []}
-    idle: dict[bool, list[float]] = {False: [], True: []}
-    held: dict[bool, list[float]] = {False: [], True: []}
+    """Measure a server under the probe, and one without it beside it."""
+    without: list[float] = []
+    more: list[float] = []
+    idle: list[float] = []
+    held: list[float] = []
     with served(command, folder, probe=False) as plain, served(command, folder, probe=True) as probed:
-        servers = {False: plain, True: probed}
-        for number in range(TRIALS):
-            for probe in (False, True) if number % 2 else (True, False):
-                process, port = servers[probe]
-                used = used_us(process)
-                ask(port, REQUESTS)
-                each[probe].append((used_us(process) - used) / REQUESTS)
-        memory = {probe: [memory_kb(servers[probe][0])] for probe in servers}
+        for _ in range(FOURS):
+            one, two, three, four = (block_us(*probed, way) for way in ("/without", "/with", "/with", "/without"))
+            without.append((one + four) / 2)
+            more.append((two + three) / 2 - without[-1])
+        memory = memory_kb(probed[0]) - memory_kb(plain[0])
         time.sleep(2)  # nothing has been asked for a while
-        for _ in range(IDLE_TRIALS):
-            before = {probe: used_us(servers[probe][0]) for probe in servers}
-            time.sleep(1)
-            for probe in servers:
-                idle[probe].append(used_us(servers[probe][0]) - before[probe])
-        for _ in range(IDLE_TRIALS):
-            before = {probe: used_us(servers[probe][0]) for probe in servers}
-            with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda port: ask(port, 1, "/hold"), [port for _, port in servers.values()]))
-            for probe in servers:
-                held[probe].append(used_us(servers[probe][0]) - before[probe])
-    low, high = (f"{statistics.median(each[probe]):.0f}" for probe in (False, True))
-    return [low, high, f"{more(each):.1f}", f"{more(memory):.0f}", f"{more(idle):.0f}", f"{more(held):.0f}"]
+        for trials, path in ((idle, ""), (held, "/hold")):
+            for _ in range(IDLE_TRIALS):
+                before = [used_us(process) for process, _ in (plain, probed)]
+                if path:
+                    with ThreadPoolExecutor() as pool:
+                        list(pool.map(lambda port: ask(port, "/hold"), (plain[1], probed[1])))
+                else:
+                    time.sleep(1)
+                low, high = (used_us(server[0]) - was for server, was in zip((plain, probed), before, strict=True))
+                trials.append(high - low)
+    return [f"{statistics.median(without):.0f}", with_interval(more), f"{memory:.0f}",
+            *(f"{statistics.median(trials):.0f}" for trials in (idle, held))]  # fmt: skip
 
 
 def main() -> None:
     """Measure the servers that are named, or all, and print a table."""
-    print(
-        "| server | µs a request, without | with | difference | kB more a worker | idle, µs/s more | held, µs/s more |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| server | µs a request, without | more with the probe | kB a worker more | idle, µs/s more | held, more |")
+    print("|" + " --- |" * 6)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "site_of_cost.py").write_text(SITE)
         for name in sys.argv[1:] or SERVERS:

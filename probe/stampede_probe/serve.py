@@ -92,17 +92,19 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     q, d = shared.q, shared.d
     names = shared.routes(base)
     requests = []
-    busy, idle_since = q[base + layout.WITHOUT_PLACE], d[base + layout.SINCE]
+    idle_since = d[base + layout.SINCE]
     first = base + layout.PLACE_AT
     for at in range(first, first + layout.PLACES * layout.PLACE_WORDS, layout.PLACE_WORDS):
-        written = d[at + 4]  # last
+        of = d[at + 4]  # written last, read first
         thread, delay, route, since = q[at + 1], d[at + 2], q[at + 3], d[at]
-        busy, idle_since = busy + (since > 0), max(idle_since, -since)
-        if since > 0 and since == written:  # the record is whole
+        idle_since = max(idle_since, -since)
+        if since > 0:
+            thread, delay, route = (thread, delay, route) if of == since else (0, -1.0, 0)
             requests.append({
                 "since_s": max(0.0, now - since), "thread": thread, "delay_s": None if delay < 0 else delay,
                 "route": names[route] if route < len(names) else layout.OTHER,
             })  # fmt: skip
+    busy = len(requests) + q[base + layout.WITHOUT_PLACE]
     held = d[base + layout.HELD_SINCE]
     return {
         "pid": q[base + layout.PID],

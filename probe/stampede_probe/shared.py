@@ -46,7 +46,9 @@ SUMMED, SUMMED_S, LONGEST_S = (
 MINUTE = 32
 SECOND_WORDS = 4  # second, requests, waits of more than 50 ms, avoidable waits of more than 50 ms
 PLACE_AT = MINUTE + SECONDS * SECOND_WORDS
-PLACE_WORDS = 8  # since (negative: free since), thread, queueing delay (negative: unknown), route, since; one line
+PLACE_WORDS = 8
+"""A cache line: since when a request is at work (negative: since when there is none). Some time later follow, of the
+request that began at the last of these times: thread, queueing delay (negative: unknown), route, since."""
 ROUTE_AT = PLACE_AT + PLACES * PLACE_WORDS
 NAME_WORDS = 8
 REQUESTS, KNOWN, AVOIDED, DELAY_S, AVOIDABLE_S, WORK_S = range(NAME_WORDS, NAME_WORDS + 6)

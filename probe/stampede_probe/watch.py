@@ -164,11 +164,11 @@ class Watcher:
             sleep(self._pause())
 
     def _pause(self) -> float:
-        self._paused_s = TICK_S if self.worker.busy else QUIET_TICK_S if self._is_quiet() else IDLE_TICK_S
+        self._paused_s = TICK_S if self.worker.at_work else QUIET_TICK_S if self._is_quiet() else IDLE_TICK_S
         return self._paused_s
 
     def _is_quiet(self) -> bool:
-        return not self.worker.busy and monotonic() - self.worker.idle_since > QUIET_S
+        return not self.worker.at_work and monotonic() - self.worker.idle_since > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""

@@ -44,7 +44,7 @@ NAMES = 500
 """How many names of one kind a worker keeps counts of."""
 _NO_CSV = str.maketrans(',"\n\r', ";'  ")
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
-_PLACE, _SECOND = Struct("=dQdQd"), Struct("=QQQQ")
+_DETAILS, _SECOND = Struct("=QdQd"), Struct("=QQQQ")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 
@@ -76,29 +76,31 @@ def sent_at(text: str) -> float | None:
 
 
 class Request:
-    """A request at work."""
+    """A request at work: what a server hands to the application, when it was sent, and how long it waited.
 
-    __slots__ = (
-        "avoidable", "began", "delay", "ended", "holder", "ident", "is_judged", "place", "route", "sent", "source",
-        "thread",
-    )  # fmt: skip
+    ``key`` is where it stands in ``Worker.at_work``; ``delay`` and ``avoidable`` are None if nobody can tell.
+    """
 
-    def __init__(self, source: Any, sent: str | bytes | None, ident: str, holder: Any, thread: int) -> None:
-        self.source, self.sent, self.ident, self.holder, self.thread = source, sent, ident, holder, thread
-        self.route: str | None = None
-        self.place = 0
-        self.began = self.ended = 0.0
-        self.is_judged = False
-        """Whether it is known how long it waited: ``delay`` and ``avoidable``, or None if nobody can tell."""
-        self.delay: float | None = None
-        self.avoidable: float | None = None
+    source: Any
+    sent: str | bytes | None
+    ident: str
+    holder: Any
+    thread: int
+    key: Any
+    began: float
+    place = 0
+    ended = 0.0
+    route: str | None = None
+    is_judged = False
+    delay: float | None = None
+    avoidable: float | None = None
 
 
 class Worker:
     """The notes of this process. ``capacity`` is how many requests it works on at once; 0: it has no limit."""
 
     __slots__ = (
-        "at_work", "base", "busy", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
+        "at_work", "base", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
         "held_by", "held_since", "holds", "idle_since", "lately", "left", "lock", "loop", "memory", "notes",
         "notes_lock", "numbers", "pid", "q", "rows", "server", "watcher",
     )  # fmt: skip  # a request finds what it needs beside each other in memory
@@ -116,13 +118,13 @@ class Worker:
             slot = memory.claim(capacity, server, loop=loop)
         assert slot is not None
         self.memory, self.base, self.capacity, self.loop = memory, slot, capacity, loop
-        self.pid, self.busy, self.idle_since, self.held_since = os.getpid(), 0, monotonic(), 0.0
+        self.pid, self.idle_since, self.held_since = os.getpid(), monotonic(), 0.0
         self.q, self.d, self.bytes = memory.q, memory.d, memory.bytes
         self.lock = native("_thread", "allocate_lock")()
         self.free = list(range(slot + PLACE_AT, slot + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS))[::-1]
         """The first word of each free place."""
         self.at_work: dict[Any, Request] = {}
-        """By thread, while the application is called; by itself, while its body is sent, or if a loop serves it."""
+        """By thread, task or greenlet while the application is called; by itself while its body is sent."""
         self.left: deque[Request] = deque()
         """Requests whose body was forgotten by the server without being closed."""
         self.held_by = "(not seen)"
@@ -145,26 +147,30 @@ class Worker:
         self.watcher = Watcher(self)
 
     def begin(self, source: Any, sent: str | bytes | None, ident: str = "", holder: Any = None) -> Request | None:
-        """Note that work on a request begins; None: the probe failed.
+        """Note that work on a request begins; None: it had begun further out, or the probe failed.
 
         Mostly, the caches of the processor hold nothing of the probe when a request comes, so its cost is the memory
         that it touches: one function at the beginning and one at the end. For how long a request waited is found by
         the watching thread, or when the request has ended.
         """
         try:
-            now = monotonic()
+            request = Request()
+            request.began = now = monotonic()
             if now >= self.due:
                 self.watcher.goes_on(now)
-            request = Request(source, sent, ident, holder, get_ident())
-            request.began = now
+            request.source, request.sent, request.ident, request.holder = source, sent, ident, holder
+            request.thread = thread = get_ident()
+            request.key = key = holder or thread
             with self.lock:
-                self.at_work[request if self.loop else request.thread] = request
-                self.busy = busy = self.busy + 1
-                if busy == self.capacity and not self.held_since:
+                at_work = self.at_work
+                if key in at_work:
+                    return None
+                at_work[key] = request
+                if len(at_work) == self.capacity and not self.held_since:
                     self._turn(now)
                 if self.free:
                     request.place = place = self.free.pop()
-                    _PLACE.pack_into(self.bytes, place * WORDS, now, request.thread, -1.0, 0, now)
+                    self.d[place] = now
                 else:
                     self.q[self.base + WITHOUT_PLACE] += 1
             if self.rows:
@@ -177,32 +183,30 @@ class Worker:
     def leave_thread(self, request: Request) -> None:
         """Note that the application has returned a body, so that this thread may call it for another request."""
         with self.lock:
-            if self.at_work.get(request.thread) is request:
-                self.at_work[request] = self.at_work.pop(request.thread)
+            if self.at_work.pop(request.key, None) is not None:
+                request.key = request
+                self.at_work[request] = request
 
     def end(self, request: Request) -> None:
         """Note that work on a request ends. It is counted later, with others: that costs less."""
-        if request.ended or state.off:
+        if request.ended:
             return
         try:
-            request.ended = now = monotonic()
+            request.ended = self.idle_since = now = monotonic()
             if request.route is None:
                 request.route = route_of(request)
-            request.source = request.holder = None
             with self.lock:
-                self.at_work.pop(request.thread if self.at_work.get(request.thread) is request else request, None)
                 if self.server is not None and not self.server.alive:
                     self._close_door(now)
-                elif self.busy == self.capacity and not self.held_since:
+                elif len(self.at_work) == self.capacity and not self.held_since:
                     self._turn(now)
-                self.busy = busy = self.busy - 1
-                if not busy:
-                    self.idle_since = now
+                del self.at_work[request.key]
                 if request.place:
                     self.d[request.place] = -now
                     self.free.append(request.place)
                 else:
                     self.q[self.base + WITHOUT_PLACE] -= 1
+            request.source = request.holder = request.key = None
             self.ended.append(request)
             if self.rows:
                 self.count_ended()
@@ -261,8 +265,11 @@ class Worker:
                 if not request.is_judged:
                     self._judge(request)
                 with self.lock:
-                    if request.delay is not None and request.place and not request.ended:
-                        self.d[request.place + 2] = request.delay
+                    if request.place and not request.ended:
+                        delay = -1.0 if request.delay is None else request.delay
+                        _DETAILS.pack_into(
+                            self.bytes, (request.place + 1) * WORDS, request.thread, delay, 0, request.began
+                        )
 
     def _judge(self, request: Request) -> None:
         """Find for how long a request waited, and how much of this another worker could have avoided."""
@@ -304,7 +311,7 @@ class Worker:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
         with self.lock:
             if not self.held_since:
-                if not (self.capacity and self.busy >= self.capacity):
+                if not (self.capacity and len(self.at_work) >= self.capacity):
                     self._turn(since)
                 self.held_since = self.d[self.base + HELD_SINCE] = since
 
@@ -316,7 +323,7 @@ class Worker:
                 self.holds.append((self.held_since, now, self.held_by))
                 self.held_by = "(not seen)"
                 self.held_since = self.d[self.base + HELD_SINCE] = 0.0
-                if not (self.capacity and self.busy >= self.capacity):
+                if not (self.capacity and len(self.at_work) >= self.capacity):
                     self._turn(now)
 
     def _blame(self, avoidable: float, from_s: float, to_s: float) -> None:
@@ -450,11 +457,17 @@ def printable(text: str) -> str:
     return (text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text))[:60]
 
 
+def getcurrent() -> Any:
+    """Return the greenlet that runs, if there are greenlets."""
+    greenlet = sys.modules.get("greenlet")
+    return greenlet.getcurrent() if greenlet is not None else None
+
+
 def note_route(route: Any) -> None:
     """Note the route of the request at work, which a framework has just found."""
     request = current.get()
     if request is None and state.worker is not None:
-        request = state.worker.at_work.get(get_ident())
+        request = state.worker.at_work.get(getcurrent() if state.worker.loop else get_ident())
     if request is not None and isinstance(route, str):
         request.route = printable("/" + route.lstrip("^/"))
 
@@ -548,12 +561,12 @@ def worker(capacity: int = 0, server: str = "", *, loop: bool = False) -> Worker
 def fault() -> None:
     """Turn the probe off because it failed; say so once."""
     error = sys.exc_info()[1]
-    state.off = True
     if state.worker is not None:
         try:
-            state.worker.q[state.worker.base + FAULTS] += 1
+            state.worker.q[state.worker.base + FAULTS] += not state.off
         except Exception:  # noqa: S110  # nothing more can be done
             pass
+    state.off = True
     _say(f"turned off in process {os.getpid()}, because it failed: {error!r}")
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator
 
-from stampede_probe.worker import Request, Worker, current, get_ident, guarded, state, worker
+from stampede_probe.worker import Request, Worker, current, getcurrent, guarded, state, worker
 
 _ID = os.environ.get("STAMPEDE_PROBE_ID", "")
 _WSGI_ID = "HTTP_" + _ID.upper().replace("-", "_") if _ID else ""
@@ -36,32 +36,23 @@ class Wsgi(Wrapped):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Pass a request to the application."""
-        if state.off:
-            return self.application(environ, start_response)  # type: ignore[no-any-return]
-        mine = state.worker or guarded(_worker_of, environ)
-        if mine is None or (current.get() is not None if mine.loop else get_ident() in mine.at_work):
-            return self.application(environ, start_response)  # type: ignore[no-any-return]
-        sent = environ.get("HTTP_X_REQUEST_START") or environ.get("HTTP_X_QUEUE_START")
-        ident = environ.pop(_WSGI_ID, "") if _WSGI_ID else ""
-        request = mine.begin(environ, sent, ident, _greenlet() if mine.loop else None)
+        request, mine = None, state.worker or guarded(_worker_of, environ)
+        if mine is not None and not state.off:
+            sent = environ.get("HTTP_X_REQUEST_START") or environ.get("HTTP_X_QUEUE_START")
+            ident = environ.pop(_WSGI_ID, "") if _WSGI_ID else ""
+            request = mine.begin(environ, sent, ident, getcurrent() if mine.loop else None)
         if request is None:
             return self.application(environ, start_response)  # type: ignore[no-any-return]
         sent_files = _note_files(environ) if _UWSGI else ()
-        token = current.set(request) if mine.loop else None
         try:
             body: Iterable[bytes] = self.application(environ, start_response)
         except BaseException:
             mine.end(request)
             raise
-        finally:
-            if token is not None:
-                current.reset(token)
-        if isinstance(body, (list, tuple)) or any(body is one for one in sent_files):
+        files = environ.get("wsgi.file_wrapper")  # the server sends a file in its own way
+        kinds = (list, tuple, files) if isinstance(files, type) else (list, tuple)
+        if isinstance(body, kinds) or any(body is one for one in sent_files):
             mine.end(request)
-            return body
-        files = environ.get("wsgi.file_wrapper")
-        if isinstance(files, type) and isinstance(body, files):
-            mine.end(request)  # the server sends the file in its own way
             return body
         mine.leave_thread(request)
         return (SizedBody if hasattr(body, "__len__") else Body)(body, mine, request)
@@ -111,14 +102,9 @@ class SizedBody(Body):
         return len(self._body)  # type: ignore[arg-type]
 
 
-def _greenlet() -> Any:
-    greenlet = sys.modules.get("greenlet")
-    return greenlet.getcurrent() if greenlet is not None else None
-
-
 def _worker_of(environ: dict[str, Any]) -> Worker:
     """Make the worker of this process; how much it serves at once, and on which server, is what a request tells."""
-    if getattr(_greenlet(), "parent", None) is not None:  # whoever runs in the main greenlet has no hub
+    if getattr(getcurrent(), "parent", None) is not None:  # whoever runs in the main greenlet has no hub
         return worker(loop=True)
     options = getattr(sys.modules.get("uwsgi"), "opt", None)
     if options is not None:
@@ -149,15 +135,12 @@ class Asgi(Wrapped):
         mine = state.worker
         if mine is None or mine.watcher.loop is None:
             mine = guarded(_serving)
-        sent, ident = None, ""
-        for name, value in scope["headers"]:
-            if name == b"x-request-start" or name == b"x-queue-start":  # noqa: PLR1714  # no tuple is made
-                sent = value
-            elif name == _ASGI_ID:
-                ident = value.decode("latin-1")
-        if ident:
+        headers, ident = dict(scope["headers"]), ""
+        if _ASGI_ID and _ASGI_ID in headers:
+            ident = headers[_ASGI_ID].decode("latin-1")
             scope["headers"] = [one for one in scope["headers"] if one[0] != _ASGI_ID]
-        request = mine.begin(scope, sent, ident, asyncio.current_task(mine.watcher.loop)) if mine else None
+        sent = headers.get(b"x-request-start") or headers.get(b"x-queue-start")
+        request = mine.begin(scope, sent, ident, asyncio.current_task()) if mine else None
         if request is None:
             await self.application(scope, receive, send)
             return

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stampede.evaluate.read.observation import APP_PORTS
 from stampede.records.queueing import Queueing
-from stampede.servers.base import FIRST_PORT, Release, check_lock_file, nginx_upstream
+from stampede.servers.base import FIRST_PORT, Release, Threads, check_lock_file, nginx_upstream
 from stampede.servers.replaced import Replaced
 
 
@@ -14,7 +14,7 @@ class Uwsgi(Replaced):
     """uWSGI: a thread accepts when it is free, from a socket that all processes share or its process's socket."""
 
     server: Literal["uwsgi"]
-    threads: int = Field(ge=1, description="Threads in each process.")
+    threads: Threads
     release: Release = "2.0.31"
     app: Literal["wsgi", "django"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
     protocol: Literal["http", "uwsgi", "fastcgi"] = Field(
@@ -29,7 +29,6 @@ class Uwsgi(Replaced):
 
     service: ClassVar[str] = "uwsgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
-    passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket", "router")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")

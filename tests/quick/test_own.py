@@ -558,7 +558,7 @@ LACKS = Record(what="missing", program="fastapi", folder="/", words=["fastapi"])
     [
         ([[UVICORN]], {"server": "uvicorn", "release": "0.54.0", "workers": 3, "max_requests": 500}, "./start.sh"),
         ([[LACKS], [UVICORN]], {"server": "uvicorn", "workers": 3}, "./start.sh"),
-        ([[WAITRESS]], {"server": "gunicorn", "kind": "gthread", "threads": 6}, ""),
+        ([[WAITRESS]], {"server": "gunicorn", "worker_class": "gthread", "threads": 6}, ""),
         ([[]], {"server": "gunicorn", "workers": 2}, "./start.sh"),
     ],
 )

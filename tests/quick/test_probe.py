@@ -167,14 +167,14 @@ def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: S
     assert snapshot(shared)["workers"] == []
 
 
-def test_a_torn_record_is_not_shown(shared: Shared) -> None:
+def test_a_request_is_not_shown_with_the_details_of_the_one_before_it(shared: Shared) -> None:
     [base] = workers(shared, 1)
     at = base + layout.PLACE_AT
-    shared.d[at], shared.d[at + 4] = 7.0, 6.0
+    shared.d[at], shared.q[at + 1], shared.d[at + 2], shared.q[at + 3], shared.d[at + 4] = 7.0, 99, 0.5, 1, 6.0
 
     [worker] = snapshot(shared)["workers"]
-    assert worker["busy"] == 1
-    assert worker["requests"] == []
+    [request] = worker["requests"]
+    assert (request["thread"], request["delay_s"], request["route"]) == (0, None, layout.UNMATCHED)
 
 
 def test_what_stands_in_the_notes_after_a_crash_does_no_harm(shared: Shared) -> None:
@@ -243,12 +243,15 @@ def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
 
 
 def test_rows_name_the_connection_if_the_server_hands_on_its_socket(tmp_path: Path) -> None:
-    rows = Rows(str(tmp_path))
+    rows, request = Rows(str(tmp_path)), Request()
+    request.ident, request.thread, request.began = "1-1", 7, 1.0
     with socket.socket() as connection:
-        rows.began(Request({"gunicorn.socket": connection}, None, "1-1", None, 7))
+        request.source = {"gunicorn.socket": connection}
+        rows.began(request)
         inode = os.fstat(connection.fileno()).st_ino
-    for closed in ({"gunicorn.socket": connection}, {}):
-        rows.began(Request(closed, None, "1-1", None, 7))
+    rows.began(request)  # it is closed now
+    request.source = {}
+    rows.began(request)
 
     [file] = tmp_path.iterdir()
     assert [line.split(",")[4] for line in file.read_text().splitlines()] == [str(inode), "", ""]
@@ -410,11 +413,11 @@ def test_bodies_stay_what_they_are(shared: Shared) -> None:
     assert type(given[3]) is SizedBody
     assert type(given[4]) is Body
     assert len(given[3]) == 1
-    assert state.worker.busy == 2
+    assert len(state.worker.at_work) == 2
     given[3].close()
     assert closed == [1]
     given.clear()
-    wait_until(lambda: state.worker and state.worker.busy == 0, every_s=0.01)
+    wait_until(lambda: state.worker and not state.worker.at_work, every_s=0.01)
 
 
 @pytest.mark.parametrize(("full", "expected"), [("/dev/shm", "/tmp"), ("/dev/shm /tmp /var/tmp", "/proc/")])

@@ -23,9 +23,9 @@ from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.resources import Found, balance_in, choose_container, containers_in
-from stampede.servers.program import PROGRAMS, SERVED_BY
+from stampede.servers.program import GRANIAN, GUNICORN, PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import Answers, Followed, Route, first_of
-from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, HEAD, SERVERS, UWSGI
+from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS
 from stampede.service.discovery.dockerfile import as_text, docker_images
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
@@ -228,8 +228,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
             found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
     found.problems += [
         f"{start.place}: the lab does not serve {server}'s {key} {found.values[key]}"
-        for key, known in (("interface", ("wsgi", "asgi")), ("worker_class", GUNICORN_CLASSES))
-        if found.values.get(key, known[0]) not in known
+        for key, known in ((GRANIAN.kind_by, GRANIAN.kinds), (GUNICORN.kind_by, GUNICORN.kinds))
+        if found.values.get(key, next(iter(known))) not in known
     ]
     if told.processes.isdecimal() and int(told.processes) > 1:
         found.note("replicas", int(told.processes), f"{start.place}: numprocs")
@@ -303,10 +303,11 @@ def _note_server(found: Discovery, start: Start | None, repository: Repository) 
         found.note(key, values or None, place)
     if server not in found.values and (locked := locked_release(server, bases)):
         found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], repository.folder)}")
-    if found.values.get("uwsgi", UWSGI) != UWSGI:
+    if found.values.get("uwsgi", UWSGI.release) != UWSGI.release:
         there, place = found.values["uwsgi"], found.places["uwsgi"]
-        found.values["uwsgi"], found.places["uwsgi"] = UWSGI, f"guessed: {place} has {there}, which the lab lacks"
-        found.problems.append(f"{place}: uWSGI {there}: {UWSGI} is measured instead")
+        found.values["uwsgi"] = UWSGI.release
+        found.places["uwsgi"] = f"guessed: {place} has {there}, which the lab lacks"
+        found.problems.append(f"{place}: uWSGI {there}: {UWSGI.release} is measured instead")
 
 
 def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
@@ -339,7 +340,8 @@ def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
     Routes with ids come later, then those that change data; both are comments.
     """
     names: Counter[str] = Counter()
-    ordered = sorted(dict.fromkeys(routes), key=lambda of: (of[0] != "get", not _is_plain(of[1]), _depth(of[1])))
+    ordered = sorted(dict.fromkeys(routes), key=lambda of: (
+        of[0] != "get", not _is_plain(of[1]), len([*filter(None, of[1].split("/"))])))  # fmt: skip
     for method, path in ordered[:MOST_ROUTES]:
         names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
@@ -351,10 +353,6 @@ def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
     if further := ordered[MOST_ROUTES:]:
         yield f"  # not here: {first_of(further)}"
-
-
-def _depth(path: str) -> int:
-    return len(list(filter(None, path.split("/"))))
 
 
 def _is_plain(path: str) -> bool:
