@@ -117,6 +117,9 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
     raise LabError("The image of the application lacks the server that its start command starts.")
 
 
+GIVE_COMMAND = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
+
+
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
     """Follow the start command of a description that was just written, ask the application, and start it once.
 
@@ -125,8 +128,7 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     """
     if path.read_text(encoding="utf-8") == written.text:
         if written.fallbacks is None:
-            hint = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
-            raise WrongUse(f"No start command was found, so {path} is not complete.", hint)
+            raise WrongUse(f"No start command was found, so {path} is not complete.", GIVE_COMMAND)
         with (
             interruptible(),
             machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
@@ -150,9 +152,12 @@ def _ask_today(path: Path, written: Description, describe: Callable[[Answers], D
         described = describe(answers)
         write_whole(path, described.text)
         if today.followed and not today.followed.server:
-            raise LabError(f"The start command of {path} starts no server that the lab can measure.",
-                           "\n".join(line[2:] for line in described.text.splitlines()[len(HEAD):]
-                                     if line.startswith("# ")))  # fmt: skip
+            lines = [line[2:] for line in described.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
+            why = today.followed.why
+            raise LabError(
+                f"The start command of {path} starts no server that the lab can measure.",
+                "\n".join([*sorted(lines, key=lambda line: why not in line), GIVE_COMMAND]),
+            )
         if not today.layer.loaded:
             return answers.model_copy(update={"problem": "its server names no application that can be imported"})
         return ask_application(today.layer, today.layer.loaded, say).model_copy(update={"followed": today.followed})

@@ -19,7 +19,7 @@ from stampede.advise.options import ServingOption, serving_options
 from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
 from stampede.advise.service import read_service, tries
 from stampede.advise.show import print_what_if, print_whether_it_held
-from stampede.advise.what_if import recorded
+from stampede.advise.what_if import compared, recorded
 from stampede.docker import cache
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
@@ -397,7 +397,10 @@ def test_what_a_pod_stands_on_one_screen(lab: Lab, tmp_path: Path) -> None:
     assert rate
     assert 4 < float(rate[1]) < 20.5, "computing alone allows 20 pages a second in each container"
     assert "throttling at 0.5 cores" in text
+    assert "unknown threads that compute within a limit" in text
     assert "# gunicorn.conf.py" in lines
+    unbound = " ".join(lab.call("advise", str(tmp_path / "mine.yaml")).stdout.split())
+    assert ", 3 containers (" in unbound, "who names no bound gets as many as there are"
     rule = yaml.safe_load(said.stdout[said.stdout.index("# KEDA") :])
     assert rule[0]["metadata"]["query"] == "sum(stampede_busy_threads) / sum(stampede_threads)"
     assert 0 < float(rule[0]["metadata"]["threshold"]) < 1
@@ -523,9 +526,8 @@ def test_more_requests_than_threads_wait_with_every_way() -> None:
 def test_what_if_at_80_columns() -> None:
     told = io.StringIO()
     before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    print_what_if(
-        Console(file=told, width=80), "mix, shared, trial 1", before, list(serve_otherwise(mix_measured(), 2, 1))
-    )
+    ways = compared(before, list(serve_otherwise(mix_measured(), 2, 1)))
+    print_what_if(Console(file=told, width=80), "mix, shared, trial 1: 4 requests, replayed", ways)
 
     [line] = [line for line in told.getvalue().splitlines() if line.startswith("measured")]
     assert line.split()[1:] == ["2", "x", "1", "2", "2", "0", "8985", "9000"]

@@ -11,12 +11,13 @@ from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, Segments
 from stampede.logs.diagnose.aligning import PRECISION_S
 from stampede.logs.diagnose.joining import Clock, Joined, join_all
-from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs, tick_of
+from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs, of_starts, tick_of
 
 FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
+_OTHER_UNIT = 300
 GAVE_UP = (499, 502, 503, 504)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
 LONG_S = 5.0
@@ -106,7 +107,7 @@ def requests_of(logs: Logs) -> Requests:
     has a duration in all logs.
     """
     if logs.balancers and logs.servers:
-        joins = join_all(logs.balancers, logs.servers)
+        joins = _joins(logs.balancers, logs.servers)
     elif not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
         joins = [of_header(server) for server in logs.servers]
     else:
@@ -122,6 +123,11 @@ def requests_of(logs: Logs) -> Requests:
             "paths, both logs need the same id: stampede diagnose --setup",
         )
     for balancer, server, joined in alike:
+        times = balancer.took_s[joined.balancer] / server.took_s[joined.server]
+        if np.quantile(np.nan_to_num(times), FEW) > _OTHER_UNIT:
+            raise WrongUse(f"Nearly all requests took more than {_OTHER_UNIT} times as long in {balancer.file} as in "
+                           f"{server.file}, so the durations of one of them are in another unit.",
+                           hint="--unit ms says the unit of durations that are written without it.")  # fmt: skip
         more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
         if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
             raise WrongUse(
@@ -153,6 +159,20 @@ def requests_of(logs: Logs) -> Requests:
         refused.append((balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))))
     found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
     return replace(found, refused=_noted(refused), killed=_noted(killed))
+
+
+def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
+    """Return how logs are joined; by starts, if the lines of a log that may have these are joined better so."""
+    best = join_all(balancers, servers)
+    for ours, its in (([*map(of_starts, balancers)], servers), (balancers, [*map(of_starts, servers)])):
+        most = min(sum(map(len, balancers)), sum(map(len, servers)))
+        missing = most - sum(len(joined.server) for _, _, joined in best)
+        if missing <= FEW * most or any(log.of_starts for log in (*balancers, *servers)):
+            break
+        joins = join_all(ours, its)
+        if most - sum(len(joined.server) for _, _, joined in joins) < missing / 2:
+            best = joins
+    return best
 
 
 def has_header(server: Log) -> bool:

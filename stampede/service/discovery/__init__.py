@@ -56,8 +56,8 @@ _FOR_TOOLS = re.compile(
     r"STAMPEDE_.*)$"
 )
 """Variables for the tools of an image."""
-_MIGRATIONS = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic upgrade head"}
-"""What prepares an empty database, by the file that its tool has in the application's folder."""
+_MIGRATIONS = {"manage.py": ("django", "python manage.py migrate"), "alembic.ini": ("", "alembic upgrade head")}
+"""What prepares an empty database, by the file that its tool has in the application's folder, and a word in it."""
 
 
 class Description(NamedTuple):
@@ -163,11 +163,13 @@ def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
 def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[str]:
     """Yield what else the repository starts, and that it was not taken."""
     first = starts[0]
+    named: set[Path] = set()
     for other in starts[1:]:
         there = repository.folder_of(other)
-        if other.words == first.words or not named_server(repository, other):
+        if other.words == first.words or there in named or not named_server(repository, other):
             continue
         if there != repository.folder_of(first) and any(there.glob("*.py")):
+            named.add(there)
             folder = os.path.relpath(there, repository.folder)
             yield f"{other.place} starts another service, which was not taken; stampede init {folder} describes it"
         else:
@@ -247,13 +249,14 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
         found.note("replicas", start.replicas, start.compose or start.place)
     if start and start.beside:
         found.note("beside", [*start.beside], start.compose)
-    before = {re.sub(r"(?:python[\d.]*\s+)?(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
+    before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
               for command, place in (start.before if start else ())}  # fmt: skip
     place = found.places.pop("before of start", "")
     before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place
                for command in found.values.pop("before of start", [])}  # fmt: skip
-    for name, command in _MIGRATIONS.items():
-        if (found.folder / name).is_file() and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
+    for name, (word, command) in _MIGRATIONS.items():
+        has_tool = (found.folder / name).is_file() and word in repository.text(found.folder / name).lower()
+        if has_tool and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
             before[command] = "guessed: a database is empty when a trial begins"
     if before:
         found.note("before", " && ".join(before), ", ".join(dict.fromkeys(before.values())))
@@ -265,6 +268,7 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
     names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
     files = [(repository.name(path), repository.text(path)) for path in names
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
+    files = [each for each in files if not re.search(r"^kind:\s*Pod\b", each[1], re.MULTILINE)]  # of a person
     resources, problem = given or (start.resources if start else {}), ""
     if not {"cpus", "memory_mib"} & resources.keys():
         resources, problem = choose_container(
@@ -278,11 +282,12 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
 
 def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
-    bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
     image = start.image if start else Image()
     _note_installs(found, image, repository)
-    installs = next((each.installs for each in (image, *docker_images(repository)) if each.file), image.installs)
-    required = find_requirements(found.problems, repository, bases, installs.python)
+    built = next((each for each in (image, *docker_images(repository)) if each.file), image)
+    bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))
+             if base.is_relative_to(repository.folder)]  # fmt: skip
+    required = find_requirements(found.problems, repository, bases, built)
     found.note("requirements", required.file or None, required.file)
     named = named_server(repository, start)
     listed = next((server for server in SERVERS if any(re.match(rf"{server}\b", line.strip(), re.IGNORECASE)

@@ -44,6 +44,8 @@ class Image:
     place: str = ""
     """Where the command stands."""
     installs: Installs = field(default_factory=Installs)
+    python: str = ""
+    """The release of Python that the name of its base image says."""
     before: tuple[tuple[str, str], ...] = ()
     """The commands of RUN that prepare the application, and where each stands."""
 
