@@ -221,6 +221,11 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
         (["threading.Condition.wait", "queue.Queue.get"], "queue", "queue.Queue.get"),
         (["psycopg.wait"], "", "psycopg.wait"),
         (["with lock"], "lock", "with lock"),
+        (["asyncio.locks.Event.wait", "anyio.SocketStream.receive", "lib.read"], "network", "lib.read"),
+        (["asyncio.locks.Event.wait", "asyncio.tasks.wait_for"], "lock", "asyncio.locks.Event.wait"),
+        (["asyncio.subprocess.Process.wait"], "subprocess", "asyncio.subprocess.Process.wait"),
+        (["threading.Condition.wait", "multiprocessing.Pool.get"], "subprocess", "multiprocessing.Pool.get"),
+        (["os.system"], "subprocess", "os.system"),
     ],
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
