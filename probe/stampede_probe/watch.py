@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import contextmanager
 from contextvars import Context
 from functools import partial
 from itertools import islice
@@ -266,7 +267,8 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
-                self._look(now)  # first: whoever kept the interpreter's lock is still where it was
+                with uncollected():  # first: whoever kept the interpreter's lock is still where it was
+                    self._look(now)
                 while self.worker.left:
                     self.worker.end(self.worker.left.popleft())
                 self.worker.judge_all()
@@ -490,6 +492,22 @@ class Watcher:
         if _GIL and turns - before[3] > LOCK_TURNS * wall_s and others_s > wall_s / OTHERS_RUN:
             return "interpreter lock"
         return "waits"
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector of Python 3.11 from running while frames of other threads are looked at.
+
+    It runs while the object of a frame is made. If it gives the interpreter's lock away, the frame may end meanwhile.
+    """
+    is_on = sys.version_info[:2] == (3, 11) and gc.isenabled()
+    try:
+        if is_on:
+            gc.disable()
+        yield
+    finally:
+        if is_on:
+            gc.enable()
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

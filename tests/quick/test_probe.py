@@ -281,6 +281,40 @@ def test_the_line_that_calls_the_collector_is_named_and_no_other() -> None:
     assert _collector(seen[-1][0], 0, 1, 1) == "garbage collector, generation 1"
 
 
+def test_frames_of_other_threads_are_followed_while_garbage_is_collected() -> None:
+    """Functions of many sizes call each other, and each collection lets other threads go on."""
+    code = """
+import gc, sys, threading, time
+from stampede_probe.watch import _outwards, uncollected
+
+functions = []
+for size in range(40):
+    values = ";".join(f"v{number} = object()" for number in range(size % 13))
+    exec(f"def call(n):\\n  {values or 'pass'}\\n  return functions[(7 * n + {size}) % 40](n - 1) if n else n")
+    functions.append(call)
+
+def work():
+    number = 0
+    while True:
+        number += 1
+        functions[number % 40](number % 37)
+
+gc.callbacks.append(lambda *_: time.sleep(0))
+gc.set_threshold(40)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+ends = time.monotonic() + 2
+while time.monotonic() < ends:
+    with uncollected():
+        assert all(frame.f_code.co_name for one in sys._current_frames().values() for frame in _outwards(one))
+print(gc.isenabled())
+"""
+    given = {**os.environ, "PYTHONPATH": str(PROBE)}
+    ended = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=False)
+
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("True\n", "", 0)
+
+
 def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
     counted: list[str] = []
     watcher = Watcher.__new__(Watcher)
