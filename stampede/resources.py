@@ -17,7 +17,7 @@ from stampede.docker.compose_config import config
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import foreign_yaml
 from stampede.foreign import read_text
-from stampede.servers.program import PROGRAMS
+from stampede.servers.program import SERVES
 
 Found = Mapping[str, tuple[float | str, str]]
 """``cpus`` in cores on average, ``memory_mib``, ``replicas`` and ``balance``, each with the place that says it."""
@@ -37,8 +37,7 @@ _BALANCES = {
 }  # fmt: skip
 """How ingress-nginx, HAProxy, Traefik and Envoy call the policies. EWMA compares two pods by chance, as two choices do.
 """
-_SERVES = re.compile(rf"\b({'|'.join(PROGRAMS)}|waitress|fastapi|flask|runserver)\b")
-_WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|\bmain\b")
+WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|\bmain\b")
 OTHERS = re.compile(
     r"\b(celery\w*|\w*worker|beat|housekeeping|scheduler|cron|migrat\w*|nginx|redis|valkey|postgres\w*|mysql|mariadb|mongo\w*|rabbitmq|"
     r"kafka|elasticsearch|memcached|envoy|haproxy|traefik|caddy|prometheus|grafana|flower|minio|db|database)\b"
@@ -157,9 +156,9 @@ def choose_container(containers: Iterable[Container], first: str = "", name: str
     """
     named: dict[str, list[Container]] = {}
     for each in containers:
-        if _SERVES.search(each.words) or not OTHERS.search(each.words.lower()):
+        if SERVES.search(each.words) or not OTHERS.search(each.words.lower()):
             named.setdefault(each.name, []).append(each)
-    known = name.lower() if len(name) >= LONG_ENOUGH and not _WEB.fullmatch(name.lower()) else ""
+    known = name.lower() if len(name) >= LONG_ENOUGH and not WEB.fullmatch(name.lower()) else ""
 
     def unlikely(group: Sequence[Container]) -> tuple[bool, ...]:
         return (
@@ -167,10 +166,10 @@ def choose_container(containers: Iterable[Container], first: str = "", name: str
             all(_FOR_DEVELOPMENT.search(each.file) for each in group),
             not (known and any(re.search(rf"(^|[/' ]){re.escape(known)}($|[:@' ])", each.words.lower())
                                for each in group)),
-            not (serves := any(_SERVES.search(each.words) for each in group)),
+            not (serves := any(SERVES.search(each.words) for each in group)),
             not (serves and any({"cpus", "memory_mib"} & each.found.keys() for each in group)),
             all(each.file != first for each in group),
-            not _WEB.search(group[0].name.lower()),
+            not WEB.search(group[0].name.lower()),
         )  # fmt: skip
 
     def of(group: Sequence[Container]) -> Found:

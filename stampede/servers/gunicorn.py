@@ -29,7 +29,9 @@ KeepaliveS = Annotated[
 class UnreleasedGunicorn(Unreleased):
     """A build of gunicorn that is not released."""
 
-    of: Release = Field("27.0.1", description="The release whose locked packages it has, and that a patch changes.")
+    of: Release = Field(
+        GUNICORN.release, description="The release whose locked packages it has, and that a patch changes."
+    )
     like: Literal["gthread", "gunicorn_idle_thread.IdleThreadWorker"] | None = Field(
         None,
         description="The worker_class that queues as the build should, of gunicorn-gthread; theory then predicts it.",
@@ -45,9 +47,9 @@ class Gunicorn(Replaced, ABC):
     """gunicorn with any kind of worker."""
 
     release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(
-        "27.0.1",
+        GUNICORN.release,
         description="A release that has a file of locked packages, or a build that is not released (below).",
-        examples=["27.0.1"],
+        examples=[GUNICORN.release],
     )
     reuse_port: bool = Field(False, description="true: each worker has its own listening socket.")
 

@@ -4,6 +4,7 @@ A start command itself is never taken apart: the server reads it (servers/user-s
 settings that the server told, or that are added, are called here and there.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -180,3 +181,5 @@ PROGRAMS = {each.name: each for each in (GUNICORN, UVICORN, UWSGI, GRANIAN, HYPE
 SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
              "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
 """The server that another command starts, or that stands in for the server that it starts."""
+SERVES = re.compile(rf"\b({'|'.join(name for name in (*PROGRAMS, *SERVED_BY) if name != 'werkzeug')})\b")
+"""The name of a server in a command."""

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from stampede.evaluate.read.observation import APP_PORTS
 from stampede.records.queueing import Queueing
 from stampede.servers.base import FIRST_PORT, Release, Threads, check_lock_file, nginx_upstream
+from stampede.servers.program import UWSGI
 from stampede.servers.replaced import Replaced
 
 
@@ -15,7 +16,7 @@ class Uwsgi(Replaced):
 
     server: Literal["uwsgi"]
     threads: Threads
-    release: Release = "2.0.31"
+    release: Release = UWSGI.release
     app: Literal["wsgi", "django"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
     protocol: Literal["http", "uwsgi", "fastcgi"] = Field(
         "http", description="The protocol between the balancer and uWSGI."

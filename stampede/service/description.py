@@ -5,9 +5,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import YamlFile
@@ -178,20 +178,19 @@ BESIDE_COMMAND = {*SERVERS, "replicas", "balance", "cpus", "memory_mib", "upstre
 MOST_CONNECTIONS = 65535
 
 
-class Served(Model):
-    """How the application is served today: by one of SERVERS, in the named release."""
+if TYPE_CHECKING:
+    _Releases = Model
+else:
+    _Releases = create_model("_Releases", __base__=Model, **{
+        name: (Release | None, Field(None, description=f"The release of {name}, in the place of that in the "
+                                                       f"requirements, such as `{each.release}`. Name one server."))
+        for name, each in PROGRAMS.items()
+    })  # fmt: skip
 
-    gunicorn: Release = Field(
-        "27.0.1",
-        description="The release of gunicorn, in the place of the release in the requirements. Name one server.",
-    )
-    uvicorn: Release | None = Field(None, description="The release of uvicorn.")
-    uwsgi: Release | None = Field(
-        None, description=f"The release of uWSGI: {UWSGI.release}, unless an image has another."
-    )
-    granian: Release | None = Field(None, description="The release of granian, from 2 on.")
-    hypercorn: Release | None = Field(None, description="The release of hypercorn.")
-    daphne: Release | None = Field(None, description="The release of daphne.")
+
+class Served(_Releases):
+    """How the application is served today: by one of SERVERS, in the named release; by gunicorn, if none is named."""
+
     worker_class: Literal[
         "gthread", "sync", "gevent", "eventlet", "tornado", "asgi", "uvicorn_worker.UvicornWorker",
         "uvicorn.workers.UvicornWorker",
@@ -290,7 +289,7 @@ class Served(Model):
     @property
     def release(self) -> str:
         """The release of the server."""
-        return str(getattr(self, self.server))
+        return str(getattr(self, self.server) or PROGRAMS[self.server].release)
 
     @property
     def kind(self) -> Workers:
@@ -390,10 +389,11 @@ class UserService(Model):
 
     @model_validator(mode="after")
     def _has_a_release_of_uwsgi(self) -> Self:
-        if self.application.folder and self.served.uwsgi not in (None, UWSGI.release):
+        there = self.served.release
+        if self.application.folder and self.served.server == "uwsgi" and there != UWSGI.release:
             raise ValueError(
-                f"served.uwsgi: the lab compiles uWSGI {UWSGI.release}, and not {self.served.uwsgi}; write "
-                f"{UWSGI.release}, or give an image that has {self.served.uwsgi}"
+                f"served.uwsgi: the lab compiles uWSGI {UWSGI.release}, and not {there}; write {UWSGI.release}, or "
+                f"give an image that has {there}"
             )
         return self
 

@@ -176,14 +176,9 @@ def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record 
             way = make_way(kind, service, layer, cores, told)
         except NotPossible:
             continue  # its workers do not fit into the memory
-        if (way.variant, _start(way)) != (ways[0].variant, _start(ways[0])):
+        if way.variant != ways[0].variant:
             ways.append(way)
     return ways
-
-
-def _start(way: ServingOption) -> Start:
-    assert isinstance(way.variant, Own)
-    return way.variant.start
 
 
 def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> list[str]:

@@ -2296,7 +2296,7 @@ def test_theory_advises_a_way_from_an_earlier_run(
         assert f"worker_connections = {way.threads}" in way.variant.deployment()
     of_command = way_of(advise_way(commanded(service, workers=3, threads=5), LAYER, earlier, TOLD).variant)
     assert of_command["options"]["settings"]["threads"] == way.threads
-    green = found.model_copy(update={"served": Served(workers=2, worker_class="gevent")})
+    green = found.model_copy(update={"served": Served.model_validate({"workers": 2, "worker_class": "gevent"})})
     with pytest.raises(WrongUse, match="there is no advice for gevent, only for gunicorn's gthread and sync"):
         advise_way(green, LAYER, earlier)
     with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):

@@ -42,7 +42,7 @@ NOT_ASKED = "  # workers, threads and the application: stampede init --check ask
 FROM_APPLICATION = "from the application: its URL map"
 """Where a class of requests comes from, if the application was asked."""
 _STANDS_IN = {
-    "waitress": "make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
+    "waitress": "stampede try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }

@@ -64,7 +64,7 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
                     has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
                     return Requirements(repository.name(path), lines, has, packages)
     if repository.files("*.py") and not packages:
-        problems.append("no file of requirements was found, so make try installs only the server")
+        problems.append("no file of requirements was found, so stampede try installs only the server")
     return Requirements(lines=packages, packages=packages)
 
 

@@ -8,16 +8,14 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from stampede.resources import OTHERS
-from stampede.servers.program import PROGRAMS, SERVED_BY
+from stampede.resources import OTHERS, WEB
+from stampede.servers.program import SERVES
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
 from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 from stampede.service.scripts import read_document, scripts_of
 
-SERVES = re.compile(rf"\b({'|'.join(name for name in (*PROGRAMS, *SERVED_BY) if name != 'werkzeug')})\b")
-_WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|\bmain\b")
 _DEVELOPS = re.compile(
     r"--reload\b|\brunserver\b|\bfastapi dev\b|\bflask\b.* run\b|runserver_plus|\.run\([^)]*debug\s*=\s*True"
 )
@@ -80,7 +78,7 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [start for start in found if SERVES.search(text_of(repository, start))
                  or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
     if found and not found[0].compose:
-        belong = [start for start in compose if _WEB.search(start.name) or start.image.file == found[0].image.file]
+        belong = [start for start in compose if WEB.search(start.name) or start.image.file == found[0].image.file]
         if belong := belong or [start for start in compose if start.image.file and start.beside]:
             found[0] = merged(found[0], belong[0])
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
@@ -93,7 +91,7 @@ def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
     """Return what speaks against a command: it is for development, or it, its scripts or its service name no server."""
     text = text_of(repository, start)
     named = SERVES.search(shlex.join(start.words))
-    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not named, not _WEB.search(start.name or start.place)
+    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not named, not WEB.search(start.name or start.place)
 
 
 def text_of(repository: Repository, start: Start) -> str:
