@@ -59,10 +59,12 @@ _KINDS = (
     (re.compile(r"(^|\.)(base_)?subprocess\.|^os\.(system|popen|wait\w*)$|^multiprocessing\."), "subprocess"),
     (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock)$"), "lock"),
     (
-        re.compile(r"^(ssl|socket|select|selectors|http|urllib3?|asyncio\.streams)\b|\bSocketStream\.|connect_tcp$"),
+        re.compile(
+            r"^(gevent\._?)?(ssl|socket|select|http|urllib)\w*\.|\.streams\.Stream|\bSocketStream\.|connect_tcp$"
+        ),
         "network",
     ),
-    (re.compile(r"^asyncio\.locks\."), "lock"),
+    (re.compile(r"^asyncio\.locks\.|\bEvent\.wait$"), "lock"),
 )
 _IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
 _SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
@@ -418,8 +420,6 @@ class Watcher:
         at = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
         called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
-        if kind in ("queue", "lock") and code is not None and _POOL.search(self._about(code)[1]):
-            kind = "pool"  # of the application's own
         is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
         if where.endswith("computes"):
             kind = ""
@@ -429,6 +429,8 @@ class Watcher:
                 return  # it only lacked a processor
             if kind != "network" or doing == "computes" or (where and is_idle):
                 kind = doing if doing != "waits" else _kind([_typed(frames[0])])[0] or doing
+        if kind in ("queue", "lock") and code is not None and _POOL.search(self._about(code)[1]):
+            kind = "pool"  # of the application's own
         called = library or called
         text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)

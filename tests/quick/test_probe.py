@@ -226,6 +226,8 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
         (["asyncio.subprocess.Process.wait"], "subprocess", "asyncio.subprocess.Process.wait"),
         (["threading.Condition.wait", "multiprocessing.Pool.get"], "subprocess", "multiprocessing.Pool.get"),
         (["os.system"], "subprocess", "os.system"),
+        (["gevent._socketcommon.SocketMixin.recv"], "network", "gevent._socketcommon.SocketMixin.recv"),
+        (["gevent._gevent_cevent.Event.wait"], "lock", "gevent._gevent_cevent.Event.wait"),
     ],
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
