@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -16,6 +17,9 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.terminal import report_path
 from stampede.typed import typed
+
+if TYPE_CHECKING:
+    from stampede.verification import Verification
 
 OTHER_PLACE = "Free some space, or choose another place: --results /path"
 _READABLE = "The folder must be readable, and TMPDIR needs room for the results."
@@ -118,15 +122,20 @@ def summary_of(command: str, folder: Path, results: Path) -> Summary:
         return summary
 
 
-def verified(folder: Path, console: Console) -> list[str]:
-    """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
+def verification_of(folder: Path) -> "Verification":
+    """Compare a run with its manifest and its results with its raw points. Raise LabError if it cannot be read."""
     from stampede.verification import verify_run  # noqa: PLC0415
 
     try:
         with uninterrupted():
-            found = verify_run(folder)
+            return verify_run(folder)
     except OSError as error:
         raise LabError(f"{folder} cannot be verified: {error.strerror or error}.", _READABLE) from None
+
+
+def verified(folder: Path, console: Console) -> list[str]:
+    """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
+    found = verification_of(folder)
     for difference in found.differences:
         console.print(str(difference), markup=False, soft_wrap=True)
     if found.differences and found.is_as_measured:

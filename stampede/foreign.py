@@ -118,6 +118,9 @@ def open_text(path: Path, *, most_bytes: int = MOST_LOG_BYTES) -> Iterator["Line
         with _opened(path) as file:
             packed = _Counted(path, file, most_bytes)
             stream = io.BufferedReader(packed, _BLOCK)
+            for packed_as, unpacks in _UNPACKS.items():
+                if stream.peek(4).startswith(packed_as):
+                    raise WrongUse(f"{path} is packed, and not with gzip.", hint=f"{unpacks} {path} unpacks it.")
             start = stream.peek(2)[:2]
             if start == b"\x1f\x8b":
                 unpacked = gzip.GzipFile(fileobj=stream)
@@ -186,6 +189,8 @@ class Lines:
 
 
 _BLOCK = 1 << 17
+_UNPACKS = {b"BZh": "bzcat", b"\xfd7zX": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"PK\x03\x04": "unzip -p"}
+"""What unpacks files that begin with these bytes."""
 
 
 class _Counted(io.RawIOBase):

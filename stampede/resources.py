@@ -17,7 +17,7 @@ from stampede.docker.compose_config import config
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import foreign_yaml
 from stampede.foreign import read_text
-from stampede.servers.program import PROGRAMS
+from stampede.servers.program import SERVES
 
 Found = Mapping[str, tuple[float | str, str]]
 """``cpus`` in cores on average, ``memory_mib``, ``replicas`` and ``balance``, each with the place that says it."""
@@ -37,10 +37,9 @@ _BALANCES = {
 }  # fmt: skip
 """How ingress-nginx, HAProxy, Traefik and Envoy call the policies. EWMA compares two pods by chance, as two choices do.
 """
-_SERVES = re.compile(rf"\b({'|'.join(PROGRAMS)}|waitress|fastapi|flask|runserver)\b")
-_WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|main")
-_OTHERS = re.compile(
-    r"\b(celery\w*|\w*worker|beat|scheduler|cron|migrat\w*|nginx|redis|valkey|postgres\w*|mysql|mariadb|mongo\w*|rabbitmq|"
+WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|\bmain\b")
+OTHERS = re.compile(
+    r"\b(celery\w*|\w*worker|beat|housekeeping|scheduler|cron|migrat\w*|nginx|redis|valkey|postgres\w*|mysql|mariadb|mongo\w*|rabbitmq|"
     r"kafka|elasticsearch|memcached|envoy|haproxy|traefik|caddy|prometheus|grafana|flower|minio|db|database)\b"
 )
 """Containers beside the application."""
@@ -48,8 +47,9 @@ _IN_PRODUCTION, _FOR_DEVELOPMENT = (
     re.compile(r"prod"),
     re.compile(r"\b(dev|devel\w*|local|test\w*|debug|staging|ci|examples?)\b"),
 )
-_POD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "Pod", "Service", "List")
-"""The objects of Kubernetes that have containers; a Service is that of Knative."""
+_POD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "Pod", "Service", "List",
+              "DeploymentConfig", "Template")  # fmt: skip
+"""The objects of Kubernetes and OpenShift that have containers; a Service is that of Knative."""
 
 
 class Container(NamedTuple):
@@ -72,7 +72,7 @@ def containers_in(files: Iterable[tuple[str, str]]) -> Iterator[Container]:
                 for said in foreign_yaml(text):
                     if isinstance(said, dict) and "kind" not in said and isinstance(said.get("services"), dict):
                         yield from compose_containers(said["services"], name)
-                    elif isinstance(said, dict) and (said.get("kind") in _POD_KINDS or "values" in Path(name).name):
+                    elif isinstance(said, dict) and (said.get("kind") in _POD_KINDS or "values" in name):
                         yield from _kubernetes_containers(said, name, None)
 
 
@@ -156,19 +156,20 @@ def choose_container(containers: Iterable[Container], first: str = "", name: str
     """
     named: dict[str, list[Container]] = {}
     for each in containers:
-        if _SERVES.search(each.words) or not _OTHERS.search(each.words.lower()):
+        if SERVES.search(each.words) or not OTHERS.search(each.words.lower()):
             named.setdefault(each.name, []).append(each)
-    known = name.lower() if len(name) >= LONG_ENOUGH and not _WEB.fullmatch(name.lower()) else ""
+    known = name.lower() if len(name) >= LONG_ENOUGH and not WEB.fullmatch(name.lower()) else ""
 
     def unlikely(group: Sequence[Container]) -> tuple[bool, ...]:
         return (
-            bool(_OTHERS.search(group[0].name.lower())),
+            bool(OTHERS.search(group[0].name.lower())),
             all(_FOR_DEVELOPMENT.search(each.file) for each in group),
             not (known and any(re.search(rf"(^|[/' ]){re.escape(known)}($|[:@' ])", each.words.lower())
                                for each in group)),
-            not any(_SERVES.search(each.words) for each in group),
+            not (serves := any(SERVES.search(each.words) for each in group)),
+            not (serves and any({"cpus", "memory_mib"} & each.found.keys() for each in group)),
             all(each.file != first for each in group),
-            not _WEB.search(group[0].name.lower()),
+            not WEB.search(group[0].name.lower()),
         )  # fmt: skip
 
     def of(group: Sequence[Container]) -> Found:
@@ -183,6 +184,8 @@ def choose_container(containers: Iterable[Container], first: str = "", name: str
     values = {str(sorted((key, value) for key, (value, _) in found.items())) for found in likely.values()}
     if len(values) == 1:
         return next(iter(likely.values())), ""
+    if not any({"cpus", "memory_mib"} & found.keys() for found in likely.values()):
+        return {}, ""
     files = ", ".join(f"{named[name][0].file} ({name})" for name in [*likely][:MOST_NAMED])
     more = f" and {len(likely) - MOST_NAMED} more" if len(likely) > MOST_NAMED else ""
     return {}, f"{files}{more}: nothing says which container serves, so its limits are left out"

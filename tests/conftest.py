@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 import hypothesis
+import psutil
 import pytest
 import typer
 from python_on_whales import DockerClient
@@ -113,6 +114,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 APP = typer.main.get_command(cli.app)
 COMMANDS = APP.commands  # type: ignore[attr-defined]  # it is a group
 NARROW = {"COLUMNS": "80", "NO_COLOR": "1"}
+
+
+def started_in(module: str) -> set[psutil.Process]:
+    """Return the children of this process, and the processes that a module's children have left behind."""
+    found = set(psutil.Process().children(recursive=True))
+    for each in psutil.process_iter():
+        with suppress(psutil.Error):
+            of = each.environ()
+            if of.get(BEGAN) == os.environ[BEGAN] and of.get("PYTEST_CURRENT_TEST", "").startswith(f"{module}::"):
+                found.add(each)
+    return {each for each in found if each.is_running() and each.status() != psutil.STATUS_ZOMBIE}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a module that leaves something behind which a later module in the same process would meet."""
+    module = request.node.nodeid
+    before, folder, variables = started_in(module), Path.cwd(), dict(os.environ)
+    yield
+    _, alive = psutil.wait_procs(started_in(module) - before, timeout=10)  # what was just ended may take a moment
+    assert [each.cmdline() for each in alive] == []
+    assert Path.cwd() == folder
+    assert dict(os.environ) | {"PYTEST_CURRENT_TEST": ""} == variables | {"PYTEST_CURRENT_TEST": ""}
 
 
 @dataclass

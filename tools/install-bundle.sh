@@ -36,7 +36,9 @@ docker version >/dev/null 2>&1 ||
 say "Unpacking the lab into $target …"
 mkdir -p "$target"
 tar -xzf "$here/lab.tar.gz" -C "$target"
-PIP_NO_INDEX=1 PIP_FIND_LINKS="$here/wheels" "$target/tools/venv.sh" core
+for wanted in core compiled; do
+    PIP_NO_INDEX=1 PIP_FIND_LINKS="$here/wheels" "$target/tools/venv.sh" "$wanted"
+done
 cp "$here/about" "$target/.venv/bundle"
 
 say "Loading the images …"

@@ -68,8 +68,10 @@ settle_in() {
         if [ -s "$file" ]; then cp -L --remove-destination "$file" "$root$file"; fi
     done
     say "Installing the lab's Python packages …"
-    in_root runuser --user stampede -- \
-        env HOME=/home/lab NUMBA_CPU_NAME=generic PIP_FIND_LINKS= /home/lab/stampede/tools/venv.sh core
+    for wanted in core compiled; do
+        in_root runuser --user lab -- \
+            env HOME=/home/lab NUMBA_CPU_NAME=generic PIP_FIND_LINKS= /home/lab/stampede/tools/venv.sh "$wanted"
+    done
     echo "nameserver 10.0.2.3" >"$root/etc/resolv.conf" # the name server of qemu's user-mode network
 }
 

@@ -23,16 +23,16 @@ from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import LoadScript, as_variables, request_environment
 from stampede.logs.format_strings import DIALECTS
-from stampede.logs.formats import FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
+from stampede.logs.formats import CSV, FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
 from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.predict.kinds import KINDS
 from stampede.reproduce.all import REFERENCE
 from stampede.reproduce.reproduction import Reproduced, read_reproduction
-from stampede.servers.program import GUNICORN
-from stampede.service.description import GUNICORN_CLASSES, UWSGI, Served, UserService
-from stampede.service.variants import WORKERS, lifting_kinds
+from stampede.servers.program import GUNICORN, PROGRAMS
+from stampede.service.description import Served, UserService
+from stampede.service.variants import lifting_kinds
 from tools.measured_advice import kept
 from tools.pages import page_block, with_block
 
@@ -71,7 +71,7 @@ def _command(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401  # typer
 def log_formats() -> Iterator[str]:
     """Yield the table of the formats of access logs that the lab recognises."""
     yield "| format | durations | measured by |\n| --- | --- | --- |"
-    for known in (*FORMATS, *JSON_FORMATS, LOGFMT, LTSV, FREE):
+    for known in (*FORMATS, *JSON_FORMATS, LOGFMT, LTSV, CSV, FREE):
         duration = known.duration if isinstance(known, Format) else (known.duration or ("",))[0]
         yield f"| {known.name} | {(duration and f'`{duration}`') or 'by their name or unit'} | {known.clock or '–'} |"
 
@@ -172,9 +172,9 @@ def service_keys() -> Iterator[str]:
 def ways() -> Iterator[str]:
     """Yield the table of the ways in which somebody's own service is tried, with the servers that each is for."""
     kinds_when: dict[str, Callable[[Served], tuple[str, ...]]] = {
-        "with several workers": lambda served: WORKERS[served.kind].tried,
+        "with several workers": lambda served: served.kind.tried,
         "if a bottleneck asks for it": lifting_kinds,
-        "with `--ways`": lambda served: WORKERS[served.kind].named,
+        "with `--ways`": lambda served: served.kind.named,
     }
     yield "| way | how it serves | for | when it is tried |\n| --- | --- | --- | --- |"
     for when, kinds_of in kinds_when.items():
@@ -184,23 +184,19 @@ def ways() -> Iterator[str]:
                 yield f"| `{kind.name}` | {kind.reason} | {first}{_listed(served)} | {when} |"
 
 
-_OF_GUNICORN = {
-    f"`{name}`": Served.model_validate({"gunicorn": "25.0.0", "worker_class": name, "workers": 2})
-    for name in GUNICORN_CLASSES
-}
-_SERVED = _OF_GUNICORN | {
-    "uWSGI": Served(uwsgi=UWSGI, workers=2),
-    "granian with WSGI": Served(granian="2.8.7", interface="wsgi", workers=2),
-    "granian with ASGI": Served(granian="2.8.7", interface="asgi", workers=2),
-    "uvicorn": Served(uvicorn="0.38.0", workers=2), "hypercorn": Served(hypercorn="0.18.0", workers=2),
-    "daphne": Served(daphne="4.2.1", workers=1, replicas=2),
+_SERVED = {
+    f"`{kind}`" if program is GUNICORN else f"{program.name} with {kind.upper()}" if kind else program.name:
+    Served.model_validate({
+        program.name: "25.0.0" if program is GUNICORN else program.release, "workers": 1, "replicas": 2,
+        **({program.kind_by: kind} if kind else {}),
+    }) for program in PROGRAMS.values() for kind in program.kinds
 }  # fmt: skip
 """Every kind of workers that serves somebody's own application: gunicorn 25 has all classes."""
 
 
 def _listed(served: Collection[str]) -> str:
     """Return some of the words of _SERVED in short."""
-    if {*served} == _OF_GUNICORN.keys():
+    if {*served} == {f"`{kind}`" for kind in GUNICORN.kinds}:
         return "every class of gunicorn"
     others = [word for word in _SERVED if word not in served]
     if not others:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from stampede.paths import ROOT
 
 CHECKS = (["make", "--no-print-directory", "--keep-going", "-j2", "setup", "check", ".venv/browser"],)
-"""The commands before the tests: images are built while types are checked."""
+"""The commands before the tests: images are built while packages are installed and types are checked."""
 PARTS = (
     ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "tests/engine", "tests/whole", "tests/quick"],
     ["tests/containers"],

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install locked Python packages into .venv, and create .venv first if it does not exist.
-# Usage: tools/venv.sh core|tests|notebook
+# Install locked Python packages into .venv, and create .venv first if it does not exist. Compiling comes after core.
+# Usage: tools/venv.sh core|compiled|tests|notebook
 set -eu
 cd "$(dirname "$0")/.."
 wanted=$1
@@ -13,6 +13,20 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
     say ""
     say "hint: make experiment NAME=heavy-mix PYTHON=/path/to/python3.11"
     exit 1
+fi
+
+if [ "$wanted" = compiled ]; then
+    say "Compiling the simulator …"
+    PYTHONPATH=. .venv/bin/python -c 'from stampede.theory.simulate import warm_up; warm_up()'
+    say "Compiling the reader of logs …"
+    head='- - - [03/Nov/2026:09:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"'
+    logs=$(mktemp -d)
+    echo "$head rt=0.1" > "$logs/balancer.log"
+    echo "$head rt=0.05" > "$logs/server.log"
+    PYTHONPATH=. .venv/bin/python -m stampede diagnose --balancer "$logs/balancer.log" --server "$logs/server.log" > /dev/null
+    rm -r "$logs"
+    touch .venv/compiled
+    exit
 fi
 
 # On a network that re-signs TLS, only the host's CA bundle has the network's certificate.
@@ -71,14 +85,5 @@ if [ "$wanted" = core ]; then
             exit 1
         fi
     done
-    say "Compiling the simulator …"
-    PYTHONPATH=. .venv/bin/python -c 'from stampede.theory.simulate import warm_up; warm_up()'
-    say "Compiling the reader of logs …"
-    head='- - - [03/Nov/2026:09:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"'
-    logs=$(mktemp -d)
-    echo "$head rt=0.1" > "$logs/balancer.log"
-    echo "$head rt=0.05" > "$logs/server.log"
-    PYTHONPATH=. .venv/bin/python -m stampede diagnose --balancer "$logs/balancer.log" --server "$logs/server.log" > /dev/null
-    rm -r "$logs"
 fi
 touch ".venv/$wanted"

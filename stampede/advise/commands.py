@@ -150,12 +150,13 @@ def what_if(
     workers: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
     threads: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
     to: Annotated[Path | None, typer.Option(show_default=False, help="Draw the lanes of each way here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print who would have waited as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Say who would have waited if a run was served in another way, e.g. stampede what-if … --workers 2."""
     from stampede.advise.load import find_cell  # noqa: PLC0415
     from stampede.advise.show import print_what_if  # noqa: PLC0415
-    from stampede.advise.what_if import lanes, recorded  # noqa: PLC0415
+    from stampede.advise.what_if import compared, lanes, recorded  # noqa: PLC0415
     from stampede.predict.what_if import as_measured, serve_otherwise  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
     from stampede.run.results import writing  # noqa: PLC0415
@@ -169,8 +170,13 @@ def what_if(
         answered = recorded(derived, record, serving, under, trial)
         before = as_measured(answered, serving)
         of = workers or before.workers, threads or before.threads
-        title = f"{record.experiment}, {serving.name}, trial {trial}"
-        print_what_if(out, title, before, list(serve_otherwise(answered, *of)))
+        ways = compared(before, list(serve_otherwise(answered, *of)))
+        if as_json:
+            print_json({"experiment": record.experiment, "variant": serving.name, "load": under.name, "trial": trial,
+                        "requests": len(before.waits_s), "ways": [way._asdict() for way in ways]})  # fmt: skip
+        else:
+            title = f"{record.experiment}, {serving.name}, trial {trial}"
+            print_what_if(out, f"{title}: {len(before.waits_s)} requests, replayed", ways)
         if to:
             with writing(to.parent):
                 write_whole(to, lanes(derived, record, serving, under, trial, *of))

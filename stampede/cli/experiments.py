@@ -65,10 +65,14 @@ def list_experiments(
 
 
 @measure_options("until", "budget", "seed", "machines")
-def predict(options: MeasureOptions, name: Name = "") -> None:
+def predict(
+    options: MeasureOptions,
+    name: Name = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print all predicted values as JSON.")] = False,
+) -> None:
     """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
     from stampede.docker.engine import engine_cores  # noqa: PLC0415
-    from stampede.predict.prediction import predict_summary  # noqa: PLC0415
+    from stampede.predict.prediction import PREDICTED, predict_summary  # noqa: PLC0415
     from stampede.records.run import UNKNOWN  # noqa: PLC0415
     from stampede.report.terminal import print_predicted  # noqa: PLC0415
     from stampede.run.record import record_of  # noqa: PLC0415
@@ -78,4 +82,8 @@ def predict(options: MeasureOptions, name: Name = "") -> None:
     say_how_theory_runs()
     here = UNKNOWN.model_copy(update={"cores": engine_cores()})
     run = record_of(name, experiment, plan, full=options.full, command="stampede predict", host=here)
-    print_predicted(out, run, predict_summary(run))
+    predicted = predict_summary(run)
+    if as_json:
+        print_json(predicted.model_dump(mode="json", include={"experiment", *PREDICTED}))
+    else:
+        print_predicted(out, run, predicted)

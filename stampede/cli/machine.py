@@ -1,5 +1,6 @@
 """The commands of ``stampede`` about this machine: what it has, and what killed runs left on it."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,21 +10,22 @@ from rich.markup import escape
 from stampede.paths import RESULTS
 from stampede.plan import lay_out
 from stampede.run.options import Machines, Results
-from stampede.terminal import out, say
+from stampede.terminal import out, print_json, say
 
 
-def doctor() -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False) -> None:
     """Say what the lab needs and whether this machine has it, without changing anything, e.g. stampede doctor."""
     from stampede.docker.doctor import checks  # noqa: PLC0415
 
-    missing = False
-    for finding in checks():
-        missing |= not finding.there
+    found = list(checks())
+    if as_json:
+        print_json({"checks": [asdict(finding) for finding in found]})
+    for finding in () if as_json else found:
         mark = "[green]ok[/]     " if finding.there else "[red]missing[/]"
         out.print(f"{mark} {escape(finding.what)}: {escape(finding.detail)}", soft_wrap=True)
         if not finding.there and finding.remedy:
             out.print("        " + finding.remedy.replace("\n", "\n        "), markup=False, soft_wrap=True)
-    if missing:
+    if not all(finding.there for finding in found):
         raise typer.Exit(1)
 
 

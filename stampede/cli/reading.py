@@ -1,12 +1,13 @@
 """The commands of ``stampede`` about finished runs."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stampede.errors import LabError, WrongUse
-from stampede.finished import latest, reported, run_for, summary_of, tables_command, verified
+from stampede.finished import latest, reported, run_for, summary_of, tables_command, verification_of, verified
 from stampede.paths import RESULTS
 from stampede.records.folder import read_run
 from stampede.run.options import Results, RunFolder
@@ -123,11 +124,18 @@ def _side(text: str, results: Path) -> "Side":
 
 def verify(
     run: RunFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was compared as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Check that a run was not changed since it was measured, e.g. stampede verify results/heavy-mix/latest."""
     folder = run or latest(results)
     with run_for("verify"):
+        if as_json:
+            found = verification_of(folder)
+            print_json({"run": str(folder), "is_as_measured": found.is_as_measured, **asdict(found)})
+            if found.differences:
+                raise typer.Exit(1)
+            return
         for line in verified(folder, out):
             out.print(line, markup=False, soft_wrap=True)
 

@@ -42,10 +42,11 @@ A_TIME = 1e9
 """Numbers above this are seconds or milliseconds since 1970."""
 DECIMALS = 3
 """nginx writes so many decimals, and gunicorn more."""
-_A_LENGTH = 100
+_A_LENGTH, _PER_CHARACTER = 100, 4.0
 _COARSE = 0.05
 _UNITS_HINT = (
-    "--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s; --unit none if it is no "
+    "--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s, --unit ns for Go and structlog; --unit none "
+    "if it is no "
     "duration. Whole seconds (%(T)s, %T) are too coarse."
 )
 MOST_LINES = 0.9
@@ -125,12 +126,16 @@ def _of_format(sample: Sequence[tuple[int, Entry]], _unit: str, _file: str) -> D
 
 def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least: float) -> DurationSource:
     """Return the named field that comes first in DURATIONS, of those that so many lines have at least."""
-    names = Counter(name for _, entry in sample for name in entry.named
-                    if duration_name(name) and parse_value(entry.named[name]))  # fmt: skip
+    names = Counter(
+        name
+        for _, entry in sample
+        for name, text in entry.named.items()
+        if (value := parse_value(text)) and (duration_name(name) or (name == "time" and value.unit))
+    )
     order = {base: place for place, base in enumerate([*DURATIONS, "time"])}
     often = [name for name, count in names.items() if count >= least]
     notes: list[str] = []
-    for name in sorted(often, key=lambda name: order[(duration_name(name) or ("rt", ""))[0]]):
+    for name in sorted(often, key=lambda name: order[(duration_name(name) or ("time", ""))[0]]):
         found = _named(name, sample, unit, file)
         if isinstance(found, DurationSource):
             return found
@@ -271,7 +276,8 @@ def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
     if _correlation(numbers, sizes) > 0.99:
         yield "it follows the size of the answer"
     asked = [len(entry.target) + sum(map(len, entry.fields[:2])) for entry in of_each]
-    if lines >= ENOUGH and _correlation(numbers, asked) > 0.9:
+    more = np.cov(numbers, asked)[0, 1] / max(float(np.var(asked, ddof=1)), 1e-9)  # with each character of the request
+    if lines >= ENOUGH and _correlation(numbers, asked) > 0.9 and more < _PER_CHARACTER:
         yield "it follows the length of the request"
     low, high = np.quantile(numbers, (0.01, 0.99))
     if lines >= ENOUGH and low >= _A_LENGTH and high <= min(100 * _A_LENGTH, 4 * low):

@@ -4,6 +4,7 @@ An entry of a log is what a line says of one request: the head that every format
 No pattern goes on in the next line, so that a pattern can be applied to many lines at once.
 """
 
+import csv
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -127,7 +128,8 @@ FORMATS = (
 )  # fmt: skip
 _TIME = (
     r"(?P<time>\d{1,2}/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
-    r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|"
+    r"\d{4}[-/]\d\d[-/]\d\d(?:[ T]| - )\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|"
+    r"(?<=\[[DIWE] )\d{6} \d\d:\d\d:\d\d|"  # Tornado
     r"(?<![\d.])1\d{9}\.?\d{3}(?![\d.]))"
 )
 ORIGIN = re.compile(r"(?:\x1b\[[\d;]*m)?(?P<service>[A-Za-z][\w.-]*?)(?:[-_]\d+)? +\| ")
@@ -206,7 +208,8 @@ JSON_FORMATS = (
     JsonFormat("JSON of the Elastic Common Schema", ("@timestamp",), ("http.request.method",),
                ("url.path", "url.original"), ("http.response.status_code",), ("event.duration", "ns")),
     JsonFormat("JSON of a Google Cloud load balancer", ("timestamp",), ("httpRequest.requestMethod",),
-               ("httpRequest.requestUrl",), ("httpRequest.status",), ("httpRequest.latency", "s"), "balancer"),
+               ("httpRequest.requestUrl",), ("httpRequest.status",), ("httpRequest.latency", "s"), "balancer",
+               at_start=True),
     JsonFormat("Envoy's JSON", ("start_time",), ("method",), ("path", "x-envoy-original-path"), ("response_code",),
                ("duration", "ms"), "balancer", at_start=True, worker=("upstream_host",)),
     JsonFormat("Kong's JSON", ("started_at",), ("request.method",), ("request.uri", "request.url"),
@@ -227,10 +230,37 @@ JSON_FORMATS = (
                ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code",
                 "res.statusCode", "response_code", "statusCode", "http_status", "response_status", "http.status",
                 "http.response.status_code"),
-               worker=("worker", "pid", "process", "upstream_addr"), request="request"),
+               worker=("upstream_addr", "worker", "pid", "process"), request="request"),
 )  # fmt: skip
+CSV = replace(JSON_FORMATS[-1], name="CSV", add="The column of the durations and its unit, such as duration_ms")
 LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
+
+
+class Columns(NamedTuple):
+    """The columns of CSV, as the first line of a log names them."""
+
+    separator: str
+    names: tuple[str, ...]
+
+    def keys(self, text: str) -> dict[str, str]:
+        """Return the value of each column; none: the line has another number of columns."""
+        try:
+            values = next(csv.reader([text], delimiter=self.separator), [])
+        except csv.Error:
+            return {}
+        return dict(zip(self.names, values, strict=True)) if len(values) == len(self.names) else {}
+
+
+def columns_of(first: str) -> Columns | None:
+    """Return the columns that the first line of a log names; None: it names none with a time and a request."""
+    for separator in ",;\t|":
+        names = tuple(name.strip(' "') for name in first.lstrip("\ufeff").strip().split(separator))
+        known, usual = {*names}, JSON_FORMATS[-1]
+        has_request = known & {*usual.method} and known & {*usual.target}
+        if known & {*usual.time} and (has_request or known & {usual.request, *_TEXTS}):
+            return Columns(separator, names)
+    return None
 
 
 class Formats(NamedTuple):
@@ -241,6 +271,7 @@ class Formats(NamedTuple):
     logfmt: JsonFormat | None = LOGFMT
     is_own: bool = False
     """Whether the user said which formats they may be: then the log has a single one of them."""
+    columns: Columns | None = None
 
     def without(self, others: Collection[Format | JsonFormat]) -> "Formats":
         """Return the formats but for some of them."""
@@ -285,11 +316,13 @@ _NAMED = rf'(?: [A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
 _OTHER = rf'(?: (?:{TEXT}|\[[^\]\n]*\]|[^\sA-Za-z_"\[:,][^\s",]*+|(?!(?:{_UNIT})(?:\s|$))[A-Za-z_][^\s"=:,]*+(?=\s|$)))'
 _VALUE = rf'(?P<quote>"?)(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)(?P=quote)(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
-_PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|\S*)")
-_EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})")
+_PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|'[^'\n]*'|\S*)")
+_EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})|(?P<ns>\d{19})")
 _FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
-_ISO_TIME = re.compile(r"(?:<\d+>\d* ?)?(?P<time>\d{4}-\d\d-\d\dT\S++)")
+_HEAD_TIME = re.compile(rf"[^=\n]{{0,60}}?{_TIME}")
+"""The time of a line before its first key."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _OBJECT = re.compile(r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*$")
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
 _HALF = re.compile("[\ud800-\udfff]")
@@ -297,8 +330,10 @@ _HALF = re.compile("[\ud800-\udfff]")
 _BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")
 """A byte as nginx writes it without escape=json, which is no JSON."""
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-_TEXTS = ("message", "MESSAGE", "msg", "log", "textPayload", "event", "line")
+_TEXTS = ("message", "MESSAGE", "@message", "msg", "log", "textPayload", "event", "line")
 """Keys of what a program printed, in the objects of programs that collect logs."""
+_WRAPPERS = ("jsonPayload.", "attributes.", "log_processed.", "fields.", "context.", "extra.", "data.", "record.")
+"""Objects into which programs that collect logs put what another program logged."""
 _LTSV = re.compile(r"(?:^|\t)(?P<key>[A-Za-z][\w.-]*):(?P<value>[^\t\n]*)")
 _COMMA = re.compile(r"(?<![\d.,:])(\d+),(\d{3})(?![\d.,])")
 """A decimal number as some places write it. nginx writes a space into a list."""
@@ -338,7 +373,8 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
         text = COLOUR.sub("", text)
-    if (keys := json_keys(text)) and (entry := _of_object(text, keys, formats)):
+    keys = formats.columns.keys(text) if formats.columns else json_keys(text)
+    if keys and (entry := _of_object(text, keys, formats)):
         return entry
     for known in formats.lines:
         if match := known.line.search(text):
@@ -349,7 +385,9 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
 def _of_object(text: str, keys: dict[str, str], formats: Formats) -> Entry | None:
     """Return what an object says: with its own keys, with the time before it, or with the line that is in it."""
     at_head = {"ts": head["time"]} if (head := HAS_TIME.match(text)) else {}
-    for each in (keys, at_head | keys) if at_head else (keys,):
+    wrappers = [name for name in _WRAPPERS if any(key.startswith(name) for key in keys)]
+    inner = [keys | {key.removeprefix(name): value for key, value in keys.items()} for name in wrappers[:1]]
+    for each in (keys, *([at_head | keys] if at_head else []), *inner):
         for known in formats.keys:
             is_possible = known.is_own or not known.duration or known.duration[0] in each
             if is_possible and (entry := _of_keys(each, known)):
@@ -357,6 +395,7 @@ def _of_object(text: str, keys: dict[str, str], formats: Formats) -> Entry | Non
     if not (printed := printed_in(keys)):
         return None
     time = next((keys[name] for name in JSON_FORMATS[-1].time if name in keys), "")
+    formats = formats._replace(columns=None)
     return parse_entry(printed, formats) or parse_entry(f"{time} {printed}", formats)
 
 
@@ -364,10 +403,10 @@ def _of_pairs(text: str, known: JsonFormat) -> Entry | None:
     """Return what a line of ``key=value`` says, or of labels and values (ltsv.org)."""
     if "\t" in text and (entry := _of_keys({found["key"]: found["value"] for found in _LTSV.finditer(text)}, LTSV)):
         return entry
-    keys = {found["key"]: found["value"].strip('"') for found in _PAIR.finditer(text)}
+    keys = {found["key"]: found["value"].strip("\"'") for found in _PAIR.finditer(text)}
     if len(keys) < len(("method", "path")):
         return None
-    if head := _ISO_TIME.match(text):  # syslog writes a time without a key before the keys
+    if head := _HEAD_TIME.match(text):  # a logger and syslog write a time without a key before the keys
         keys.setdefault(known.time[0], head["time"])
     return _of_keys(keys, known)
 
@@ -416,11 +455,15 @@ def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to writ
 
 
 def duration_name(name: str) -> tuple[str, str] | None:
-    """Return which of DURATIONS a name is, and the unit that the name says, if any; None: it names no duration."""
+    """Return which of DURATIONS a name is, and the unit that the name says, if any; None: it names no duration.
+
+    A name that is a unit, such as uWSGI's msecs, is that of a duration; nginx's msec is the time of day.
+    """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower().replace("-", "_").strip("_")
     if words in DURATIONS:
         return words, ""
     base, _, unit = words.rpartition("_")
+    base = base or ("time" if len(unit) > 1 and unit != "msec" else "")
     return (base, _SPELLINGS[unit]) if base in (*DURATIONS, "time") and unit in _SPELLINGS else None
 
 
@@ -428,7 +471,7 @@ def duration_name(name: str) -> tuple[str, str] | None:
 def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     if found := _EPOCH.fullmatch(text):
-        return float(text) / (1e3 if found["ms"] else 1e6 if found["us"] else 1)
+        return float(text) / (1e3 if found["ms"] else 1e6 if found["us"] else 1e9 if found["ns"] else 1)
     if (text[4:5] in ("-", "/") or text[5:6] in ("-", "/")) and (at := _iso_seconds(text)) is not None:
         return at
     if not (found := _FRACTION.fullmatch(text)):
@@ -438,15 +481,18 @@ def epoch_seconds(text: str) -> float | None:
 
 
 def _iso_seconds(text: str) -> float | None:
+    if _DAY.fullmatch(text):
+        return None
     try:
-        return _utc(datetime.fromisoformat(text.strip("[]").replace("/", "-")))
+        return _utc(datetime.fromisoformat(text.strip("[]").replace(" - ", " ").replace("/", "-")))
     except ValueError:
         return None
 
 
 @lru_cache(maxsize=1024)
 def _whole_seconds(text: str) -> float | None:
-    for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S", "%a %b %d %H:%M:%S %Y"):
+    for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S", "%a %b %d %H:%M:%S %Y",
+                    "%y%m%d %H:%M:%S"):  # fmt: skip
         with suppress(ValueError):
             return _utc(datetime.strptime(text.strip("[]"), written))
     return None
@@ -584,7 +630,10 @@ def _of_keys(keys: dict[str, str], known: JsonFormat) -> Entry | None:
     method, target = first(known.method), first(known.target)
     if len(request := keys.get(known.request, "").split()) > 1:
         method, target = request[:2]
-    at, status, took_s = epoch_seconds(first(known.time)), first(known.status), None
+    if _DAY.fullmatch(day := keys.get("date", "")) and "time" in keys:
+        keys = {**keys, "time": f"{day} {keys['time']}"}
+    times = (epoch_seconds(keys[name]) for name in known.time if name in keys)
+    at, status, took_s = next((at for at in times if at is not None), None), first(known.status), None
     method = method.upper()
     if at is None or not target or not _STATUS.fullmatch(status) or not _METHOD.fullmatch(method):
         return None

@@ -22,6 +22,7 @@ from stampede.logs.durations import DurationSource, find_durations
 from stampede.logs.formats import (
     ADD,
     COLOUR,
+    CSV,
     FORMATS,
     FREE,
     HAS_TIME,
@@ -34,6 +35,7 @@ from stampede.logs.formats import (
     Format,
     Formats,
     JsonFormat,
+    columns_of,
     epoch_seconds,
     json_keys,
     parse_entry,
@@ -42,7 +44,7 @@ from stampede.logs.formats import (
     w3c_format,
     worker_of,
 )
-from stampede.logs.identity import Identity, find_identity
+from stampede.logs.identity import ROUNDED_S, Identity, find_identity
 
 CHUNK = 1 << 21
 """So many characters of a log are in memory at once, and the rest of their last line."""
@@ -61,14 +63,14 @@ _ANOTHER = 0.2
 _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
 """What stands before the path if a log has whole addresses, as those of cloud balancers do; a server logs the path."""
 _HEAD = 64
-_LIST_OF_OBJECTS = re.compile(r"\s*\[\s*(?:\{|$)")
+_LIST_OF_OBJECTS = re.compile(r"\s*(?:\{\s*\"events\"\s*:\s*)?\[\s*(?:\{|$)")
 
 
 class LoggedRequest(NamedTuple):
     """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
 
     ``worker`` is the worker or the upstream server that answered, and ``arrived`` is when the balancer got the request,
-    in seconds since 1970, if the line says so.
+    in seconds since 1970, if the line says so; ``upstream_s`` how long the server took as the balancer saw it.
     """
 
     at: float
@@ -79,6 +81,7 @@ class LoggedRequest(NamedTuple):
     worker: str | None = None
     id: str | None = None
     arrived: float | None = None
+    upstream_s: float | None = None
 
 
 class Batch(NamedTuple):
@@ -92,12 +95,13 @@ class Batch(NamedTuple):
     worker: list[str | None]
     id: list[str | None]
     arrived: list[float | None]
+    upstream_s: list[float | None]
     unreadable: int
 
     @classmethod
     def empty(cls) -> "Batch":
         """Return a batch without lines."""
-        return cls([], [], [], [], [], [], [], [], 0)
+        return cls([], [], [], [], [], [], [], [], [], 0)
 
     def requests(self) -> Iterator[LoggedRequest]:
         """Yield what is taken from each line with a request."""
@@ -149,15 +153,16 @@ class Reader:
         if not all(kept):
             columns = [[*compress(column, kept)] for column in columns]
         at, methods, targets, statuses, took, workers, ids, arrived, named, moments = columns
-        if self.identity.moment:  # it may be rounded up to the next second
-            at = [moment if moment is not None and 0 <= moment - whole <= 1 else whole
+        if self.identity.moment:
+            at = [moment if moment is not None and 0 <= moment - whole <= ROUNDED_S else whole
                   for whole, moment in zip(at, moments, strict=True)]  # fmt: skip
         if self.identity.worker:
             workers = [own or (worker_of(other) if other else None) for own, other in zip(workers, named, strict=True)]
-        workers = self.identity.workers(workers, [*compress(lines, kept)])
+        taken = [*compress(lines, kept)]
+        workers, upstream = self.identity.workers(workers, taken), self.identity.upstream_s(taken)
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
         unreadable = sum(not known and bool(line.strip()) for known, line in zip(kept, lines, strict=True))
-        return Batch(at, methods, targets, statuses, took, workers, ids, arrived, unreadable)
+        return Batch(at, methods, targets, statuses, took, workers, ids, arrived, upstream, unreadable)
 
     def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:
         """Return time, method, target, status, duration and worker of each line; time: None: it has another shape."""
@@ -216,7 +221,7 @@ def parts_of(path: Path) -> list[Part | None]:
     if not path.is_file() or (size := path.stat().st_size) <= PART:
         return [None]
     with path.open("rb") as file:
-        if file.read(2).startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"[")):
+        if file.read(2).startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"[", b"{\n")):
             return [None]
     return [Part(first, min(first + PART, size)) for first in range(0, size, PART)]
 
@@ -273,7 +278,7 @@ def _lines_of(path: Path, part: Part) -> Lines:
 
 
 def _objects(texts: Lines, path: Path) -> Lines:
-    """Return lines; if they are a list of objects, as gcloud logging read writes it, a line for each."""
+    """Return lines; if they are a list of objects, as gcloud and aws logs write it, a line for each."""
     head = texts.read_whole(_HEAD)
     texts.unread(head)
     if not _LIST_OF_OBJECTS.match(head):
@@ -282,7 +287,8 @@ def _objects(texts: Lines, path: Path) -> Lines:
         problem = f"{path} is one list of more than {MOST_JSON_BYTES >> 20} MiB, which must be read as a whole."
         raise WrongUse(problem, hint="Write an object in each line: jq -c '.[]' < list.json > lines.json")
     try:
-        return Lines(io.StringIO("\n".join(json.dumps(each) for each in parse_json(whole))))
+        found = parse_json(whole)
+        return Lines(io.StringIO("\n".join(map(json.dumps, found["events"] if isinstance(found, dict) else found))))
     except ValueError:
         texts.unread(whole)
         return texts
@@ -303,7 +309,9 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
         raise _unknown(file, written, formats)
     reader = reader or Reader(DurationSource(""), formats)
     if identify:
-        reader.identity = find_identity([COLOUR.sub("", line) for line in first])
+        entries = [(COLOUR.sub("", line), entry) for line in first if (entry := parse_entry(line, reader.formats))]
+        ends_s = [entry.at - (entry.own_s or 0.0) * entry.format.at_start for _, entry in entries]
+        reader.identity = find_identity([line for line, _ in entries], ends_s)
     return reader
 
 
@@ -321,6 +329,8 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
         formats = formats.fitting(lines)
     elif declared := w3c_format(lines):
         formats = Formats((declared,), (), None)
+    elif first == 1 and (columns := columns_of(lines[0])):
+        formats = formats._replace(keys=(CSV,), logfmt=None, columns=columns)
     known = _entries(lines, first, formats)
     if not known:
         return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
@@ -388,5 +398,5 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
     return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
-                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, logfmt, "
-                    f"and: {names}.")  # fmt: skip
+                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, CSV, "
+                    f"logfmt, and: {names}.")  # fmt: skip

@@ -28,6 +28,8 @@ SIMULATED, LEAST_SIMULATED = 60, 10
 SIMULATED_REQUESTS = 2_000_000
 """About how many requests are simulated for each variant under each load; a load with more takes too long."""
 _GROUPS = 1000
+PREDICTED = ("rows", "completion_times", "not_predicted")
+"""The parts of a summary that theory fills."""
 
 
 def predict_run(run: Run) -> list[PredictedCell]:
@@ -67,7 +69,7 @@ def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     unclaimed = run.model_copy(update={"claims": []})
     found = conclude(unclaimed, Measured(), PredictedRun(settings="", cells=predict_run(run)))
-    predicted = {name: getattr(found, name) for name in ("rows", "completion_times", "not_predicted")}
+    predicted = {name: getattr(found, name) for name in PREDICTED}
     return Summary.of_nothing(run.experiment).model_copy(update=predicted)
 
 

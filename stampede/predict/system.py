@@ -22,6 +22,9 @@ TRANSIT_S = 0.0013
 OCCUPIES_S, FASTAPI_OCCUPIES_S, BALANCER_OCCUPIES_S = 0.00025, 0.0008, 0.00005
 """How long a request occupies the machine: the server, the load generator and the kernel; the same for FastAPI; and the
 balancer."""
+OWN_S = 0.0003
+"""How long a server holds the interpreter lock to read a request, and again to answer it. Beside a thread that
+computes, it may wait both times until that thread hands the lock over."""
 OF_CORES = 2
 """On how many cores this was found; with more cores, requests occupy the machine for a smaller part of the time."""
 BURST_APART_S = 0.0003
@@ -124,9 +127,12 @@ def system_for(
     occupies_s += BALANCER_OCCUPIES_S if balanced else 0.0
     occupies = WorkStep(Constant(occupies_s * at_once), "occupy")
     blocks_loop = variant.queueing and variant.queueing.blocks_loop
+    own = WorkStep(Constant(OWN_S), "compute")
     classes = []
     for class_ in asked:
-        steps = [occupies, *class_.steps]
+        before, after = ([] if step.does == "compute" else [own]
+                         for step in (class_.steps[0], class_.steps[-1]))  # fmt: skip
+        steps = [occupies, *before, *class_.steps, *after]
         if app not in _TAKE_THREADS_BACK:
             steps = [replace(step, queues=False) for step in steps]
         if app == "fastapi-typed":  # the pool also checks the answer

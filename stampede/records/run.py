@@ -15,7 +15,7 @@ SCHEMA = 2
 """The schema of the records that this version writes and reads."""
 METHOD = 2
 """How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
-THEORY = 1
+THEORY = 2
 """How theory predicts. It grows with each change after which the same settings have another prediction, or
 predicted.json other keys or names of metrics."""
 OTHERS_CORES = 2

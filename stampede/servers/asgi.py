@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from stampede.records.queueing import Queueing
+from stampede.records.queueing import EVEN, Queueing
 from stampede.servers.base import Variant
 from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
@@ -36,7 +36,6 @@ class AsgiApplication(Variant, ABC):
     modules: ClassVar[dict[str, str]] = _ASGI
     interface: ClassVar[Literal["wsgi", "asgi"]] = "asgi"
     threads_of_server: ClassVar[bool] = False
-    passed_on: ClassVar[tuple[str, ...]] = ("loop",)
 
     @property
     def queueing(self) -> Queueing:
@@ -109,21 +108,27 @@ class Asgi(AsgiApplication, Replaced):
     limit_concurrency: int = Field(
         0, ge=0, le=65535, description="At so many open connections, uvicorn answers 503 to every request; 0: no limit."
     )
+    backpressure: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="The most connections that a worker of granian holds; left out: its default.",
+    )
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
-    passed_on: ClassVar[tuple[str, ...]] = (
-        "server", "middleware", "keepalive_s", "limit_concurrency", "health", "pool_size", "max_overflow",
-        "pool_timeout_s",
-    )  # fmt: skip
     asks_database: ClassVar[tuple[str, ...]] = ("django", "fastapi-sync", "fastapi-depends")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
-    def _only_uvicorn_is_told(self) -> Self:
-        for name in ("keepalive_s", "limit_concurrency"):
-            if self.server != "uvicorn" and name in self.model_fields_set:
-                raise ValueError(f"{name}: {self.server} has settings of its own; choose server: uvicorn")
+    def _only_its_server_is_told(self) -> Self:
+        for name, server in {
+            "keepalive_s": "uvicorn",
+            "limit_concurrency": "uvicorn",
+            "backpressure": "granian",
+        }.items():
+            if self.server != server and name in self.model_fields_set:
+                raise ValueError(f"{name}: {self.server} has settings of its own; choose server: {server}")
         return self
 
     @model_validator(mode="after")
@@ -146,8 +151,9 @@ class Asgi(AsgiApplication, Replaced):
         """As of every application on an event loop; theory lacks probes that need no thread, and answers of 503."""
         beside = self.health != "endpoint" or self.app == "fastapi-to-thread"
         missing = _OTHER_WAY if beside else _REFUSES if self.limit_concurrency else None
-        known = super().queueing
-        return known.model_copy(update={"missing": missing}) if missing else known
+        own: dict[str, Any] = {"missing": missing} if missing else {}
+        own |= {"race": EVEN, "max_connections": self.backpressure} if self.server == "granian" else {}
+        return super().queueing.model_copy(update=own)
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

@@ -13,6 +13,7 @@ from stampede.records.queueing import Queueing
 from stampede.records.run import VariantRecord
 from stampede.servers import limits
 from stampede.servers.program import PROGRAMS
+from stampede.servers.services import variables_of
 from stampede.servers.unreleased import Unreleased, patch_of
 from stampede.servers.workload import Workload
 
@@ -20,6 +21,24 @@ RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?$"
 CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
 Release = Annotated[
     str, Field(pattern=RELEASE_PATTERN, description="A release of the server that has a file of locked packages.")
+]
+Threads = Annotated[int, Field(ge=1, description="Threads in each process.")]
+WorkerConnections = Annotated[int, Field(ge=1, le=65535, description="The most connections that one worker holds.")]
+MaxRequests = Annotated[
+    int, Field(ge=0, le=10**9, description="A worker is replaced after so many requests; 0: it is never replaced.")
+]
+MaxRequestsJitter = Annotated[
+    int, Field(ge=0, le=10**9, description="Up to so many requests more, by chance, before a worker is replaced.")
+]
+Cpus = Annotated[
+    float, Field(ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
+]
+MemoryMib = Annotated[int, Field(ge=64, description="Memory that each container may use, in MiB.")]
+UpstreamKeepalive = Annotated[
+    int, Field(ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none.")
+]
+WsgiApp = Annotated[
+    Literal["wsgi", "flask", "django"], Field(description="The framework of the application; wsgi: no framework.")
 ]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
@@ -72,9 +91,7 @@ class Variant(Model, ABC):
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
-    upstream_keepalive: int = Field(
-        0, ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none."
-    )
+    upstream_keepalive: UpstreamKeepalive = 0
     resend: bool = Field(
         False, description="true: the balancer sends a request again if a connection breaks before the answer and "
         "sending it twice does no harm, as it does by default; false: it sends each request once."
@@ -89,8 +106,8 @@ class Variant(Model, ABC):
     queue_timeout_s: int = Field(
         3600, ge=1, le=86400, description="How long haproxy queues a request before it answers 503, in seconds."
     )
-    cpus: float = Field(1, ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
-    memory_mib: int = Field(256, ge=64, description="Memory that each container may use, in MiB.")
+    cpus: Cpus = 1
+    memory_mib: MemoryMib = 256
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field(
         "", pattern=CPUSET_PATTERN, description="The cores that each container may run on, e.g. 0 or 0-1; empty: all."
@@ -118,8 +135,6 @@ class Variant(Model, ABC):
     """The applications of ``app`` that can ask a database."""
     threads_of_server: ClassVar[bool] = True
     """Whether ``threads`` are the server's, and not those of a pool in the application."""
-    passed_on: ClassVar[tuple[str, ...]] = ("probe",)
-    """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
     example: ClassVar[dict[str, Any]]
     """Example settings of a variant whose ``server`` is the first word that the class allows."""
 
@@ -247,34 +262,24 @@ class Variant(Model, ABC):
         return APP_PORTS[:1]
 
     def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
+        """Return the factors that docker-compose.yml reads: the field ``x`` is LAB_X there."""
         kept = self.upstream_keepalive
-        return {
+        read = {name for service in (self.service, "nginx", "haproxy") for name in variables_of(service)}
+        own = {f"LAB_{name.upper()}": setting_text(getattr(self, name)) for name in type(self).model_fields}
+        return {name: value for name, value in own.items() if name in read} | {
             "LAB_APP": self.modules[self.app],
-            "LAB_WORKERS": str(self.workers),
-            "LAB_THREADS": str(self.threads or ""),
-            "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
-            "LAB_CPUSET": self.cpuset,
             "LAB_MEMORY": f"{self.memory_mib}m",
-            "LAB_SOMAXCONN": str(self.somaxconn),
             "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
             "LAB_SERVER_MAXCONN": str(self.max_conns),
             **({"LAB_UNRELEASED": f"-{self.program}-{self.unreleased.tag}"} if self.unreleased else {}),
-            "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
-            "LAB_RESEND": setting_text(self.resend),
             "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
-            **{
-                f"LAB_{name.upper()}": setting_text(getattr(self, name))
-                for kind in type(self).__mro__
-                for name in vars(kind).get("passed_on", ())
-            },
         }
 
 
 def setting_text(value: object) -> str:
-    """Return the value of a setting as a file writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Return the value of a setting as a file writes it; empty: it has none."""
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from stampede.records.queueing import Queueing
-from stampede.servers.base import Variant
+from stampede.servers.base import Variant, WsgiApp
 
 
 class Flup(Variant):
@@ -26,15 +26,12 @@ class Flup(Variant):
         description="The number of processes (or threads) at the start; if more are idle, flup ends one of them.",
     )
     quick_exit: bool = Field(False, description="true: a process ends without shutting down its interpreter.")
-    app: Literal["wsgi", "flask", "django"] = Field(
-        "django", description="The framework of the application; wsgi: no framework."
-    )
+    app: WsgiApp = "django"
     balancer: Literal["nginx"] = "nginx"
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "flup"
     packages: ClassVar[tuple[str, ...]] = ("python/flup6",)
-    passed_on: ClassVar[tuple[str, ...]] = ("server", "min_spare", "max_spare", "quick_exit")
     example: ClassVar[dict[str, Any]] = {"workers": 10, "threads": 1}
 
     @model_validator(mode="after")

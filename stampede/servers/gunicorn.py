@@ -7,7 +7,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 
 from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
-from stampede.servers.base import Release, check_lock_file
+from stampede.servers.base import Release, Threads, WorkerConnections, WsgiApp, check_lock_file
 from stampede.servers.program import GUNICORN, IDLE_THREAD
 from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
@@ -16,22 +16,24 @@ from stampede.servers.unreleased import Unreleased
     GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
 )
 FIRST_WITH_DIRTY_WORKERS = 25
-KEEPALIVE_S: int = Field(
-    0,
-    ge=0,
-    le=3600,
-    description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
-)
-
-WORKER_CONNECTIONS: int = Field(
-    GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
-)
+_OF_THE_LAB = {"tornado": "event_loops.CountedTornado", "uvicorn_worker.UvicornWorker": "event_loops.Uvicorn"}
+"""The lab's own classes (event_loops.py) for two of the classes that experiments name."""
+KeepaliveS = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=3600,
+        description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
+    ),
+]
 
 
 class UnreleasedGunicorn(Unreleased):
     """A build of gunicorn that is not released."""
 
-    of: Release = Field("27.0.1", description="The release whose locked packages it has, and that a patch changes.")
+    of: Release = Field(
+        GUNICORN.release, description="The release whose locked packages it has, and that a patch changes."
+    )
     like: Literal["gthread", "gunicorn_idle_thread.IdleThreadWorker"] | None = Field(
         None,
         description="The worker_class that queues as the build should, of gunicorn-gthread; theory then predicts it.",
@@ -47,15 +49,14 @@ class Gunicorn(Replaced, ABC):
     """gunicorn with any kind of worker."""
 
     release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(
-        "27.0.1",
+        GUNICORN.release,
         description="A release that has a file of locked packages, or a build that is not released (below).",
-        examples=["27.0.1"],
+        examples=[GUNICORN.release],
     )
     reuse_port: bool = Field(False, description="true: each worker has its own listening socket.")
 
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
-    passed_on: ClassVar[tuple[str, ...]] = ("reuse_port",)
 
     @property
     def locked_release(self) -> str:
@@ -84,15 +85,14 @@ class Gunicorn(Replaced, ABC):
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_RELEASE": self.locked_release}
+        own = super().factors() | {"LAB_RELEASE": self.locked_release}
+        return own | {"LAB_WORKER_CLASS": _OF_THE_LAB.get(worker := getattr(self, "worker_class", ""), worker)}
 
 
 class GunicornWsgi(Gunicorn, ABC):
     """gunicorn with a synchronous application: bare WSGI, Flask or Django."""
 
-    app: Literal["wsgi", "flask", "django"] = Field(
-        "wsgi", description="The framework of the application; wsgi: no framework."
-    )
+    app: WsgiApp = "wsgi"
     collector: Literal["none", "default", "freeze", "disable", "rare"] = Field(
         "none",
         description="How Python's garbage collector is set, beside a cache of two million objects: as by default, with "
@@ -101,8 +101,6 @@ class GunicornWsgi(Gunicorn, ABC):
     dirty_workers: int = Field(
         0, ge=0, le=64, description="Dirty workers, which compute for the others if a request asks for it, from 25 on."
     )
-
-    passed_on: ClassVar[tuple[str, ...]] = ("collector", "dirty_workers")
 
     @model_validator(mode="after")
     def _release_can(self) -> Self:
@@ -120,7 +118,7 @@ class GunicornGthread(GunicornWsgi):
     """gunicorn with threads: its gthread worker, or one of the lab's workers that extend gthread."""
 
     server: Literal["gunicorn-gthread"]
-    threads: int = Field(ge=1, description="Threads in each process.")
+    threads: Threads
     worker_class: Literal[
         "gthread",
         "acceptors.RandomAccept",
@@ -129,10 +127,9 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.CountedRandomAccept",
         "gunicorn_idle_thread.IdleThreadWorker",
     ] = "gthread"
-    worker_connections: int = WORKER_CONNECTIONS
-    keepalive_s: int = KEEPALIVE_S
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    keepalive_s: KeepaliveS = 0
 
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_class", "worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
@@ -175,7 +172,6 @@ class GunicornSync(GunicornWsgi):
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
     threads: Literal[1] = 1
 
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_class",)
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @property
@@ -189,10 +185,9 @@ class GunicornGreen(GunicornWsgi):
 
     server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
     threads: None = None
-    worker_connections: int = WORKER_CONNECTIONS
-    keepalive_s: int = KEEPALIVE_S
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    keepalive_s: KeepaliveS = 0
 
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @model_validator(mode="after")
@@ -216,11 +211,6 @@ class GunicornGreen(GunicornWsgi):
         """The class of workers, by gunicorn's name."""
         return self.server.removeprefix("gunicorn-")
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        worker_class = "event_loops.CountedTornado" if self.worker_class == "tornado" else self.worker_class
-        return super().factors() | {"LAB_WORKER_CLASS": worker_class}
-
 
 class GunicornAsgi(AsgiApplication, Gunicorn):
     """FastAPI on gunicorn, with gunicorn's own ASGI worker or uvicorn's worker."""
@@ -230,8 +220,8 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         description="FastAPI with endpoints that are def, def with a response model, or async def."
     )
 
-    worker_connections: int = WORKER_CONNECTIONS
-    keepalive_s: int = KEEPALIVE_S
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    keepalive_s: KeepaliveS = 0
 
     @property
     def worker_class(self) -> str:
@@ -239,15 +229,9 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         return "asgi" if self.server == "gunicorn-asgi" else "uvicorn_worker.UvicornWorker"
 
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
-    passed_on: ClassVar[tuple[str, ...]] = ("worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
     def _release_has_fastapi(self) -> Self:
         check_lock_file("gunicorn", self.locked_release, "fastapi")
         return self
-
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
-        return super().factors() | {"LAB_WORKER_CLASS": classes[self.server]}

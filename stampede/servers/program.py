@@ -4,6 +4,7 @@ A start command itself is never taken apart: the server reads it (servers/user-s
 settings that the server told, or that are added, are called here and there.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,10 +13,36 @@ from stampede.records.queueing import GTHREAD_CONNECTIONS
 Setting = str | int | bool
 
 
+MOST_THREADS = 512
+GRANIAN_BACKLOG = 1024
+"""granian shares so many requests among its workers, unless a backpressure is given."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """A kind of a server's workers, and the other ways to serve that are tried in their place.
+
+    ``server`` is the word of experiments for workers that accept and queue like these. ``tried`` are tried if there are
+    several workers, ``named`` only if ``--ways`` names them, and ``lifting`` against a limit that was found.
+    ``no_limit`` says why no way can keep a busy worker from accepting requests; empty: one can. Each worker may have so
+    many ``threads``; 0: the server gives it none. ``majors`` are the first and the last major release that has them.
+    """
+
+    server: str
+    tried: tuple[str, ...]
+    named: tuple[str, ...] = ()
+    lifting: tuple[str, ...] = ("more-workers",)
+    no_limit: str = "they count busy threads, and an event loop has no threads"
+    threads: int = 0
+    is_asgi: bool = False
+    majors: tuple[int, int] = (0, 99)
+
+
 @dataclass(frozen=True)
 class Program:
     """A server. ``names`` has, by the name of a setting here, that of the server's own option.
 
+    ``kinds`` are those of its workers, by the value of the setting ``kind_by``; if that is empty, there is one kind.
     ``usual`` has its defaults, by its own names. ``release`` is taken if nobody names one. ``flags`` are words of a
     command that the lab makes itself, and ``flag_names`` the options whose flag is not ``--`` and the name;
     ``names_application`` is the option before the application, and ``listens_with`` what stands before the port.
@@ -28,6 +55,8 @@ class Program:
     release: str
     names: Mapping[str, str]
     listens_with: str
+    kinds: Mapping[str, Workers]
+    kind_by: str = ""
     flags: tuple[str, ...] = ()
     flag_names: Mapping[str, str] = field(default_factory=dict)
     names_application: str = ""
@@ -81,13 +110,27 @@ class Program:
 
 IDLE_THREAD = "gunicorn_idle_thread.IdleThreadWorker"
 IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
+_LIMITED, _LOOPS = ("one-process", "limit", "idle-thread", "least-conn"), ("one-process", "least-conn")
+_THREADS, _NO_THREADS = ("more-workers", "more-threads"), ("more-workers", "gthread")
+_OTHERS = ("granian", "uvicorn")
+_GREEN = "they count busy threads, and greenlets have no threads"
+_ON_UVICORN = Workers("gunicorn-uvicorn", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True)
 GUNICORN = Program(
     "gunicorn", "27.0.1", {
         "worker_class": "worker_class", "workers": "workers", "threads": "threads", "keepalive_s": "keepalive",
         "worker_connections": "worker_connections", "max_requests": "max_requests",
         "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout", "preload": "preload_app",
         "reuse_port": "reuse_port", "settings": "config",
-    }, "--bind 127.0.0.1:", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"},
+    }, "--bind 127.0.0.1:", {
+        "gthread": Workers("gunicorn-gthread", _LIMITED, ("reuse-port", "sync", "uwsgi", "granian"), _THREADS, "",
+                           MOST_THREADS),
+        "sync": Workers("gunicorn-sync", _LIMITED, ("reuse-port",), _NO_THREADS, "", threads=1),
+        "gevent": Workers("gunicorn-gevent", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
+        "eventlet": Workers("gunicorn-eventlet", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN, majors=(0, 25)),
+        "tornado": Workers("gunicorn-tornado", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
+        "asgi": Workers("gunicorn-asgi", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True, majors=(24, 99)),
+        "uvicorn_worker.UvicornWorker": _ON_UVICORN, "uvicorn.workers.UvicornWorker": _ON_UVICORN,
+    }, "worker_class", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"},
     usual={"keepalive": 2, "worker_connections": GTHREAD_CONNECTIONS,
            "max_requests": 0, "max_requests_jitter": 0, "timeout": 30, "preload_app": False, "reuse_port": False},
     notes={"worker_connections": "with gunicorn 24 or later", "reuse_port": "with gunicorn 24 or later",
@@ -99,7 +142,8 @@ UVICORN = Program(
     "uvicorn", "0.38.0", {
         "workers": "workers", "max_requests": "limit_max_requests", "max_requests_jitter": "limit_max_requests_jitter",
         "timeout_s": "timeout_worker_healthcheck", "keepalive_s": "timeout_keep_alive",
-    }, "--host 127.0.0.1 --port ", ("--no-access-log", "--backlog", "4096"),
+    }, "--host 127.0.0.1 --port ", {"": Workers("uvicorn", _LOOPS, ("granian",), is_asgi=True)},
+    flags=("--no-access-log", "--backlog", "4096"),
     usual={"limit_max_requests": 0, "limit_max_requests_jitter": 0, "timeout_worker_healthcheck": 5,
            "timeout_keep_alive": 5},
     lifts=("jitter", "never-replaced", "longer-timeout"), first={"jitter": (0, 41), "longer-timeout": (0, 37)},
@@ -107,15 +151,28 @@ UVICORN = Program(
 GRANIAN = Program(
     "granian", "2.8.7", {
         "interface": "interface", "workers": "workers", "threads": "blocking_threads", "backpressure": "backpressure",
-    }, "--host 127.0.0.1 --port ", ("--backlog", "4096"), first={"own sockets": (2, 8)},
+    }, "--host 127.0.0.1 --port ", {  # granian 1 has other options
+        "asgi": Workers("granian", _LOOPS, ("uvicorn",), is_asgi=True, majors=(2, 99)),
+        "wsgi": Workers("granian-wsgi", _LOOPS, ("gunicorn",), _THREADS, "only gunicorn has them", MOST_THREADS,
+                        majors=(2, 99)),
+    }, "interface", ("--backlog", "4096"), first={"own sockets": (2, 8)},
 )  # fmt: skip
-HYPERCORN = Program("hypercorn", "0.18.0", {"workers": "workers"}, "--bind 127.0.0.1:", ("--backlog", "4096"))
-DAPHNE = Program("daphne", "4.2.3", {}, "--bind 127.0.0.1 --port ", ("--verbosity", "0"))
+HYPERCORN = Program(
+    "hypercorn", "0.18.0", {"workers": "workers"}, "--bind 127.0.0.1:",
+    {"": Workers("hypercorn", _LOOPS, _OTHERS, is_asgi=True)}, flags=("--backlog", "4096"),
+)  # fmt: skip
+DAPHNE = Program(
+    "daphne", "4.2.3", {}, "--bind 127.0.0.1 --port ", {"": Workers("daphne", _LOOPS, _OTHERS, is_asgi=True)},
+    flags=("--verbosity", "0"),
+)  # fmt: skip
 UWSGI = Program(
     "uwsgi", "2.0.31", {
         "workers": "processes", "threads": "threads", "max_requests": "max-requests", "map_socket": "map-socket",
         "settings": "ini",
-    }, "--http-socket 127.0.0.1:", ("--master", "--lazy-apps", "--disable-logging", "--need-app"),
+    }, "--http-socket 127.0.0.1:", {
+        "": Workers("uwsgi", ("one-process", "map-socket", "least-conn"), (), _THREADS,
+                    "a thread of uWSGI accepts a connection only when it is free, as it is served today", MOST_THREADS),
+    }, flags=("--master", "--lazy-apps", "--disable-logging", "--need-app"),
     names_application="--module", usual={"max-requests": 0, "map-socket": False}, lifts=("never-replaced",),
     file="uwsgi.ini",
 )  # fmt: skip
@@ -124,3 +181,5 @@ PROGRAMS = {each.name: each for each in (GUNICORN, UVICORN, UWSGI, GRANIAN, HYPE
 SERVED_BY = {"fastapi": "uvicorn", "litestar": "uvicorn", "waitress-serve": "gunicorn", "waitress": "gunicorn",
              "flask": "gunicorn", "werkzeug": "gunicorn", "runserver": "gunicorn"}  # fmt: skip
 """The server that another command starts, or that stands in for the server that it starts."""
+SERVES = re.compile(rf"\b({'|'.join(name for name in (*PROGRAMS, *SERVED_BY) if name != 'werkzeug')})\b")
+"""The name of a server in a command."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from stampede.records.queueing import EVEN, GTHREAD_CONNECTIONS, Queueing
-from stampede.servers.base import Variant
+from stampede.servers.base import Threads, Variant
 
 
 class Python314(Variant):
@@ -13,7 +13,7 @@ class Python314(Variant):
 
     server: Literal["python314-gunicorn", "python314-granian"]
     gil: bool = Field(description="Whether the interpreter has its lock (the GIL). false: the free-threaded build.")
-    threads: int = Field(ge=1, description="Threads in each process that serve requests.")
+    threads: Threads
     app: Literal["wsgi"] = "wsgi"
 
     service: ClassVar[str] = "python314"

@@ -1,23 +1,19 @@
 """Servers whose workers are replaced while requests come: after a number of requests, by HUP, or by SIGTERM."""
 
 from abc import ABC
-from typing import ClassVar, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from stampede.servers.base import Variant
+from stampede.servers.base import MaxRequests, MaxRequestsJitter, Variant
 from stampede.servers.program import PROGRAMS
 
 
 class Replaced(Variant, ABC):
     """A server that can replace its workers. The time that an application takes to start is its own setting."""
 
-    max_requests: int = Field(
-        0, ge=0, le=1_000_000, description="A worker is replaced after so many requests; 0: it is never replaced."
-    )
-    max_requests_jitter: int = Field(
-        0, ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
-    )
+    max_requests: MaxRequests = 0
+    max_requests_jitter: MaxRequestsJitter = 0
     hup_after_s: float = Field(
         0, ge=0, le=3600, description="The server gets HUP so many seconds after the load begins; 0: never."
     )
@@ -32,14 +28,6 @@ class Replaced(Variant, ABC):
         0, ge=0, le=60, description="How long each replica goes on before it gets SIGTERM, as with a preStop hook."
     )
     boot_s: float = Field(0, ge=0, le=20, description="How long a worker sleeps before it loads the application.")
-
-    passed_on: ClassVar[tuple[str, ...]] = (
-        "max_requests",
-        "max_requests_jitter",
-        "hup_after_s",
-        "term_after_s",
-        "boot_s",
-    )
 
     @model_validator(mode="after")
     def _workers_can_be_replaced(self) -> Self:

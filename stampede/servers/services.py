@@ -1,5 +1,6 @@
 """Read the services of docker-compose.yml, and replace the variables in its texts by factors."""
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -17,6 +18,12 @@ def services() -> dict[str, dict[str, Any]]:
     """Return the services by name, with the variables in their texts."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))["services"]
     return found
+
+
+@cache
+def variables_of(service: str) -> frozenset[str]:
+    """Return the names of the variables that a service reads."""
+    return frozenset(found[1] for found in _VARIABLE.finditer(json.dumps(services()[service])))
 
 
 def image_of(service: str, factors: Mapping[str, str]) -> str:

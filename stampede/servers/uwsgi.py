@@ -6,7 +6,8 @@ from pydantic import Field, model_validator
 
 from stampede.evaluate.read.observation import APP_PORTS
 from stampede.records.queueing import Queueing
-from stampede.servers.base import FIRST_PORT, Release, check_lock_file, nginx_upstream
+from stampede.servers.base import FIRST_PORT, Release, Threads, check_lock_file, nginx_upstream
+from stampede.servers.program import UWSGI
 from stampede.servers.replaced import Replaced
 
 
@@ -14,8 +15,8 @@ class Uwsgi(Replaced):
     """uWSGI: a thread accepts when it is free, from a socket that all processes share or its process's socket."""
 
     server: Literal["uwsgi"]
-    threads: int = Field(ge=1, description="Threads in each process.")
-    release: Release = "2.0.31"
+    threads: Threads
+    release: Release = UWSGI.release
     app: Literal["wsgi", "django"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
     protocol: Literal["http", "uwsgi", "fastcgi"] = Field(
         "http", description="The protocol between the balancer and uWSGI."
@@ -29,7 +30,6 @@ class Uwsgi(Replaced):
 
     service: ClassVar[str] = "uwsgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
-    passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket", "router")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")

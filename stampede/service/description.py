@@ -5,9 +5,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import YamlFile
@@ -23,8 +23,19 @@ from stampede.records.classes import (
 from stampede.records.mistakes import Wording
 from stampede.records.model import Model
 from stampede.records.nearest import nearest_first
-from stampede.servers.base import RELEASE_PATTERN, Balance, Release
-from stampede.servers.program import PROGRAMS
+from stampede.records.queueing import GTHREAD_CONNECTIONS
+from stampede.servers.base import (
+    RELEASE_PATTERN,
+    Balance,
+    Cpus,
+    MaxRequests,
+    MaxRequestsJitter,
+    MemoryMib,
+    Release,
+    UpstreamKeepalive,
+    WorkerConnections,
+)
+from stampede.servers.program import GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, UWSGI, Workers
 from stampede.typed import typed
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
@@ -158,42 +169,28 @@ def _check_arguments(value: str) -> None:
         ) from None
 
 
-ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
-"""gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
 _OF_SOME_SERVERS = ("worker_class", "worker_connections", "interface", "backpressure", "max_requests",
                     "max_requests_jitter", "timeout_s", "settings")  # fmt: skip
 """The keys that only some servers know."""
-GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", "tornado", *ASGI_WORKERS)
-"""gunicorn's classes of workers that the lab knows; what is derived from them is like them."""
-_RELEASES = {"asgi": (24, 99), "eventlet": (0, 25)}
-"""The first and the last major release of gunicorn that has a class, if others lack it."""
 SERVERS = tuple(PROGRAMS)
-WITH_THREADS = ("gthread", "uwsgi", "granian-wsgi")
-"""The kinds of workers that have threads."""
 BESIDE_COMMAND = {*SERVERS, "replicas", "balance", "cpus", "memory_mib", "upstream_keepalive"}
 """The keys of ``served`` that a command does not say."""
-MOST_THREADS, MOST_CONNECTIONS = 512, 65535
-GRANIAN_BACKLOG = 1024
-"""granian shares so many requests among its workers, unless a backpressure is given."""
-UWSGI = "2.0.31"
-"""The release of uWSGI that serves an application in a folder. The lab compiles uWSGI, and older releases do not
-compile on its Python."""
-OLDEST_GRANIAN = 2
-"""granian 1 has other options."""
+MOST_CONNECTIONS = 65535
 
 
-class Served(Model):
-    """How the application is served today: by one of SERVERS, in the named release."""
+if TYPE_CHECKING:
+    _Releases = Model
+else:
+    _Releases = create_model("_Releases", __base__=Model, **{
+        name: (Release | None, Field(None, description=f"The release of {name}, in the place of that in the "
+                                                       f"requirements, such as `{each.release}`. Name one server."))
+        for name, each in PROGRAMS.items()
+    })  # fmt: skip
 
-    gunicorn: Release = Field(
-        "27.0.1",
-        description="The release of gunicorn, in the place of the release in the requirements. Name one server.",
-    )
-    uvicorn: Release | None = Field(None, description="The release of uvicorn.")
-    uwsgi: Release | None = Field(None, description=f"The release of uWSGI: {UWSGI}, unless an image has another.")
-    granian: Release | None = Field(None, description=f"The release of granian, from {OLDEST_GRANIAN} on.")
-    hypercorn: Release | None = Field(None, description="The release of hypercorn.")
-    daphne: Release | None = Field(None, description="The release of daphne.")
+
+class Served(_Releases):
+    """How the application is served today: by one of SERVERS, in the named release; by gunicorn, if none is named."""
+
     worker_class: Literal[
         "gthread", "sync", "gevent", "eventlet", "tornado", "asgi", "uvicorn_worker.UvicornWorker",
         "uvicorn.workers.UvicornWorker",
@@ -211,16 +208,9 @@ class Served(Model):
         None, ge=1, le=MOST_CONNECTIONS, description="The most requests that each worker of granian takes. Without it, "
         "1024 / workers.",
     )  # fmt: skip
-    worker_connections: int = Field(
-        1000, ge=1, le=MOST_CONNECTIONS, description="gunicorn's limit of connections for each worker."
-    )
-    max_requests: int = Field(
-        0, ge=0, le=1_000_000_000, description="A worker is replaced after so many requests, by gunicorn, uvicorn or "
-        "uWSGI; 0: never.",
-    )  # fmt: skip
-    max_requests_jitter: int = Field(
-        0, ge=0, le=1_000_000_000, description="Up to so many requests more, by chance, before a worker is replaced."
-    )
+    worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
+    max_requests: MaxRequests = 0
+    max_requests_jitter: MaxRequestsJitter = 0
     timeout_s: int = Field(
         0, ge=0, le=100_000, description="How many seconds a worker may give no sign of life before its server kills "
         "it: gunicorn's `timeout`, uvicorn's `--timeout-worker-healthcheck`; 0: the server's default, or that of "
@@ -231,15 +221,9 @@ class Served(Model):
     )
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many containers have these workers each.")
     balance: Balance = Field("round_robin", description="How nginx chooses a container.")
-    cpus: float = Field(
-        0, ge=0, le=1024, allow_inf_nan=False, description="How many cores each container may use on average, such as "
-        "0.5; 0: all.",
-    )  # fmt: skip
-    memory_mib: int = Field(512, ge=64, description="The memory of each container, in MiB.")
-    upstream_keepalive: int = Field(
-        0, ge=0, le=1024, description="How many idle connections nginx keeps open to the servers; 0: each carries one "
-        "request.",
-    )  # fmt: skip
+    cpus: Cpus = 0
+    memory_mib: MemoryMib = 512
+    upstream_keepalive: UpstreamKeepalive = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -269,19 +253,14 @@ class Served(Model):
         return self
 
     @model_validator(mode="after")
-    def _release_has_the_class(self) -> Self:
-        first, last = _RELEASES.get(self.worker_class, (0, self.major))
-        if self.server == "gunicorn" and not first <= self.major <= last:
-            way_out = f"from {first} on" if self.major < first else f"up to {last}, or another class"
-            raise ValueError(f"gunicorn {self.release} has no class {self.worker_class}; choose a release {way_out}")
-        return self
-
-    @model_validator(mode="after")
-    def _granian_says_its_interface(self) -> Self:
+    def _release_has_such_workers(self) -> Self:
         if self.server == "granian" and self.interface is None:
             raise ValueError("granian needs interface: wsgi or interface: asgi")
-        if self.server == "granian" and self.major < OLDEST_GRANIAN:
-            raise ValueError(f"granian {self.release} is too old; choose a release from {OLDEST_GRANIAN} on")
+        first, last = self.kind.majors
+        if not first <= self.major <= last:
+            what = f"has no class {self.worker_class}" if self.server == "gunicorn" else "is too old"
+            way_out = f"from {first} on" if self.major < first else f"up to {last}, or another class"
+            raise ValueError(f"{self.server} {self.release} {what}; choose a release {way_out}")
         return self
 
     @model_validator(mode="after")
@@ -292,12 +271,12 @@ class Served(Model):
 
     @model_validator(mode="after")
     def _only_some_have_threads(self) -> Self:
-        if self.kind not in WITH_THREADS and self.threads > 1:
+        if self.threads > max(1, self.kind.threads):
             of_gunicorn = self.server == "gunicorn"
             what = f"workers of the class {self.worker_class}" if of_gunicorn else self.server
             verb = "have" if of_gunicorn else "has"
             instead = "choose interface: wsgi, or leave threads out" if self.interface else "leave threads out"
-            way_out = instead if self.is_asgi else "choose worker_class: gthread, or threads: 1"
+            way_out = instead if self.kind.is_asgi else "choose worker_class: gthread, or threads: 1"
             where = " with interface: asgi" if self.interface else ""
             raise ValueError(f"{what} {verb} no threads{where}; {way_out}")
         return self
@@ -310,19 +289,13 @@ class Served(Model):
     @property
     def release(self) -> str:
         """The release of the server."""
-        return str(getattr(self, self.server))
+        return str(getattr(self, self.server) or PROGRAMS[self.server].release)
 
     @property
-    def kind(self) -> str:
-        """The kind of workers: gunicorn's class of workers, granian-wsgi, or the server."""
-        if self.interface == "wsgi":
-            return "granian-wsgi"
-        return self.worker_class if self.server == "gunicorn" else self.server
-
-    @property
-    def is_asgi(self) -> bool:
-        """Whether the server calls an ASGI application."""
-        return self.kind in ("uvicorn", "granian", "hypercorn", "daphne", *ASGI_WORKERS)
+    def kind(self) -> Workers:
+        """The kind of workers."""
+        program = PROGRAMS[self.server]
+        return program.kinds[getattr(self, program.kind_by) if program.kind_by else ""]
 
     @property
     def most_at_once(self) -> int:
@@ -416,12 +389,20 @@ class UserService(Model):
 
     @model_validator(mode="after")
     def _has_a_release_of_uwsgi(self) -> Self:
-        if self.application.folder and self.served.uwsgi not in (None, UWSGI):
+        there = self.served.release
+        if self.application.folder and self.served.server == "uwsgi" and there != UWSGI.release:
             raise ValueError(
-                f"served.uwsgi: the lab compiles uWSGI {UWSGI}, and not {self.served.uwsgi}; write {UWSGI}, or give an "
-                f"image that has {self.served.uwsgi}"
+                f"served.uwsgi: the lab compiles uWSGI {UWSGI.release}, and not {there}; write {UWSGI.release}, or "
+                f"give an image that has {there}"
             )
         return self
+
+
+_PATHS = {
+    "application": ("folder", "env_file", "requirements"), "served": ("settings",), "beside": ("compose",),
+    "replay": ("log",),
+}  # fmt: skip
+"""The keys that hold paths, in each part of the file."""
 
 
 def read_user_service(path: Path) -> UserService:
@@ -430,39 +411,21 @@ def read_user_service(path: Path) -> UserService:
     Relative paths start at the folder of the file; those of requirements and settings, at the application's folder.
     """
     file = YamlFile(path, WORDING)
-    service = _resolve_paths(file.read_as(UserService), path.resolve().parent)
-    for (part, name), stated in _paths_in(service).items():
-        what = "folder" if name == "folder" else "file"
-        for there in stated if isinstance(stated, list) else [stated]:
-            if not (there.is_dir() if what == "folder" else there.is_file()):
-                raise file.mistake(f"there is no {what} {there}", part, name)
+    service = file.read_as(UserService)
+    base = path.resolve().parent
+    in_application = base / (service.application.folder or "")
+    for part, name in [(part, name) for part, names in _PATHS.items() for name in names]:
+        if stated := getattr(getattr(service, part), name, None):
+            start = in_application if name in ("requirements", "settings") else base
+            paths = [start / each for each in (stated if isinstance(stated, list) else [stated])]
+            for there in paths:
+                if not (there.is_dir() if name == "folder" else there.is_file()):
+                    what = "folder" if name == "folder" else "file"
+                    raise file.mistake(f"there is no {what} {there}", part, name)
+            changed = {name: paths if isinstance(stated, list) else paths[0]}
+            service = service.model_copy(update={part: getattr(service, part).model_copy(update=changed)})
     _check_secrets(file, service)
     return service
-
-
-_PATHS = {
-    "application": ("folder", "env_file", "requirements"), "served": ("settings",), "beside": ("compose",),
-    "replay": ("log",),
-}  # fmt: skip
-"""The keys that hold paths, in each part of the file."""
-_IN_APPLICATION = ("requirements", "settings")
-
-
-def _paths_in(service: UserService) -> dict[tuple[str, str], Path | list[Path]]:
-    stated = {(part, name): getattr(getattr(service, part), name, None) for part, names in _PATHS.items()
-              for name in names}  # fmt: skip
-    return {place: path for place, path in stated.items() if path}
-
-
-def _resolve_paths(service: UserService, base: Path) -> UserService:
-    """Return a description whose relative paths are those from a folder."""
-    in_application = base / (service.application.folder or "")
-    changes: dict[str, dict[str, Path | list[Path]]] = {}
-    for (part, name), path in _paths_in(service).items():
-        start = in_application if name in _IN_APPLICATION else base
-        changes.setdefault(part, {})[name] = [start / each for each in path] if isinstance(path, list) else start / path
-    parts = {part: getattr(service, part).model_copy(update=paths) for part, paths in changes.items()}
-    return service.model_copy(update=parts)
 
 
 def _check_secrets(file: YamlFile, service: UserService) -> None:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -54,7 +54,9 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
             required = [*(required_lines(file, extras) if file else []), *application.packages]
             lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
             (folder / "requirements.txt").write_text(lines, encoding="utf-8")
-            packages = "".join(f"{name}\n" for name in packages_with_headers(application.system_packages))
+            compiles = {"build-essential", "clang", "g++", "gcc"} & {*application.system_packages}
+            headers = ["python3-dev"] if compiles else []  # images of Python have them
+            packages = "".join(f"{name}\n" for name in [*application.system_packages, *headers])
             (folder / "system-packages").write_text(packages, encoding="utf-8")
         else:
             shutil.copyfile(SERVERS / "user-service" / "image" / "Dockerfile", folder / "Dockerfile")
@@ -140,14 +142,6 @@ def _lay_out_folder(application: Path, folder: Path) -> None:
             hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
         )
     shutil.copyfile(SERVERS / "user-service" / "Dockerfile", folder / "Dockerfile")
-
-
-_COMPILERS = {"build-essential", "clang", "g++", "gcc"}
-
-
-def packages_with_headers(packages: Sequence[str]) -> list[str]:
-    """Return Debian's packages, with the headers of Python if there is a compiler: images of Python have headers."""
-    return [*packages, *(["python3-dev"] if _COMPILERS & {*packages} else [])]
 
 
 def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:

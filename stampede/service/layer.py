@@ -121,20 +121,20 @@ class Layer(Workload):
                 "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
-            services[server] = _with_volumes_of(BEFORE, services[server])
+            services[server] = {key: value for key, value in services[server].items() if key != "volumes"} | {
+                "volumes_from": [BEFORE]  # so that it has what that wrote
+            }
         services |= added
         services[server] = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
         if self.load_files:  # outside of the results, because a log has what no record may have
-            services["k6"] = _replaying(services["k6"])
+            k6 = services["k6"]
+            replay = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
+            environment = k6["environment"] | {"LAB_REPLAY": "/replay/requests.json"}
+            services["k6"] = k6 | {"volumes": [*k6["volumes"], replay], "environment": environment}
 
 
 def _after(condition: str) -> dict[str, Any]:
     return {"condition": f"service_{condition}", "required": True}
-
-
-def _with_volumes_of(other: str, service: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a service with the volumes of another service in the place of its own, so that it has what that wrote."""
-    return {key: value for key, value in service.items() if key != "volumes"} | {"volumes_from": [other]}
 
 
 def _variable_of(place: int, port: int) -> str:
@@ -151,10 +151,3 @@ def _to_outside(server: dict[str, Any], place: int, host: str, ports: Sequence[i
         "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
         "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
     }  # fmt: skip
-
-
-def _replaying(k6: dict[str, Any]) -> dict[str, Any]:
-    """Return the service of a k6 container that sends the requests of a log."""
-    folder = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
-    environment = k6["environment"] | {"LAB_REPLAY": "/replay/requests.json"}
-    return k6 | {"volumes": [*k6["volumes"], folder], "environment": environment}

@@ -42,8 +42,9 @@ def advise_way(service: UserService, layer: Layer, earlier: Path, told: Record |
         raise WrongUse(
             "--ways advised: there is no earlier run of this service.", hint="stampede try without --ways comes first."
         )
-    if served.kind not in ("gthread", "sync"):
-        raise WrongUse(f"--ways advised: there is no advice for {served.kind}, only for gunicorn's gthread and sync.")
+    if "limit" not in served.kind.tried:
+        workers = served.kind.server.removeprefix("gunicorn-")
+        raise WrongUse(f"--ways advised: there is no advice for {workers}, only for gunicorn's gthread and sync.")
     if not service.requests:
         raise WrongUse("--ways advised: there is no advice for the requests of a log; describe classes of requests.")
     load = _load_of(service, earlier)

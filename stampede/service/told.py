@@ -6,17 +6,9 @@ from pydantic import ValidationError
 
 from stampede.errors import LabError
 from stampede.records.mistakes import reason_of
-from stampede.servers.program import PROGRAMS, SERVED_BY
+from stampede.servers.program import GRANIAN_BACKLOG, PROGRAMS, SERVED_BY
 from stampede.service.answers import Record
-from stampede.service.description import (
-    BESIDE_COMMAND,
-    GRANIAN_BACKLOG,
-    GUNICORN_CLASSES,
-    WITH_THREADS,
-    Served,
-    UserService,
-)
-from stampede.service.layer import FOLDER
+from stampede.service.description import BESIDE_COMMAND, Served, UserService
 
 _NUMBERS = ("workers", "threads", "backpressure", "worker_connections", "max_requests", "max_requests_jitter",
             "timeout_s")  # fmt: skip
@@ -28,20 +20,20 @@ def numbers_of(told: Record) -> dict[str, Any]:
     What stands in for a server that cannot be measured has the numbers of that server.
     """
     server = SERVED_BY.get(told.server, told.server)
+    program = PROGRAMS[server]
     found: dict[str, Any] = {}
     if server == "gunicorn":
         named = str(told.settings.get("worker_class") or "sync") if told.server == "gunicorn" else "gthread"
-        found["worker_class"] = next((each for each in (named, told.kind) if each in GUNICORN_CLASSES), named)
+        found["worker_class"] = next((each for each in (named, told.kind) if each in program.kinds), named)
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
-    names = PROGRAMS[server].names
     for key in _NUMBERS:
-        value = told.settings.get(names.get(key, ""))
+        value = told.settings.get(program.names.get(key, ""))
         if str(value).isdecimal() and (int(str(value)) or key.startswith("max_")):
             found[key] = int(str(value))
     found.setdefault("workers", 1)
-    kind = "granian-wsgi" if found.get("interface") == "wsgi" else found.get("worker_class", server)
-    if kind not in WITH_THREADS:
+    kind = program.kinds.get(found.get(program.kind_by, ""))
+    if not kind or kind.threads <= 1:
         found.pop("threads", None)
     elif server in ("gunicorn", "uwsgi"):
         found.setdefault("threads", 1)
@@ -74,8 +66,3 @@ def as_told(service: UserService, told: Record) -> UserService:
         return service.model_copy(update=changed)
     application = service.application.model_copy(update={"command": "", "callable": told.callable})
     return service.model_copy(update={**changed, "application": application})
-
-
-def imports_of(told: Record) -> list[str]:
-    """Return the folders of the application from which its server imports modules."""
-    return [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]

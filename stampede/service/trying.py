@@ -34,15 +34,14 @@ from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS, Served
 from stampede.service.discovery import FROM_APPLICATION, Description
 from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
 from stampede.service.image import lay_out_layer
-from stampede.service.layer import Layer
+from stampede.service.layer import FOLDER, Layer
 from stampede.service.replay import Replay, read_replay
 from stampede.service.theory import advise_way
-from stampede.service.told import as_told, imports_of
+from stampede.service.told import as_told
 from stampede.service.variants import (
     ADVISED,
     LIFTING,
     ONLY_IF_NAMED,
-    WORKERS,
     candidates,
     kinds_that_lift,
     too_large_ways,
@@ -75,9 +74,9 @@ def how_loaded(service: UserService, told: Record | None) -> dict[str, Any]:
     if not re.fullmatch(CALLABLE_PATTERN, callable_):
         return {}
     if told:
-        folder = told.chdir or told.folder
-        return {"callable": callable_, "folder": folder, "imports": imports_of(told), "called": ""}
-    called = "asgi" if service.served.is_asgi else "wsgi"
+        imports = [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]
+        return {"callable": callable_, "folder": told.chdir or told.folder, "imports": imports, "called": ""}
+    called = "asgi" if service.served.kind.is_asgi else "wsgi"
     return {"callable": callable_, "folder": "", "imports": [], "called": called}
 
 
@@ -118,6 +117,9 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
     raise LabError("The image of the application lacks the server that its start command starts.")
 
 
+GIVE_COMMAND = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
+
+
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
     """Follow the start command of a description that was just written, ask the application, and start it once.
 
@@ -126,8 +128,7 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     """
     if path.read_text(encoding="utf-8") == written.text:
         if written.fallbacks is None:
-            hint = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
-            raise WrongUse(f"No start command was found, so {path} is not complete.", hint)
+            raise WrongUse(f"No start command was found, so {path} is not complete.", GIVE_COMMAND)
         with (
             interruptible(),
             machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
@@ -136,7 +137,11 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
             answers = _ask_today(path, written, describe)
             again = describe(answers)
             write_whole(path, again.text)
-        _say_answers(path, answers, again)
+        if answers.routes:
+            named = f" {path} now names those to measure." if FROM_APPLICATION in again.text else ""
+            say(f"The application ({answers.framework}) has {plural(len(answers.routes), 'route')}.{named}")
+        else:
+            say(f"The requests are guessed, because {answers.problem or 'the application has no routes'}.")
     start_once(path, MeasureOptions(), results=results)
 
 
@@ -147,22 +152,15 @@ def _ask_today(path: Path, written: Description, describe: Callable[[Answers], D
         described = describe(answers)
         write_whole(path, described.text)
         if today.followed and not today.followed.server:
-            raise LabError(f"The start command of {path} starts no server that the lab can measure.",
-                           "\n".join(line[2:] for line in described.text.splitlines()[len(HEAD):]
-                                     if line.startswith("# ")))  # fmt: skip
+            lines = [line[2:] for line in described.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
+            why = today.followed.why
+            raise LabError(
+                f"The start command of {path} starts no server that the lab can measure.",
+                "\n".join([*sorted(lines, key=lambda line: why not in line), GIVE_COMMAND]),
+            )
         if not today.layer.loaded:
             return answers.model_copy(update={"problem": "its server names no application that can be imported"})
         return ask_application(today.layer, today.layer.loaded, say).model_copy(update={"followed": today.followed})
-
-
-def _say_answers(path: Path, answers: Answers, described: Description) -> None:
-    """Say what the application told."""
-    if answers.routes:
-        routes = plural(len(answers.routes), "route")
-        named = f" {path} now names those to measure." if FROM_APPLICATION in described.text else ""
-        say(f"The application ({answers.framework}) has {routes}.{named}")
-    else:
-        say(f"The requests are guessed, because {answers.problem or 'the application has no routes'}.")
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
@@ -249,7 +247,7 @@ def say_what_is_not_done(
     service: UserService, layer: Layer, named: Sequence[str], cores: int, told: Record | None = None
 ) -> None:
     """Say which ways are not tried, and what of the service cannot be kept in the lab."""
-    kinds = named or [*WORKERS[service.served.kind].tried, *LIFTING]
+    kinds = named or [*service.served.kind.tried, *LIFTING]
     _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
     _say_each("Not kept", [*(f"{name} {value}." for name, value in (told.aside if told else {}).items()),
                            *(f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out)])  # fmt: skip

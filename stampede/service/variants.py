@@ -14,27 +14,17 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError
 
 from stampede.advise.options import ServingOption
 from stampede.errors import WrongUse
-from stampede.predict.kinds import KINDS
+from stampede.predict.kinds import KINDS as KINDS_OF_WAYS
 from stampede.predict.options import MOST_REPLICAS, OptionKind, gthread
 from stampede.records.mistakes import reason_of
 from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
+from stampede.servers import KINDS
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
-from stampede.servers.granian import GranianAsgi, GranianWsgi
-from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from stampede.servers.limits import SERVER_MIB
-from stampede.servers.program import GRANIAN, PROGRAMS
-from stampede.servers.uwsgi import Uwsgi
+from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, Program
 from stampede.service.answers import Record
-from stampede.service.description import (
-    ASGI_WORKERS,
-    GRANIAN_BACKLOG,
-    MOST_CONNECTIONS,
-    MOST_THREADS,
-    WITH_THREADS,
-    Served,
-    UserService,
-)
+from stampede.service.description import MOST_CONNECTIONS, Served, UserService
 from stampede.service.layer import OWN, Layer
 from stampede.service.packages import pinned_release, required_lines
 
@@ -67,46 +57,6 @@ ADVISED = "advised"
 """The way that theory advises (stampede.service.theory.py), if ``WAYS`` names it."""
 CALLED = "stampede_called:application"
 """A module of the container that calls a factory with its arguments, for servers that cannot."""
-
-
-class Workers(NamedTuple):
-    """A kind of workers: the lab's own variant that accepts and queues like them, and the ways that are tried.
-
-    ``tried`` are tried if there are several workers, ``named`` only if ``--ways`` names them, and ``lifting`` against a
-    limit that was found. ``no_limit`` says why no way can keep a busy worker from accepting requests; empty: one can.
-    """
-
-    label: str
-    like: type[Variant]
-    tried: tuple[str, ...]
-    named: tuple[str, ...]
-    lifting: tuple[str, ...] = ("more-workers",)
-    no_limit: str = "they count busy threads, and an event loop has no threads"
-
-
-_LIMITED = ("one-process", "limit", "idle-thread", "least-conn")
-_LOOPS = ("one-process", "least-conn")
-_THREADS, _NO_THREADS = ("more-workers", "more-threads"), ("more-workers", "gthread")
-_GREEN = "they count busy threads, and greenlets have no threads"
-_OTHERS = ("granian", "uvicorn")
-WORKERS: Mapping[str, Workers] = {
-    "gthread": Workers("gunicorn-gthread", GunicornGthread, _LIMITED, ("reuse-port", "sync", "uwsgi", "granian"),
-                       _THREADS, ""),
-    "sync": Workers("gunicorn-sync", GunicornSync, _LIMITED, ("reuse-port",), _NO_THREADS, ""),
-    **{name: Workers(f"gunicorn-{name}", GunicornGreen, ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN)
-       for name in ("gevent", "eventlet", "tornado")},
-    **{name: Workers(f"gunicorn-{label}", GunicornAsgi, _LOOPS, ("reuse-port", *_OTHERS))
-       for name, label in ASGI_WORKERS.items()},
-    "uvicorn": Workers("uvicorn", Asgi, _LOOPS, ("granian",)),
-    "hypercorn": Workers("hypercorn", Asgi, _LOOPS, _OTHERS),
-    "daphne": Workers("daphne", Asgi, _LOOPS, _OTHERS),
-    "granian": Workers("granian", GranianAsgi, _LOOPS, ("uvicorn",)),
-    "granian-wsgi": Workers("granian-wsgi", GranianWsgi, _LOOPS, ("gunicorn",), _THREADS, "only gunicorn has them"),
-    "uwsgi": Workers("uwsgi", Uwsgi, ("one-process", "map-socket", "least-conn"), (), _THREADS,
-                     "a thread of uWSGI accepts a connection only when it is free, as it is served today"),
-}  # fmt: skip
-"""Every kind of workers, by the words of a description."""
-_LIKE = {each.label: each.like for each in WORKERS.values()}
 
 
 class Start(NamedTuple):
@@ -219,21 +169,16 @@ def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record 
         }
         hint = next((way_out for said, way_out in ways_out.items() if said in str(error)), "")
         raise WrongUse(f"served: {error}.", hint) from None
-    for kind in KINDS:
+    for kind in KINDS_OF_WAYS:
         if not _is_possible(service, kind.name):
             continue
         try:
             way = make_way(kind, service, layer, cores, told)
         except NotPossible:
             continue  # its workers do not fit into the memory
-        if (way.variant, _start(way)) != (ways[0].variant, _start(ways[0])):
+        if way.variant != ways[0].variant:
             ways.append(way)
     return ways
-
-
-def _start(way: ServingOption) -> Start:
-    assert isinstance(way.variant, Own)
-    return way.variant.start
 
 
 def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> list[str]:
@@ -247,24 +192,22 @@ def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> 
 def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
-    elsewhere = (
-        [] if service.application.folder else [kind for kind in WORKERS[served.kind].named if kind in _ELSEWHERE]
-    )
+    elsewhere = [] if service.application.folder else [kind for kind in served.kind.named if kind in _ELSEWHERE]
     no_server = [f"{' and '.join(elsewhere)}, because the image has only {served.server}."] if elsewhere else []
     if served.processes == 1:
         alone = "ways against waits beside a free thread, because a single worker has no other worker beside it."
         return [alone, *no_server]
     old = [f"{kind} needs {served.server} {'.'.join(map(str, first))} or later."
            for kind, first in PROGRAMS[served.server].first.items()
-           if kind in WORKERS[served.kind].tried and needs_newer(served, kind)]  # fmt: skip
-    without = [f"limit and idle-thread, because {why}." for why in [WORKERS[served.kind].no_limit] if why]
+           if kind in served.kind.tried and needs_newer(served, kind)]  # fmt: skip
+    without = [f"limit and idle-thread, because {why}." for why in [served.kind.no_limit] if why]
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
 
 
 def _is_possible(service: UserService, kind: str) -> bool:
     """Return whether a way of a kind can be tried, if its workers fit into the memory."""
-    served, workers = service.served, WORKERS[service.served.kind]
+    served, workers = service.served, service.served.kind
     named = [each for each in workers.named if each not in _ELSEWHERE or service.application.folder]
     if kind not in (*workers.tried, *named, *lifting_kinds(served)) or needs_newer(served, kind):
         return False
@@ -280,7 +223,7 @@ def needs_newer(served: Served, kind: str) -> bool:
 
 def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
     """Yield why ways of these kinds cannot be tried: a container cannot hold their workers or threads."""
-    for kind in KINDS:
+    for kind in KINDS_OF_WAYS:
         if kind.name in kinds and _is_possible(service, kind.name):
             try:
                 make_way(kind, service, layer, cores)
@@ -294,7 +237,7 @@ _ELSEWHERE = ("uwsgi", *NEIGHBOURS)
 
 def lifting_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
-    kinds = WORKERS[served.kind].lifting + PROGRAMS[served.server].lifts
+    kinds = served.kind.lifting + PROGRAMS[served.server].lifts
     return tuple(kind for kind in kinds if not needs_newer(served, kind))
 
 
@@ -312,20 +255,19 @@ def make_way(
     another way. Raise NotPossible if it cannot be tried.
     """
     served = service.served
-    today = _today(served, told)
-    lifting = kind.name in LIFTING
-    settings = _lifting_settings(kind, service, today, cores) if lifting else _settings(kind, service, today)
+    settings = _settings(kind, service, _today(served, told), cores)
     program = PROGRAMS[str(settings["server"]).partition("-")[0]]
     if program.name != served.server:
         ends = {"timeout_s", *(() if program.name == "gunicorn" else ("max_requests_jitter",))}
         settings = {name: value for name, value in settings.items()
                     if name in _OF_BOX or (name in program.names and name not in ends)}  # fmt: skip
-    like = _LIKE[str(settings["server"])].model_construct(
+    like = KINDS.get(settings["server"], Asgi).model_construct(  # no experiment has daphne, which is like the others
         app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}
     )
-    start = _start_of(service, settings, _today(at_home or served, told), told)
+    callable_ = service.application.callable or (told.callable if told else "")
+    start = _start_of(service, callable_, program, settings, _today(at_home or served, told))
     values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
-        "callable": service.application.callable or (told.callable if told else ""), "layer": layer,
+        "callable": callable_, "layer": layer,
         "cpus": served.cpus * served.replicas / int(settings["replicas"]),  # the same in all
         "like": like, "start": start, "added": dict(start.changed or {}), "command": shlex.join(start.words),
     }  # fmt: skip
@@ -333,29 +275,31 @@ def make_way(
         variant = Own.model_validate(values)
     except ValidationError as error:
         raise NotPossible(reason_of(error, Own, values)) from None
-    says = _in_words(kind, served)
+    if kind.name == "one-process" and served.kind.is_asgi:
+        serves = (f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
+                  "another loop is free.")  # fmt: skip
+        kind = replace(kind, serves=serves, cost="one processor; if the process dies, all its requests fail")
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
-    return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+    return ServingOption(kind, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
 _OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
 
 
 def _start_of(
-    service: UserService, settings: Mapping[str, Any], today: Mapping[str, Any], told: Record | None
+    service: UserService, callable_: str, program: Program, settings: Mapping[str, Any], today: Mapping[str, Any]
 ) -> Start:
     """Return how a server is started: what is added to today's command, or another command for the application."""
-    program, served = PROGRAMS[str(settings["server"]).partition("-")[0]], service.served
+    served = service.served
     own = {name: value for name, value in settings.items() if value is not None}
     changed = program.options({name: value for name, value in own.items() if value != today.get(name)})
     if service.application.command and program.name == served.server:
         return Start(changed, changed=changed)
-    callable_ = service.application.callable or (told.callable if told else "")
     if not callable_:
         raise NotPossible("the server of today's command names no application that can be imported")
     if served.settings and program.name == served.server:
-        own["settings"] = own_settings(served)
+        own["settings"] = f"/opt/stampede/own_settings{served.settings.suffix}"
     stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
     literal = not re.search(r"[(,=]\s*(?!True|False|None)[A-Za-z_]\w*\s*[,)]", callable_)
     can_call = program.name == "uwsgi" or (program.name == "gunicorn" and literal)  # gunicorn takes no names
@@ -365,120 +309,73 @@ def _start_of(
     return Start(added, words, given, changed if program.name == served.server else None)
 
 
-def _settings(kind: OptionKind, service: UserService, today: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0911  # a case for each kind
-    """Return the settings of a way that has as many workers and threads as today, in all."""
-    served = service.served
+def _settings(  # noqa: PLR0911  # a case for each kind
+    kind: OptionKind, service: UserService, today: dict[str, Any], cores: int
+) -> dict[str, Any]:
+    """Return the settings of a way: with as many workers and threads as today, in all, but for the kinds of LIFTING."""
+    served, file = service.served, service.application.requirements
+    processes, threads, server = served.processes, served.threads, PROGRAMS[served.server]
     whole_mib = served.memory_mib * served.replicas
-    alone = today | {
-        "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
+    most = max(cores, 2 * processes)
+    users = sum(asked.users or 0 for asked in service.requests.values())
+    more: dict[str, Any] = {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
+    if served.server == "daphne":  # its only process is a container
+        more = {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
+    changes: dict[str, dict[str, Any]] = {
+        "today": {},
+        "least-conn": {"workers": 1, "replicas": processes, "balance": "least_conn",
+                       "memory_mib": max(256, whole_mib // processes)},
+        "jitter": {"max_requests_jitter": served.max_requests} if served.max_requests else {},
+        "never-replaced": {"max_requests": 0, "max_requests_jitter": 0} if served.max_requests else {},
+        "preload": {"preload": True},
+        "longer-timeout": {"timeout_s": LONGER * (served.timeout_s or server.silent_s)},
+        "more-workers": more,
+        "more-threads": {"threads": min(MOST_THREADS, 2 * threads)},
+        "gthread": gthread(served.workers, min(MOST_THREADS, max(LEAST_THREADS, ceil(users / processes))),
+                           worker_class="gthread"),
     }  # fmt: skip
+    if kind.name in changes:
+        found = today | changes[kind.name]
+        for limit in {"worker_connections", "backpressure"} & found.keys() if "threads" in changes[kind.name] else ():
+            found[limit] = max(found[limit], found["threads"])
+        return found
+    alone = today | {"workers": processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib}
+    if kind.name in _ELSEWHERE:
+        pinned = pinned_release(kind.name, required_lines(file) if file else []) if kind.name != "uwsgi" else None
+        alone["release"] = pinned or PROGRAMS[kind.name].release
+    interface = "asgi" if served.kind.is_asgi else "wsgi"
+    plain = kind.settings(processes, threads)
     match kind.name:
-        case "today":
-            return today
-        case "least-conn":
-            each_mib = max(256, whole_mib // served.processes)
-            return today | {
-                "workers": 1, "replicas": served.processes, "balance": "least_conn", "memory_mib": each_mib
-            }  # fmt: skip
-        case "one-process" if served.server != "gunicorn" or served.is_asgi:
-            most = {
-                "threads": served.slots,
-                "backpressure": min(MOST_CONNECTIONS, served.most_at_once * served.processes),
-            }
-            return alone | {name: value for name, value in most.items() if name in today} | {"workers": 1}
+        case "one-process" if served.server != "gunicorn" or served.kind.is_asgi:
+            whole = {"threads": served.slots, "backpressure": min(MOST_CONNECTIONS, served.most_at_once * processes)}
+            return alone | {name: value for name, value in whole.items() if name in today} | {"workers": 1}
         case "map-socket":
             return alone | {"map_socket": True, "balance": "least_conn"}
         case "reuse-port":
             return alone | {"reuse_port": True}
-        case "uwsgi":
-            return alone | kind.settings(served.processes, served.threads) | {"release": PROGRAMS["uwsgi"].release}
-        case "gunicorn" | "granian" | "uvicorn":
-            return alone | _neighbour(kind.name, service)
-        case "sync":
-            return alone | kind.settings(served.processes, served.threads) | {"worker_class": "sync", "threads": 1}
-        case _:
-            of = (1, served.slots) if kind.for_single_worker else (served.processes, served.threads)
-            usual = {"worker_class": "gthread", "worker_connections": GTHREAD_CONNECTIONS}
-            return alone | usual | kind.settings(*of)
-
-
-def _lifting_settings(kind: OptionKind, service: UserService, today: dict[str, Any], cores: int) -> dict[str, Any]:
-    """Return the settings of a way that may lift a limit: with more workers or threads than today."""
-    served = service.served
-    most = max(cores, 2 * served.processes)
-    match kind.name:
-        case "jitter" | "never-replaced" if not served.max_requests:
-            settings = dict(today)
-        case "jitter":
-            settings = today | {"max_requests_jitter": served.max_requests}
-        case "never-replaced":
-            settings = today | {"max_requests": 0, "max_requests_jitter": 0}
-        case "preload":
-            settings = today | {"preload": True}
-        case "longer-timeout":
-            settings = today | {"timeout_s": LONGER * (served.timeout_s or PROGRAMS[served.server].silent_s)}
-        case "more-workers" if served.server == "daphne":  # its only process is a container
-            settings = today | {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
-        case "more-workers":
-            settings = today | {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
-        case "more-threads":
-            settings = today | {"threads": min(MOST_THREADS, 2 * served.threads)}
-        case _:
-            settings = today | gthread(served.workers, _threads_for(service), worker_class="gthread")
-    for limit in {"worker_connections", "backpressure"} & settings.keys():
-        settings[limit] = max(settings[limit], settings.get("threads") or 1)
-    return settings
-
-
-def _in_words(kind: OptionKind, served: Served) -> OptionKind:
-    """Return a way with why it may be better, and what it costs, in words that fit the server."""
-    if kind.name == "one-process" and served.is_asgi:
-        serves = (f"{served.server}: one event loop serves all requests, so no request waits for a busy loop although "
-                  "another loop is free.")  # fmt: skip
-        return replace(kind, serves=serves, cost="one processor; if the process dies, all its requests fail")
-    return kind
-
-
-def _neighbour(server: str, service: UserService) -> dict[str, Any]:
-    """Return the settings of another server with as many workers and threads as today."""
-    served, file = service.served, service.application.requirements
-    release = pinned_release(server, required_lines(file) if file else []) or PROGRAMS[server].release
-    most_at_once = max(served.threads, GRANIAN_BACKLOG // served.processes)
-    match server:
-        case "gunicorn":
-            return gthread(served.processes, served.threads, worker_class="gthread", release=release)
-        case "granian" if not served.is_asgi:
-            own = {"server": "granian-wsgi", "interface": "wsgi", "threads": served.threads}
-            return own | {"backpressure": most_at_once, "release": release}
         case "granian":
-            return {"server": "granian", "interface": "asgi", "backpressure": most_at_once, "release": release}
+            return alone | {"server": GRANIAN.kinds[interface].server, "interface": interface,
+                            "backpressure": max(threads, GRANIAN_BACKLOG // processes)}  # fmt: skip
+        case "gunicorn" | "uvicorn" | "uwsgi":
+            return alone | plain | {"worker_class": "gthread"}  # of gunicorn
+        case "sync":
+            return alone | plain | {"worker_class": "sync", "threads": 1}
         case _:
-            return {"server": "uvicorn", "release": release}
-
-
-def _threads_for(service: UserService) -> int:
-    """Return how many threads each worker needs, so that each user of the description can have one."""
-    users = sum(asked.users or 0 for asked in service.requests.values())
-    return min(MOST_THREADS, max(LEAST_THREADS, ceil(users / service.served.processes)))
+            of = (1, served.slots) if kind.for_single_worker else (processes, threads)
+            return alone | {"worker_class": "gthread", "worker_connections": GTHREAD_CONNECTIONS} | kind.settings(*of)
 
 
 def _today(served: Served, told: Record | None) -> dict[str, Any]:
     """Return the settings of the variant that serves an application as it is served today."""
-    names = ["release", "workers", "memory_mib", "replicas", "balance", "upstream_keepalive"]
-    names += [name for name in ("max_requests", "max_requests_jitter", "timeout_s") if getattr(served, name)]
-    settings: dict[str, Any] = {name: getattr(served, name) for name in names}
-    settings["server"] = WORKERS[served.kind].label
-    if served.kind in WITH_THREADS or served.kind == "sync":
+    names = {*_OF_BOX, *PROGRAMS[served.server].names} & Served.model_fields.keys() - {"threads", "settings"}
+    settings: dict[str, Any] = {name: value for name in names if (value := getattr(served, name))}
+    settings |= {"server": served.kind.server, "release": served.release}
+    if served.kind.threads:
         settings["threads"] = served.threads
-    if served.server == "gunicorn":
-        settings["worker_class"] = served.worker_class
-        settings |= {"worker_connections": served.worker_connections} if served.kind != "sync" else {}
-        settings |= {"reuse_port": True} if told and told.settings.get("reuse_port") else {}
-    elif served.server == "granian":
-        settings |= {"interface": served.interface, "backpressure": served.most_at_once}
+    if served.kind.threads == 1:  # it holds one connection
+        del settings["worker_connections"]
+    if served.server == "granian":
+        settings["backpressure"] = served.most_at_once
+    if served.server == "gunicorn" and told and told.settings.get("reuse_port"):
+        settings["reuse_port"] = True
     return settings
-
-
-def own_settings(served: Served) -> str:
-    """Return where the settings file of a service without a command is in its container."""
-    return f"/opt/stampede/own_settings{served.settings.suffix if served.settings else ''}"

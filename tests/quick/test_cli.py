@@ -272,6 +272,11 @@ def test_every_difference_of_a_run_is_named_and_the_run_is_not_exported(
         assert done.stderr.endswith(f"error: {measured} was changed since it was measured.\n")
     assert not list(tmp_path.glob("*tar*"))
 
+    as_json = lab.call("verify", str(measured), "--json")
+    found = json.loads(as_json.stdout)
+    assert (as_json.returncode, found["is_as_measured"]) == (1, False)
+    assert {"path": "notes [1].txt", "what": "not in manifest.sha256"} in found["differences"]
+
 
 def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measured: Path) -> None:
     text = (measured / "run.json").read_text()
@@ -466,14 +471,19 @@ def test_who_reads_only_the_first_line_gets_no_error(lab: Lab) -> None:
 
 
 def test_what_people_pipe_is_json(lab: Lab) -> None:
-    """list, plan, report and compare; messages go to standard error."""
+    """list, plan, report, compare, predict and doctor; messages go to standard error."""
     run = make_run(lab.results / "made-up" / "one", dict.fromkeys(("one", "two"), HUNDRED[:20]), times=2)
 
     plan = json.loads(lab.call("plan", "ten-at-once", "--trials", "1", "--json").stdout)
     report = json.loads(lab.call("report", str(run), "--json").stdout)
     compared = json.loads(lab.call("compare", f"{run}:one", f"{run}:two", "--json").stdout)
 
-    assert {values["schema"] for values in (plan, compared)} == {1}
+    predicted = json.loads(lab.call("predict", "heavy-mix", "--trials", "1", "--json").stdout)
+    checked = json.loads(lab.call("doctor", "--json").stdout)
+
+    assert {values["schema"] for values in (plan, compared, predicted, checked)} == {1}
+    assert any(row["predicted"] for row in predicted["rows"] if row["metric"] == "overhead")
+    assert "Python >= 3.11" in {check["what"] for check in checked["checks"]}
     assert plan["experiment"] == "ten-at-once"
     assert {trial["variant"] for batch in plan["batches"] for trial in batch} == set(
         load_experiment("ten-at-once").variants

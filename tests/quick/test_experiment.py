@@ -203,6 +203,7 @@ MISTAKES_OF_VARIANTS = [
     ("server: gunicorn-sync, term_after_s: 9", "term_after_s replicas 2"),
     ("server: gunicorn-sync, term_after_s: 9, replicas: 2, balancer: haproxy", "term_after_s haproxy nginx"),
     ("server: gunicorn-sync, pre_stop_s: 9", "pre_stop_s term_after_s"),
+    ("server: uvicorn, app: fastapi-async, backpressure: 9", "backpressure uvicorn granian"),
     *((f"server: uwsgi, threads: 2, balancer: none, {name}: {value}", f"{name} none nginx") for name, value in {
         "replicas": 2, "balance": "least_conn", "upstream_keepalive": 0, "max_conns": 4, "queue_timeout_s": 5,
         "map_socket": "true", "protocol": "fastcgi",
@@ -333,7 +334,8 @@ uvicorn, app: fastapi-blocking, workers: 1, balancer: none, health: port | asgi:
 uvicorn, app: fastapi-to-thread, threads: 4 | asgi:trixie shared | APP=fastapi_app:in_threads HEALTH=endpoint
 uvicorn, app: fastapi-async, max_requests: 100, boot_s: 2.5 | asgi:trixie shared | MAX_REQUESTS_JITTER=0
 gunicorn-sync, replicas: 2, term_after_s: 3, pre_stop_s: 2 | gunicorn:27.0.1 shared | HUP_AFTER_S=0
-granian, app: fastapi-async, loop: uvloop | asgi:trixie per-worker | SERVER=granian APP=fastapi_app:asynchronous
+granian, app: fastapi-async, loop: uvloop, backpressure: 9 | asgi:trixie per-worker |
+    SERVER=granian APP=fastapi_app:asynchronous BACKPRESSURE=9
 hypercorn, app: fastapi-async, balancer: haproxy | asgi:trixie shared | SERVER=hypercorn
 granian-wsgi, threads: 3, backpressure: 16 | asgi:trixie per-worker | SERVER=granian-wsgi APP=counted:app
 gunicorn-gthread, threads: 3, collector: freeze, dirty_workers: 2 | gunicorn:27.0.1 shared |

@@ -1,9 +1,12 @@
 """The door through which files of others are read: bounded bytes, lines and depths."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -114,3 +117,11 @@ def test_a_part_may_be_read_again() -> None:
     first = lines.read(1)
     lines.unread(first)
     assert (first, lines.read(100)) == ("a\n", "a\nb\nc\n")
+
+
+@pytest.mark.parametrize(("pack", "unpacks"), [(bz2.compress, "bzcat"), (lzma.compress, "xzcat")])
+def test_what_unpacks_another_archive_is_named(tmp_path: Path, pack: Callable[[bytes], bytes], unpacks: str) -> None:
+    (tmp_path / "a.log").write_bytes(pack(b"a\n"))
+    with pytest.raises(WrongUse, match="is packed, and not with gzip") as refused:
+        _read_log(tmp_path / "a.log")
+    assert str(refused.value.hint).startswith(unpacks)

@@ -1,6 +1,7 @@
 """Logs as people find them: formats of their own, other encodings, and lines of several programs in a file."""
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,12 +38,22 @@ OWN = {
     "words after the duration": f"[{DAY}] 203.0.113.9 {REQUEST} 200 - ({{s}}000s)",
     "a middleware": "2026-11-03 14:00:{n:02}.123 | INFO     | app.log:22 - GET /a 200 {ms}ms",
     "a logger": "2026-11-03 14:00:{n:02},123 INFO request: GET /a?b=1 - 200 in {s}s",
+    "structlog's quotes": f"timestamp='{ISO}' event='done' method='GET' path='/a' status=200 duration_ms={{ms}}",
+    "a logger before keys": "2026-11-03 14:00:{n:02},123 [7] INFO method=GET path=/a status=200 time={s}s",
+    "Tornado": "[I 261103 14:00:{n:02} web:2348] 200 GET /a?b=1 (203.0.113.9) {ms}ms",
+    "Gin": '[GIN] 2026/11/03 - 14:00:{n:02} | 200 |   {ms}ms |  203.0.113.9 | GET      "/a?b=1"',
+    "uWSGI's msecs": f"203.0.113.9 - - [{DAY}] {REQUEST} 200 512 msecs={{ms}} pid=7",
     # ltsv.org; fluentd and Filebeat; Caddy on a terminal
     "labels": f"time:{ISO}\thost:203.0.113.9\treq:GET /a HTTP/1.1\tstatus:200\tua:a b\treqtime:{{s}}\tapptime:0.001",
     "a program that collects logs": '{{"@timestamp": "' + ISO + '", "message": "203.0.113.9 - - [' + DAY + "] "
     '\\"GET /a HTTP/1.1\\" 200 512 \\"-\\" {s}"}}',
     "an object without a time": "2026/11/03 14:00:{n:02}.487\tinfo\taccess\thandled request\t"
     '{{"request": {{"method": "GET", "uri": "/a"}}, "duration": {s}, "status": 200}}',
+    "an object in an object": '{{"timestamp": "' + ISO + '", "jsonPayload": {{"method": "GET", "path": "/a", '
+    '"status": 200, "duration_ms": {ms}}}}}',
+    "a day and a time": '{{"date": "2026-11-03", "time": "14:00:{n:02}", "verb": "GET", "url": "/a", "code": 200, '
+    '"elapsed": {s}}}',
+    "nanoseconds since 1970": '{{"ts": 17937144{n:02}000000000, "verb": "GET", "path": "/a", "code": 200, "rt": {s}}}',
     "bytes in JSON": '{{"time":"' + ISO + '","method":"get","uri":"/a","status":200,"ua":"\\xc3","request_time":{s}}}',
 }
 
@@ -83,6 +94,38 @@ def test_the_columns_of_the_w3c_are_named_by_the_file(tmp_path: Path, line: str,
 
     assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
     assert log.clock == "balancer"
+
+
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [("timestamp,method,path,status,agent,duration_ms", '{iso},GET,/a?b=1,200,"x, like 3.5",{ms}'),
+     ("date;time;verb;url;code;elapsed", "2026-11-03;14:00:{n:02};GET;/a;200;{s}"),
+     ("@timestamp,@message", '{iso},"203.0.113.9 - - [03/Nov/2026:14:00:{n:02} +0000] ""GET /a HTTP/1.1"" 200 9 {s}"')],
+)  # fmt: skip
+def test_the_columns_of_csv_are_named_by_its_first_line(tmp_path: Path, head: str, line: str) -> None:
+    """Also of the lines of a program that CloudWatch exports."""
+    log = read(tmp_path, [head, *lines_of(line.replace("{iso}", ISO))])
+
+    assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
+    assert log.last - log.first == len(TOOK_S) - 1
+
+
+def test_the_events_of_cloudwatch_are_a_line_each(tmp_path: Path) -> None:
+    events = [{"timestamp": 1793714400000, "message": line} for line in written(AGAIN + " {s}")]
+    log = read(tmp_path, json.dumps({"events": events, "searchedLogStreams": []}, indent=4).splitlines())
+
+    assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
+
+
+def test_whole_numbers_that_are_longer_for_a_longer_path_may_be_durations(tmp_path: Path) -> None:
+    """The length of a request grows by a character for each character of its path, and a duration by anything."""
+    paths = "/a", "/reports/monthly"
+    lines = [f'1.2.3.4 - - [{DAY.format(n=n)}] "GET {paths[n % 2]} HTTP/1" 200 5 {20_000 + n % 2 * 10**6 + n * n % 7}'
+             for n in range(40)]  # fmt: skip
+
+    assert read(tmp_path, lines, unit="us").routes["GET", "/reports/monthly"].seconds[0] == pytest.approx(
+        1.02, abs=0.01
+    )
 
 
 @pytest.mark.parametrize(

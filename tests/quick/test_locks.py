@@ -7,6 +7,7 @@ import pytest
 
 from stampede.paths import ROOT
 from stampede.servers import SERVERS
+from stampede.servers.base import Variant
 
 LOCKS = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
 INSTALLERS = [
@@ -66,6 +67,15 @@ def test_the_lock_of_a_release_holds_that_release_of_the_server(lock: Path) -> N
     for text in (read(lock), read(lock.with_suffix(".in"))):
         assert re.findall(rf"^{package}(?:\[[a-z,]+\])?==([^ \n]+)", text, re.MULTILINE) == [lock.stem]
     assert {path.parent.parent.name for path in RELEASES} <= {one.service for one in SERVERS}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_what_a_server_needs_is_locked_for_its_image(server: type[Variant]) -> None:
+    locks = [read(lock) for lock in LOCKS if lock.parent.parent.name == server.service]
+
+    for package in server.packages:
+        named = package.removeprefix("python/")
+        assert any(re.search(rf"^{named}(?:\[[a-z,]+\])?==", lock, re.MULTILINE) for lock in locks), named
 
 
 def test_every_command_that_installs_python_packages_requires_hashes() -> None:

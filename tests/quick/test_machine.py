@@ -14,6 +14,7 @@ import platform
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -208,11 +209,12 @@ def test_an_engine_that_ends_instead_of_starting_says_why(
 @pytest.mark.usefixtures("own_engine")
 def test_an_engine_that_never_answers_is_given_up(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ENGINE_START_S", 0.2)
-    put(path, "dockerd", "exec /bin/sleep 60")
+    put(path, "dockerd", f"echo $$ > {path.parent}/dockerd.pid; exec /bin/sleep 1000")
 
     with pytest.raises(LabError, match=r"^The container engine did not answer within 0\.2 s\.$") as caught:
         engine.make_engine_ready(said.append)
 
+    os.kill(int((path.parent / "dockerd.pid").read_text()), signal.SIGKILL)
     assert caught.value.hint == engine.how_to_start()
 
 

@@ -558,7 +558,7 @@ LACKS = Record(what="missing", program="fastapi", folder="/", words=["fastapi"])
     [
         ([[UVICORN]], {"server": "uvicorn", "release": "0.54.0", "workers": 3, "max_requests": 500}, "./start.sh"),
         ([[LACKS], [UVICORN]], {"server": "uvicorn", "workers": 3}, "./start.sh"),
-        ([[WAITRESS]], {"server": "gunicorn", "kind": "gthread", "threads": 6}, ""),
+        ([[WAITRESS]], {"server": "gunicorn", "worker_class": "gthread", "threads": 6}, ""),
         ([[]], {"server": "gunicorn", "workers": 2}, "./start.sh"),
     ],
 )
@@ -2176,13 +2176,16 @@ def test_packages_of_debian_are_part_of_a_layer(service: Path) -> None:
 def test_a_build_that_fails_names_the_package_that_debian_lacks_or_what_compiling_needs() -> None:
     of_apt = "E: Unable to locate package libfoo7\nE: Package 'netcat' has no installation candidate\n"
     lacking = not_built("It failed.", f"docker ended with 1:\n{of_apt}{of_apt}")
-    compiling = not_built("It failed.", "docker ended with 1:\nError: pg_config executable not found.\n" + "#\n" * 20)
+    of_pip = "Collecting flask\nCollecting psycopg2==2.9.1 (from -r requirements.txt (line 2))\n"
+    of_pip += "error: subprocess-exited-with-error\nError: pg_config executable not found.\n"
+    compiling = not_built("It failed.", f"docker ended with 1:\n{of_pip}" + "#\n" * 20)
     other = not_built("It failed.", "docker ended with 1:\nno space left on device")
 
     assert isinstance(lacking, WrongUse)
     for named in ("application.system_packages", "libfoo7", "netcat"):
         assert lacking.message.count(named) == 1
     assert (compiling.message, other.message) == ("It failed.", "It failed.")
+    assert compiling.hint.startswith("pip could not prepare psycopg2==2.9.1.\nA package has to be compiled. ")
     assert "system_packages, such as [gcc, libpq-dev]" in compiling.hint
     assert compiling.hint.count("#") == 12
     assert other.hint == "docker ended with 1:\nno space left on device"
@@ -2296,7 +2299,7 @@ def test_theory_advises_a_way_from_an_earlier_run(
         assert f"worker_connections = {way.threads}" in way.variant.deployment()
     of_command = way_of(advise_way(commanded(service, workers=3, threads=5), LAYER, earlier, TOLD).variant)
     assert of_command["options"]["settings"]["threads"] == way.threads
-    green = found.model_copy(update={"served": Served(workers=2, worker_class="gevent")})
+    green = found.model_copy(update={"served": Served.model_validate({"workers": 2, "worker_class": "gevent"})})
     with pytest.raises(WrongUse, match="there is no advice for gevent, only for gunicorn's gthread and sync"):
         advise_way(green, LAYER, earlier)
     with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):

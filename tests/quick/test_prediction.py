@@ -195,7 +195,7 @@ BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0
          load("burst.js", kind="burst", settings={"BURST": "10", "EVERY_S": "9", "DOES": "wait", "DELAY_S": "1"}),
          "a listen queue that is full"),
         (variant(), load("classes.js", settings={"CLASSES": '{"page": {"per_second": 900, "takes_s": 1}}'}),
-         "the open loops keep 900.3 threads busy, and there are 8"),
+         "the open loops keep 900.8 threads busy, and there are 8"),
         (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
          "a load in which class user neither works nor pauses"),
         (variant(accept=None), load(), "whether the workers share a socket"),

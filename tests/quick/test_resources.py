@@ -68,6 +68,18 @@ FILES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"shop.service": UNIT, "web.slice": "[Slice]\nCPUQuota=50%\nMemoryMax=infinity\n",
          "shop.service.d/less.conf": "[Service]\nMemoryMax=300M\n"}, {"cpus": 0.5, "memory_mib": 300},
     ),
+    # developmentseed/titiler: a Compose file for development names the same server, and limits nothing
+    "the limits of a chart, beside a Compose file without limits": (
+        {"chart/values.yaml": "image: {command: uvicorn}\nresources: {limits: {cpu: 1, memory: 2Gi}}\n",
+         "compose.yaml": "services: {web: {command: uvicorn shop:app}, next: {command: uvicorn}}"},
+        {"cpus": 1, "memory_mib": 2048},
+    ),
+    "several containers, none of which is limited": (
+        {"one.yaml": SILENT, "two.yaml": SILENT.replace("web", "api").replace("s: 3", "s: 1")}, {},
+    ),
+    "values of production in a folder": (
+        {"values/shop-live.yaml": "resources: {limits: {cpu: 1}}\n"}, {"cpus": 1},
+    ),
     "a file for production counts more than the base, and one for tests not at all": (
         {"base/web.yaml": DEPLOYMENT, "prod/web.yaml": DEPLOYMENT.replace("500m", "2"),
          "ci/web.yaml": DEPLOYMENT.replace("500m", "9")}, {"cpus": 2, "memory_mib": 1024, "replicas": 3},

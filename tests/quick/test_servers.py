@@ -233,6 +233,17 @@ def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_
     )
 
 
+@pytest.mark.parametrize("word", [word for word, server in KINDS.items() if server.service == "asgi"])
+def test_every_server_of_this_image_is_started(told: Path, word: str) -> None:
+    done = shell(
+        SERVERS / "asgi" / "start", told,
+        LAB_SERVER=word, LAB_LOOP="asyncio", LAB_WORKERS="1", LAB_THREADS="2", LAB_APP="app:app",
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split()[0] == word.partition("-")[0]
+
+
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:
     done = shell(SERVERS / "asgi" / "start", told, LAB_SERVER="nobody")
 

@@ -102,29 +102,6 @@ def test_thundering_herd_counts_every_attempt(copied_lab: Lab) -> None:
         assert [(accepted,)] == result.requests(name, "one-at-a-time", "SELECT count(*) FROM requests")
 
 
-def test_pid_skew_shows_what_waiting_costs(copied_lab: Lab) -> None:
-    copied_lab.edit("experiments/pid-skew.yaml", "question:", "parallel: true\nquestion:")
-    result = measure(copied_lab, "pid-skew", "shared-socket-23,least-conn", "8s")
-
-    ideal = result.each("throughput", "of_ideal", "user")
-    assert ideal["shared-socket-23"] < ideal["least-conn"] <= 1
-    assert result.measured("least-conn", "requests_by_worker", "jain_index", "user") > 0.9
-    assert len([one for one in result.summary["counters"] if one["variant"] == "shared-socket-23"]) == 8
-
-
-def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(copied_lab: Lab) -> None:
-    lab = only_load(copied_lab, "keep-alive", "quick")
-    result = measure(lab, "keep-alive", "neither,both,both-connection-limit", "5s")
-
-    by_connection = "SELECT connection, count(*), count(DISTINCT worker) FROM requests GROUP BY 1"
-    for name in ("neither", "both-connection-limit"):
-        assert {row[1:] for row in result.requests(name, "quick", by_connection)} == {(1, 1)}
-    kept = result.requests("both", "quick", by_connection)
-    assert {workers for _, _, workers in kept} == {1}
-    assert result.measured("both", "requests_by_connection", "avg") > 5
-    assert "Which connection brought the requests to which worker" in result.report
-
-
 def test_gunicorn_releases_are_served_by_the_releases_they_name(copied_lab: Lab) -> None:
     copied_lab.edit("experiments/gunicorn-releases.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
     releases = {
@@ -145,48 +122,6 @@ def test_gunicorn_releases_are_served_by_the_releases_they_name(copied_lab: Lab)
     versions = {one["packages"].get("python/gunicorn") for one in run["images"]} - {None}
     assert versions == set(releases.values())
     assert "What changes with release" in result.report
-
-
-def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
-    """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
-    result = measure(lab, "silent-clients", "in-the-poller,in-a-thread,spare-thread", "4s")
-
-    longest = result.each("overhead", "max", "user")
-    assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
-    assert longest["in-a-thread"] > 20 * longest["spare-thread"]
-    assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
-    silent = "SELECT count(*), count(error) FROM requests WHERE request_class = 'silent'"
-    assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
-
-
-def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(lab: Lab) -> None:
-    result = measure(lab, "lingering-client", "closes-at-once,newest,another-process", "8s")
-
-    longest = result.each("overhead", "max", "user")
-    assert longest["newest"] > 20 * longest["closes-at-once"]
-    assert longest["newest"] > 10 * longest["another-process"]
-
-
-def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(copied_lab: Lab) -> None:
-    """On 23.0.0 users are cut off after the load, on 27.0.1 all are answered; failures are no doubt."""
-    copied_lab.edit("stampede/experiment/loads/script.py", "\nGRACE_S = 60", "\nGRACE_S = 12")
-    result = measure(copied_lab, "connection-deadlock", "limit-23,limit-27", "4s")
-
-    assert result.measured("limit-23", "failures", "share", "silent") == 1
-    assert result.measured("limit-23", "failures", "share", "user") > 0
-    assert result.measured("limit-27", "failures", "share") == 0
-    stopped = next(trial for trial in result.summary["trials"] if trial["variant"] == "limit-23")
-    assert stopped["verdict"] in ("valid", "suspect")  # it takes a whole core, which others may miss
-    assert any("all 2 silent requests failed" in reason for reason in stopped["reasons"])
-
-
-def test_thread_headroom_draws_its_curve(copied_lab: Lab) -> None:
-    copied_lab.edit("experiments/thread-headroom.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
-    result = measure(copied_lab, "thread-headroom", "4x2,4x16,1x8", "6s")
-
-    assert result.measured("1x8", "memory", "total") < result.measured("4x2", "memory", "total")
-    assert "What changes with threads" in result.report
-    assert "total memory, MiB" in result.report
 
 
 def test_accept_models_stand_side_by_side(copied_lab: Lab) -> None:
@@ -256,52 +191,6 @@ def test_ten_at_once_are_ten_in_the_time_of_one_unless_the_worker_is_sync(copied
     assert result.requests("uvicorn-fastapi-sync", "burst", servers) == [("uvicorn",)]
     assert result.requests("gunicorn-flask-sync", "burst", servers) == [("gunicorn",)]
     assert "10 requests at once" in result.report
-
-
-def test_a_thousand_at_once_come_in_waves_of_the_threads_that_there_are(lab: Lab) -> None:
-    result = measure(lab, "thousand-at-once", "uvicorn-fastapi-sync", "5s")
-
-    waves = result.summary["waves"]
-    assert sum(row["requests"] for row in waves) == 1000
-    assert max(row["requests"] for row in waves) <= 40 + 2  # one that is sent between two waves may count to either
-    assert max(row["wave"] for row in waves) >= 5
-    assert result.requests("uvicorn-fastapi-sync", "burst", "SELECT count(*), count(error) FROM requests") == [
-        (1000, 0)
-    ]
-    assert "uvicorn-fastapi-sync: 1000 requests in " in result.report
-
-
-def test_one_device_serves_two_at_once_in_twice_the_time(copied_lab: Lab) -> None:
-    lab = shorter(copied_lab, "one-gpu", {"two-at-once": {"delay_s": 0.6, "every_s": 4}})
-    result = measure(lab, "one-gpu", "fastapi-sync,fastapi-one-thread,fastapi-one-thread-model,flask-sync", "4s")
-
-    answered_s = completion_times(result, "two-at-once")
-    for together in ("fastapi-sync", "fastapi-one-thread-model"):
-        assert answered_s[together] == pytest.approx([1, 1], rel=0.25)
-    for in_turn in ("fastapi-one-thread", "flask-sync"):
-        assert answered_s[in_turn] == pytest.approx([1, 2], rel=0.25)
-    assert "the service that the servers call: one_device=True" in result.report
-
-
-def test_async_accept_is_even_only_where_somebody_chooses(copied_lab: Lab) -> None:
-    """Each server holds the sockets that it should, or its trial would be invalid."""
-    variants = ("uvicorn-uvloop", "gunicorn-reuse-port", "least-conn")
-    lab = shorter(copied_lab, "async-accept", {"waiting": {}})
-    result = measure(lab, "async-accept", ",".join(variants), "6s")
-
-    share = result.each("burst", "largest_share")
-    assert share["least-conn"] < 0.3
-    assert max(share.values()) > 0.3
-    assert set(share) == set(variants)
-    assert "40 requests at once" in result.report
-
-
-def test_replicas_in_turn_make_a_quick_request_wait_beside_a_free_process(copied_lab: Lab) -> None:
-    lab = shorter(copied_lab, "workers-or-replicas", {"mixed": {"heavy_delay_s": 2}})
-    result = measure(lab, "workers-or-replicas", "flask-workers,flask-round-robin,flask-least-conn", "8s")
-
-    longest = result.each("avoidable_wait", "max", "light")
-    assert longest["flask-round-robin"] > 5 * max(longest["flask-workers"], longest["flask-least-conn"])
 
 
 def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_not(copied_lab: Lab) -> None:

@@ -94,7 +94,7 @@ def test_a_bundle_is_checked_unpacked_and_installed(unpacked: Path) -> None:
         f"To take the lesson: cd {target} && make lesson\n"
         f"To measure ten-at-once or heavy-mix: cd {target} && make experiment NAME=ten-at-once\n",
     )
-    assert (target / "calls").read_text() == f"1 {unpacked}/wheels core\n"
+    assert (target / "calls").read_text() == f"1 {unpacked}/wheels core\n1 {unpacked}/wheels compiled\n"
     assert (unpacked.parent / "loaded").read_text() == "images"
     assert (target / ".venv" / "bundle").read_text() == (unpacked / "about").read_text()
 

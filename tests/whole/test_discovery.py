@@ -81,9 +81,6 @@ SHAPES = {
     }, {"callable": "shop.asgi:application", "interface": "asgi", "workers": 2, "threads": None}),
     "hypercorn with a prefix": ({"Procfile": "web: hypercorn -w 3 -k uvloop --bind 0.0.0.0:$PORT asgi:shop.main:api\n"},
          {"callable": "shop.main:api", "hypercorn": "0.18.0", "workers": 3}),
-    "hypercorn with its TOML file": ({
-        "Procfile": "web: hypercorn --config conf/hypercorn.toml shop\n", "conf/hypercorn.toml": "workers = 5\n",
-    }, {"callable": "shop:app", "hypercorn": "0.18.0", "workers": 5}),
     "a WSGI application on hypercorn": ({"Procfile": "web: hypercorn -w 3 wsgi:shop:app\n"},
          {"callable": "shop:app", "hypercorn": "0.18.0", "workers": 3, "threads": None}),
     "daphne": ({
@@ -345,25 +342,11 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "'gunicorn', '-w', '2', 'shop:app']\n",
         "wait-for-it.sh": '#!/usr/bin/env bash\nwhile [[ $# -gt 0 ]]; do shift; done\nCLI=("$@")\nexec "${CLI[@]}"\n',
     }, {"callable": "shop:app", "workers": 2}),
-    # docs.gunicorn.org/en/latest/settings.html, uwsgi-docs.readthedocs.io and www.uvicorn.org/settings
+    # docs.gunicorn.org/en/latest/settings.html
     "gunicorn's short options": ({
         "Procfile": "web: gunicorn -e SHOP=tea --env RATE=3 -w2 -k=gevent --worker-connections 50 --preload shop:app\n",
     }, {
         "callable": "shop:app", "workers": 2, "worker_class": "gevent", "worker_connections": 50,
-    }),
-    "uWSGI's short options": ({
-        "Procfile": "web: uwsgi --http :8000 -M -p 3 --threads 2 -w shop.wsgi:app --http-keepalive -H /venv\n",
-    }, {"callable": "shop.wsgi:app", "uwsgi": "2.0.31", "workers": 3, "threads": 2}),
-    "uvicorn's options with values": ({
-        "Procfile": "web: uvicorn --ws websockets --loop uvloop --proxy-headers --workers 2 shop:app\n",
-    }, {"callable": "shop:app", "workers": 2}),
-    # docs.djangoproject.com/en/5.2/howto/deployment/wsgi/uwsgi
-    "uWSGI's long options": ({
-        "shop.service": "[Service]\nExecStart=/venv/bin/uwsgi --chdir=/srv/shop --module=shop.wsgi:application \\\n"
-            " --env DJANGO_SETTINGS_MODULE=shop.settings --env SHOP=tea --processes=5 --uid=1000 --harakiri=20\n",
-        "shop/wsgi.py": "application = 1\n",
-    }, {
-        "callable": "shop.wsgi:application", "workers": 5,
     }),
     # uwsgi-docs.readthedocs.io/en/latest/Configuration.html
     "uWSGI's settings as YAML": ({
@@ -381,11 +364,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "another Procfile": ({
         "Dockerfile": 'FROM python\nCMD ["honcho", "start", "-f", "Procfile.prod", "api"]\n',
         "Procfile.prod": "worker: celery worker\napi: gunicorn -w 3 shop:app\n",
-    }, {"callable": "shop:app", "workers": 3}),
-    # hypercorn.readthedocs.io, configuration
-    "hypercorn's settings as Python": ({
-        "Dockerfile": 'FROM python\nCMD ["hypercorn", "-c", "python:conf.hyper", "shop:app"]\n',
-        "conf/hyper.py": "import os\nworkers = 3 if 'N' not in os.environ else int(os.environ['N'])\n",
     }, {"callable": "shop:app", "workers": 3}),
     # docs.litestar.dev/2/usage/cli.html
     "litestar run": ({

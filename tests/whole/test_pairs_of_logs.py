@@ -48,6 +48,13 @@ BALANCERS: dict[str, Write] = {
         f'200 9 "-" "-" 7 "shop@docker" "http://172.18.0.4:8000" {1000 * took(r):.0f}ms',
     "Caddy": lambda r: json.dumps({"ts": r.answered, "request": {"method": "GET", "uri": f"/{r.request_class}"},
                                    "duration": took(r), "status": 200}),
+    "Apache, whole seconds of the start": lambda r: f'198.51.100.7 - - {clf(r.sent)} "GET /{r.request_class} HTTP/1.1" '
+                                                    f'200 9 "-" "curl" duration_us={1e6 * took(r):.0f} pid=3',
+    "Google's, in the order of the starts": lambda r: json.dumps({"timestamp": f"{iso(r.sent, 'microseconds')}Z",
+        "httpRequest": {"requestMethod": "GET", "requestUrl": f"https://shop.example/{r.request_class}", "status": 200,
+                        "latency": f"{took(r):.6f}s"}}),
+    "JSON with the start": lambda r: json.dumps({"timestamp": f"{iso(r.sent, 'microseconds')}Z", "method": "GET",
+        "path": f"/{r.request_class}", "status": 200, "duration": f"{took(r):.6f}"}),
 }  # fmt: skip
 SERVERS: dict[str, Write] = {
     "gunicorn": lambda r: f'10.0.0.9 - - {clf(r.ended)} "GET /{r.request_class} HTTP/1.0" 200 9 "-" "curl" '
@@ -58,6 +65,10 @@ SERVERS: dict[str, Write] = {
     "uWSGI, whole seconds of the start": lambda r: f"[pid: {r.worker[4:]}|app: 0|req: 7/9] 10.0.0.9 () {{4 vars in 91 "
         f"bytes}} [{datetime.fromtimestamp(r.began, UTC):%a %b %e %H:%M:%S %Y}] GET /{r.request_class} => generated 17 "
         f"bytes in {1000 * worked(r):.0f} msecs (HTTP/1.1 200) 5 headers in 180 bytes (1 switches on core 0)",
+    "gunicorn in a container": lambda r: json.dumps({"log": f"{SERVERS['gunicorn'](r)}\n", "stream": "stdout",
+                                                     "time": f"{iso(r.ended + 0.0002, 'microseconds')}123Z"}),
+    "aiohttp, whole seconds of the start": lambda r: f'10.0.0.9 {clf(r.began)} "GET /{r.request_class} HTTP/1.1" 200 9 '
+                                                     f'"-" "curl" {worked(r):.6f}',
     "granian, whole seconds of the start": lambda r: f"[{iso(r.began, 'seconds').replace('T', ' ')} +0000] 10.0.0.9 - "
         f'"GET /{r.request_class} HTTP/1.1" 200 {1000 * worked(r):.3f}',
 }  # fmt: skip
@@ -178,6 +189,49 @@ def test_lines_without_a_duration_are_counted_and_their_work_too(tmp_path: Path)
     assert len(found.requests) == pytest.approx(len(serve()), rel=0.01)
     print_diagnosis(Console(file=(told := StringIO()), width=200), found, None)
     assert re.search(r"1\d\d lines of b\.log have no duration", " ".join(told.getvalue().split()))
+
+
+def test_a_log_sorted_by_the_times_of_starts_is_told_by_the_other_log(tmp_path: Path) -> None:
+    """Its own order does not tell that its times are those of starts."""
+    sent = sorted(serve(), key=lambda request: request.sent)
+    (balancer := tmp_path / "b.log").write_text(
+        "".join(f"{BALANCERS['JSON with the start'](request)}\n" for request in sent))  # fmt: skip
+    found = diagnosed([balancer], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn, precise"])])
+    assert tells_the_truth(found)
+    print_diagnosis(Console(file=(told := StringIO()), width=200), found, None)
+    assert "The times of b.log are those at which requests came" in " ".join(told.getvalue().split())
+
+
+@pytest.mark.parametrize("process", ["pid=7", '"pid": 7'])
+def test_the_process_of_a_balancer_is_no_worker(tmp_path: Path, process: str) -> None:
+    def without(request: Served) -> str:
+        return re.sub(r" <\d+>", "", SERVERS["gunicorn, precise"](request))
+
+    balancer = write(tmp_path / "b.log", serve(), lambda request: f"{BALANCERS['nginx'](request)} {process}")
+    found = diagnosed([balancer], [write(tmp_path / "s.log", serve(), without)])
+    assert (tells_the_truth(found), found.capacity.seen) == (True, 0)
+
+
+HEADERS: dict[str, Callable[[Served], str]] = {
+    "docker's precise time": lambda r: json.dumps({"log": f'{SERVERS["gunicorn"](r)} "t={r.sent:.3f}"\n',
+                                                   "time": f"{iso(r.ended + 0.0002, 'microseconds')}123Z"}),
+    "a header without a name": lambda r: f'{SERVERS["gunicorn, precise"](r)} "{r.sent:.3f}"',
+    "a header in microseconds without a name": lambda r: f'{SERVERS["gunicorn, precise"](r)} "{1e6 * r.sent:.0f}"',
+    "times of starts": lambda r: f'10.0.0.9 [{iso(r.began, "microseconds")}Z] "GET /{r.request_class} HTTP/1.1" 200 9 '
+                                 f"{worked(r):.6f} x_request_start=t={r.sent:.3f}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_servers_log_with_a_header_tells_who_waited(tmp_path: Path, name: str) -> None:
+    assert tells_the_truth(diagnosed([], [write(tmp_path / "s.log", serve(), HEADERS[name])]))
+
+
+def test_durations_in_another_unit_are_no_waits(tmp_path: Path) -> None:
+    balancer = write(tmp_path / "b.log", serve(), lambda request: re.sub(
+        r"rt=\S+", f"rt={1000 * took(request):.3f}", BALANCERS["nginx"](request)))  # fmt: skip
+    with pytest.raises(WrongUse, match="so the durations of one of them are in another unit"):
+        diagnosed([balancer], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn, precise"])])
 
 
 def test_an_access_log_behind_a_logger_is_no_error_log(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from stampede.pipeline import derive
 from stampede.records.claims import Claim, Published, Quantity
-from stampede.records.run import LoadRecord, RelativeRate, SourceRecord, VariantRecord
+from stampede.records.run import ClientRecord, LoadRecord, RelativeRate, SourceRecord, VariantRecord
 from stampede.report.answer import quantity_sentence
 from stampede.report.wording import bound_phrase
 from tests.synthetic import Request, make_run, visit
@@ -140,13 +140,15 @@ def test_the_page_says_where_a_rate_came_from_and_who_shared_the_load(tmp_path: 
     relative = RelativeRate(times=1.5, of="one", under="climb")
     loads = [
         LoadRecord(name="mix", script="visits.js", kind="visits", duration="60s", settings={}, generators=3,
-                   relative=relative, database={"max_connections": 50, "pool": 4})
+                   relative=relative, database={"max_connections": 50, "pool": 4},
+                   client=ClientRecord(script="silent.py", settings={"CONNECTIONS": "2", "SILENT_S": "15"}))
     ]  # fmt: skip
     derive(make_run(tmp_path, {"one": visit("1")}, loads=loads))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "; 3 load generators shared it; at 1.5 times the capacity that one showed under climb;" in page
-    assert "; the servers' database: max_connections=50, pool=4<" in page
+    assert "; the servers' database: max_connections=50, pool=4;" in page
+    assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15<" in page
 
 
 def test_visits_have_a_picture(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import gzip
 import json
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,17 +16,27 @@ from urllib.parse import quote
 import duckdb
 import pytest
 
+from stampede.docker.images import K6 as K6_IMAGE
+from stampede.docker.images import inspected
 from stampede.evaluate.read.rows import write_requests
 from stampede.experiment.file import load_experiment
 from stampede.experiment.model import Database, Durations, Load
-from stampede.paths import CLIENTS, K6
+from stampede.paths import CLIENTS, K6, ROOT
 from stampede.records.traffic import rates_per_s
 from tests.boxes import PATIENCE_S, BoxOf, Done
 
 FORM = '<input name="csrfmiddlewaretoken" value="abc">'
+CLIENT = "stampede/client:trixie"
 NOT_SET = "{} is not set; the .env file beside the script has an example"
 Inspect = Callable[..., list[Done]]
 """Takes the name of a script and environments."""
+
+
+@pytest.fixture(scope="module")
+def own_images() -> None:
+    """Wait for no test that measures meanwhile, unless an image is missing: these have no file that a test breaks."""
+    if not all(inspected(image) for image in (K6_IMAGE, CLIENT)):
+        subprocess.run([sys.executable, "-m", "stampede", "setup"], cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -33,7 +45,7 @@ def inspect(box_of: BoxOf) -> Inspect:
 
     def each(script: str, *environments: Mapping[str, str]) -> list[Done]:
         command = f"exec k6 inspect --include-system-env-vars /k6/{script}"
-        return box_of("grafana/k6:2.1.0").each(command, environments)
+        return box_of(K6_IMAGE).each(command, environments)
 
     return each
 
@@ -245,7 +257,7 @@ def visited(box_of: BoxOf) -> list[tuple[Done, set[str]]]:
         "RATES_PER_S": "2", "STEP_LASTS_S": "1", "TIMEOUT_S": "1", "USERS_MAX": "2", "GRACE_S": "8",
         "START_AT_MS": "0", "DURATION": "1s",
     }  # fmt: skip
-    box = box_of("grafana/k6:2.1.0", "host")
+    box = box_of(K6_IMAGE, "host")
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server, ThreadPoolExecutor(len(CONFUSED)) as pool:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         urls = [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(len(CONFUSED))]
@@ -317,7 +329,7 @@ def test_users_log_in_as_browsers_do_or_say_why_they_cannot(box_of: BoxOf) -> No
 
     secrets = quote(json.dumps({"PASSWORD": "hush hush&"}))
     given = {"SESSIONS": "2", "DURATION": "1s", "GRACE_S": "1", "START_AT_MS": "0", "LAB_SECRETS": secrets}
-    box = box_of("grafana/k6:2.1.0", "host")
+    box = box_of(K6_IMAGE, "host")
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = {"LAB_URL": f"http://127.0.0.1:{server.server_port}"}
@@ -372,7 +384,7 @@ def test_run_keeps_all_requests_and_what_was_dropped_and_writes_few_tags(box_of:
     given = load.environment() | load.derived_environment("3s") | {
         "GRACE_S": "0", "START_AT_MS": "0", "DURATION": "3s", "LAB_POINTS": "json", "LAB_K6_MEMORY": "130m",
     }  # fmt: skip
-    box = box_of("grafana/k6:2.1.0", "host")
+    box = box_of(K6_IMAGE, "host")
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         done = box.run(WRITTEN_BY_RUN, given | {"LAB_URL": f"http://127.0.0.1:{server.server_port}"})
@@ -402,9 +414,7 @@ def test_every_client_has_its_settings_by_hand_and_refuses_to_start_without_one(
     complete = given | {"LAB_SERVER": "127.0.0.1:8000", "DURATION": "1s"}
     incomplete = {name: {key: value for key, value in complete.items() if key != name} for name in given}
 
-    accepted, *others = box_of("stampede/client:trixie").each(
-        f"exec python /clients/{script}", [complete, *incomplete.values()]
-    )
+    accepted, *others = box_of(CLIENT).each(f"exec python /clients/{script}", [complete, *incomplete.values()])
 
     assert (accepted.returncode, accepted.stderr) == (0, "")
     for name, done in zip(incomplete, others, strict=True):

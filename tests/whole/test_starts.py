@@ -13,7 +13,6 @@ CORES = os.cpu_count() or 1
 IMAGE = "FROM python:3.12\nWORKDIR /app\nCOPY . .\n"
 APP = {"app.py": FLASK}
 GUNICORN = IMAGE + 'CMD ["gunicorn", "-c", "gunicorn.conf.py", "app:app"]\n'
-UWSGI = IMAGE + 'CMD ["uwsgi", "--ini", "uwsgi.ini:prod"]\n'
 SCRIPT = IMAGE + 'ENTRYPOINT ["./entrypoint.sh"]\n'
 DEPLOYMENT = (
     "apiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 2\n  template:\n    spec:\n      containers:\n"
@@ -25,11 +24,6 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "a script that puts the server before options": ({
         "Dockerfile": SCRIPT + 'CMD ["-w", "3", "app:app"]\n',
         "entrypoint.sh": '#!/bin/sh\nif [ "${1#-}" != "$1" ]; then\n  set -- gunicorn "$@"\nfi\nexec "$@"\n',
-    }, {"callable": "app:app", "workers": 3}),
-    "options that are added if a variable is set": ({
-        "Dockerfile": SCRIPT,
-        "entrypoint.sh": '#!/bin/sh\nARGS="-w 3"\n[ -n "$DEBUG" ] && ARGS="$ARGS --reload"\n'
-            'if [ "$TLS" = 1 ]; then ARGS="$ARGS --certfile c"; fi\neval "exec gunicorn $ARGS app:app"\n',
     }, {"callable": "app:app", "workers": 3}),
     "another server if a variable is set": ({
         "Dockerfile": SCRIPT, "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
@@ -50,11 +44,6 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "    workers: int = 4\nsettings = Settings()\n",
         "shop/web.py": FASTAPI,
     }, {"callable": "shop.web:app", "workers": 4}),
-    "a program that reloads for development": ({
-        "Procfile": "web: python main.py\n",
-        "main.py": "import os, uvicorn\nif os.environ.get('ENV') == 'dev':\n    uvicorn.run('app:app', reload=True)\n"
-            "else:\n    uvicorn.run('app:app', workers=4)\n",
-    }, {"callable": "app:app", "workers": 4}),
     # docs.gunicorn.org/en/latest/custom.html
     "an application of gunicorn in a program": ({
         "Procfile": "web: python main.py\n", "app.py": FLASK,
@@ -98,42 +87,11 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "a stage for tests at the end": ({
         "Dockerfile": "FROM python AS web\nCMD gunicorn -w 3 app:app\nFROM web AS test\nCMD pytest\n",
     }, {"workers": 3}),
-    # docs.gunicorn.org, settings; python-decouple, environs and pydantic
-    "settings that several names are given to": ({
-        "Dockerfile": GUNICORN, "gunicorn.conf.py": "workers = threads = 3\nworker_class, timeout = 'gthread', 30\n",
-    }, {"workers": 3, "threads": 3, "worker_class": "gthread"}),
-    "settings of other modules": ({
-        "Dockerfile": GUNICORN, "base.py": "workers = 6\nclass C:\n    N = 4\n",
-        "gunicorn.conf.py": "from base import *\nimport base as b\nthreads = b.C.N\n",
-    }, {"workers": 6, "threads": 4}),
-    "settings from functions": ({
-        "Dockerfile": GUNICORN,
-        "gunicorn.conf.py": "from os import environ as e\nfrom multiprocessing import cpu_count\n"
-            "def env(name, default):\n    if name in e:\n        return int(e[name])\n    return default\n"
-            "workers = env('W', cpu_count() + 1)\nthreads = {'big': 2 ** 3}.get(e.get('SIZE', 'big'))\nthreads -= 4\n",
-    }, {"workers": CORES + 1, "threads": 4}),
+    # docs.gunicorn.org, settings
     "settings in another folder than the application": ({
         "Dockerfile": IMAGE + 'CMD ["gunicorn", "-c", "/app/gunicorn.conf.py"]\n',
         "gunicorn.conf.py": "wsgi_app = 'shop:app'\nchdir = '/app/back'\nworkers = 3\n", "back/shop.py": FLASK,
     }, {"folder": "back", "callable": "shop:app", "workers": 3}),
-    # uwsgi-docs.readthedocs.io, configuration: sections, includes, variables, conditions, arithmetic
-    "a section of uWSGI's file": ({
-        "Dockerfile": UWSGI.replace("CMD", "ENV APP=app:app UWSGI_THREADS=3\nCMD"), "common.ini": "[uwsgi]\nbase = 3\n",
-        "uwsgi.ini": "[uwsgi]\nprocesses = 9\n[prod]\nini = common.ini\nmodule = $(APP)\nprocesses = 1\n"
-            "processes = %(%k * 2)\nif-env = BIG\nprocesses = 8\nendif =\n",
-    }, {"callable": "app:app", "workers": CORES * 2, "threads": 3}),
-    "uWSGI's settings as YAML, and names that it sets": ({
-        "Procfile": "web: uwsgi --yaml a.yml --ini b.ini\n", "a.yml": "uwsgi:\n  module: app:app\n  threads: 2\n",
-        "b.ini": "[uwsgi]\nset-placeholder = n=4\nprocesses = %(n)\n",
-    }, {"callable": "app:app", "workers": 4, "threads": 2}),
-    "uWSGI's variables": ({
-        "Dockerfile": IMAGE + "ENV UWSGI_INI=uwsgi.ini UWSGI_PROCESSES=6\nCMD uwsgi --auto-procname\n",
-        "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
-    }, {"callable": "app:app", "workers": 6}),
-    # www.uvicorn.org/settings, environment variables
-    "uvicorn's variables": ({
-        "Dockerfile": IMAGE + "ENV UVICORN_APP=app:build UVICORN_FACTORY=1 UVICORN_WORKERS=3\nCMD uvicorn\n",
-    }, {"callable": "app:build()", "workers": 3}),
     # kubernetes.io: variables in a command, ConfigMaps, and a container with the command of its image
     "variables of Kubernetes": ({
         "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, -w, $(N), 'app:app']\n        envFrom: "
@@ -155,10 +113,6 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
          {"timeout_s": 30}),
     "requests after which gunicorn replaces a worker": ({
         "Procfile": "web: gunicorn --max-requests 500 --max-requests-jitter=50 app:app\n",
-    }, {"max_requests": 500, "max_requests_jitter": 50}),
-    "requests in a settings file": ({
-        "Procfile": "web: gunicorn -c conf.py app:app\n",
-        "conf.py": "max_requests = 5 * 100\nmax_requests_jitter = 50\n",
     }, {"max_requests": 500, "max_requests_jitter": 50}),
     "requests after which uvicorn replaces a worker": ({
         "Procfile": "web: uvicorn --workers 2 --limit-max-requests 500 app:app\n",
@@ -262,6 +216,79 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }, {"callable": "app:app", "workers": 3, "environment": {"SHOP": "tea"}}),
     "a script of the release phase": ({"Procfile": "release: ./release.sh\nweb: gunicorn app:app\n"},
          {"before": "./release.sh"}),
+    # netbox-community/netbox-docker and Kludex/fastapi-microservices: other processes of the same image
+    "services whose names say that they are other processes": ({
+        "compose.yaml": "services:\n  shop: {image: 'acme/tea:1'}\n  shop-worker: {build: ., command: ./work}\n"
+            "  shop-housekeeping: {build: ., command: ./clean.sh}\n",
+        "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n", "clean.sh": "#!/bin/sh\n", "work": "#!/bin/sh\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # GoogleCloudPlatform/bank-of-anthos: deployments of several images, and databases that are built there
+    "a container without a command, in a repository of several images": ({
+        "k8s/a-db.yaml": DEPLOYMENT.replace("name: web\n        image: shop", "name: a-db\n        image: acme/a-db:1"),
+        "k8s/web.yaml": DEPLOYMENT.replace("image: shop", "image: acme/till:1"), "till/app.py": FLASK,
+        "shop/Dockerfile": IMAGE + "CMD uvicorn shop:app\n", "shop/shop.py": FASTAPI,
+        "till/Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3, "replicas": 2, "working_folder": "till"}),
+    # ministryofjustice/fala: a stage for development in the Compose file, and requirements of another name
+    "requirements that have another name in the image": ({
+        "compose.yaml": "services:\n  web: {build: {context: ., target: dev}, command: flask run --reload}\n",
+        "Dockerfile": "FROM python AS base\nWORKDIR /app\nFROM base AS dev\nCOPY needs/dev.txt requirements.txt\n"
+            "RUN pip install -r requirements.txt\nFROM base\nCOPY needs/live.txt ./requirements.txt\n"
+            "RUN pip3 install --user --requirement ./requirements.txt\nCOPY . .\nCMD gunicorn -w 3 app:app\n",
+        "needs/live.txt": "flask\ngunicorn==26.1.0\n", "needs/dev.txt": "pytest\n",
+    }, {"requirements": "needs/live.txt", "gunicorn": "26.1.0", "workers": 3}),
+    # alphagov/notifications-api and hotosm/fmtm: uv pip sync, and a project beside the Dockerfile of a folder below
+    "requirements that uv installs": ({
+        "Dockerfile": IMAGE + "RUN uv pip sync --python-preference system needs.txt\nCMD gunicorn -w 3 app:app\n",
+        "needs.txt": "flask\ngunicorn==26.1.0\n",
+    }, {"requirements": "needs.txt", "packages": None, "gunicorn": "26.1.0"}),
+    "a project beside a Dockerfile that is built from above": ({
+        "src/web/Dockerfile": "FROM python\nWORKDIR /opt\nCOPY web/pyproject.toml /lock/\nRUN uv sync\n"
+            "COPY web/app.py /opt/\nCMD gunicorn -w 3 app:app\n",
+        "src/web/app.py": FLASK, "src/web/pyproject.toml": "[project]\ndependencies = ['gunicorn==26.1.0']\n",
+    }, {"requirements": "src/web/pyproject.toml", "gunicorn": "26.1.0"}),
+    # taigaio/taiga-back: settings that are an example in the repository
+    "a file that is copied in the image": ({
+        "Dockerfile": IMAGE + "RUN set -eux; cp -v docker/conf.py shop/conf.py; \\\n  echo done\nCMD gunicorn -c "
+            "shop/conf.py app:app\n", "docker/conf.py": "workers = 3\n", "shop/__init__.py": "",
+    }, {"callable": "app:app", "workers": 3}),
+    # saleor/saleor: comments among packages
+    "comments in backticks": ({
+        "Dockerfile": IMAGE + "RUN apt-get install -y \\\n  `# for lxml (PyPI)` \\\n  libxslt1.1 \\\n  zlib1g\n"
+            "CMD gunicorn app:app\n",
+    }, {"system_packages": ["libxslt1.1", "zlib1g"]}),
+    # openfoodfacts/robotoff: variables that Compose passes on from .env
+    "a variable that .env has": ({
+        "compose.yaml": PASSED, "Dockerfile": IMAGE, ".env": "WEB_CONCURRENCY=3\n",
+    }, {"workers": 3, "env_file": ".env", "environment": {"WEB_CONCURRENCY": "${WEB_CONCURRENCY}"}}),
+    # CTFd/CTFd and netbox-community/netbox-docker
+    "a manage.py that is not Django's": ({"Procfile": "web: gunicorn app:app\n", "manage.py": "import click\n"},
+        {"before": None}),
+    "manage.py by its whole path": ({
+        "Dockerfile": IMAGE + "RUN /venv/bin/python /app/manage.py collectstatic\nCMD gunicorn app:app\n",
+    }, {"before": "python /app/manage.py collectstatic"}),
+    # dockersamples/example-voting-app: the Compose file starts Flask's own server
+    "a program that serves with Flask's own server": ({
+        "compose.yaml": "services:\n  web: {build: ., command: python app.py}\n",
+        "app.py": FLASK + "app.run(host='0.0.0.0', debug=True)\n", "Dockerfile": IMAGE + "CMD gunicorn -w 3 app:app\n",
+    }, {"workers": 3}),
+    # doccano/doccano: an image of its own for Heroku
+    "the image that heroku.yml builds": ({
+        "heroku.yml": "build: {docker: {web: h/Dockerfile}}\nrun: {web: ./run.sh}\n",
+        "run.sh": "#!/bin/sh\ngunicorn app:app\n",
+        "Dockerfile": "FROM python\nWORKDIR /else\nCOPY app.py /else/\nCMD gunicorn -w 9 app:app\n",
+        "h/Dockerfile": "FROM python\nWORKDIR /shop\nCOPY . .\n",
+    }, {"callable": "app:app", "paths": {"/shop": "."}}),
+    # alphagov/notifications-api: a folder of the repository has the name of the working folder
+    "a working folder with the name of a package in it": ({
+        "Dockerfile": "FROM python\nWORKDIR /home/app\nCOPY app app\nCOPY --chown=a:a run.py conf.py ./\n"
+            "CMD gunicorn -c conf.py run:app\n", "app/__init__.py": "", "conf.py": "workers = 3\n", "run.py": FLASK,
+    }, {"callable": "run:app", "workers": 3, "paths": {"/home/app": "."}}),
+    # ietf-tools/purple: a Compose file for development that starts nothing, and a script that runs another
+    "a script that runs another": ({
+        "compose.yaml": "services:\n  app: {build: ., command: sleep infinity}\n", "b/one.sh": "#!/bin/sh\n./two.sh\n",
+        "b/two.sh": "#!/bin/sh\ngunicorn -w 3 app:app\n", "Dockerfile": IMAGE + "COPY b/*.sh ./\nCMD ./one.sh\n",
+    }, {"callable": "app:app", "workers": 3}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 
@@ -281,8 +308,6 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
         ({"Procfile": "web: gunicorn $OPTIONS app:app\n"}, "workers: 1  # guessed: Procfile:1: $OPTIONS"),
         ({"Procfile": "web: python main.py\n", "main.py": "import uvicorn\nuvicorn.run('app:app', **read())\n"},
          "its last words: NameError: name 'read' is not defined"),
-        ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "match 1:\n    case x: workers = 2\n"},
-         "workers: 2  # gunicorn says"),
         ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "exec(open('x').read())\n"},
          "its last words: FileNotFoundError: [Errno 2] No such file or directory: 'x'"),
         ({"Dockerfile": GUNICORN, "gunicorn.conf.py": "import os\nos._exit(3)\n"},
@@ -312,6 +337,14 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
         ({"Procfile": "web: gunicorn -k own.Own app:app\n",
           "own.py": "from gunicorn.workers.base import Worker\nclass Own(Worker): ...\n"},
          "Procfile:1: the lab does not serve gunicorn's worker_class own.Own"),
+        ({"Dockerfile": IMAGE.replace("3.12", "3.9-slim") + "RUN pip install flask\nCMD gunicorn app:app\n",
+          "requirements.txt": "flask\n"},
+         "Dockerfile: its image has Python 3.9, but the lab serves a folder with Python 3.13: if it does not start"),
+        ({"compose.yaml": "services:\n  shop: {image: 'acme/tea:1'}\n  worker: {image: 'acme/tea:1', command: w}\n"},
+         "compose.yaml: shop starts with the command of acme/tea:1; if it is the service, write image: acme/tea:1"),
+        # digitalocean/sample-django: what the platform puts in
+        ({".do/app.yaml": "services: [{run_command: gunicorn app:app, envs: [{key: DB, value: '${db.URL}'}]}]\n"},
+         ".do/app.yaml: DB: the value is not in the repository"),
         ({"web.service": "[Service]\nExecStart=gunicorn --name %n app:app\n"}, "web.service: %n of the command"),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
          "compose.yaml: Compose cannot read it: "),

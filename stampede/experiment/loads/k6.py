@@ -214,7 +214,7 @@ K6_SCRIPTS = {
         variables=_rate_steps,
     ),
     "user-service.js": LoadScript(
-        "the requests of `make try` to [your own application](../how-to/your-service.md): classes of paths, with "
+        "the requests of `stampede try` to [your own application](../how-to/your-service.md): classes of paths, with "
         "headers, bodies, and users or a rate",
         {
             "classes": own_classes(

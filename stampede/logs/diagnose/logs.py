@@ -44,6 +44,8 @@ _IN_ORDER = 0.95
 """If fewer lines of a log may be in the order in which they were written, several programs have written it."""
 _OVERLAP = 0.1
 """If files share more than this part of the shorter one's time, they are no parts of one log."""
+_SOME, _RARELY = 5, 0.002
+"""So many lines, and this share of all, tell that a log is not in an order; a fifth of them is chance."""
 _LONGEST = 256
 """A longer text is hashed in another way, so that one long line does not make all of them take memory."""
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -72,7 +74,8 @@ class Log:
     ``ends_s`` are epoch seconds, each at most ``tick_s`` too early. ``took_s`` are seconds, NaN where a line has no
     duration. ``path`` and ``id`` are hashes; an id of 0 is unknown. ``route`` and ``worker`` are numbers of names; a
     worker of -1 is unknown. ``arrived_s`` says when a balancer got each request, by its clock; NaN where a line does
-    not say it.
+    not say it. ``upstream_s`` is how long the server took as a balancer saw it, or NaN. ``of_starts``: the lines have
+    the times at which requests came, and no format told that.
     """
 
     file: str
@@ -86,7 +89,9 @@ class Log:
     worker: Integers
     status: Integers
     arrived_s: Floats
+    upstream_s: Floats
     unreadable: int = 0
+    of_starts: bool = False
     astray_s: Floats = field(default_factory=lambda: np.empty(0))
     """The times of the lines that are left out because they are more than NEAR_S from half of all."""
 
@@ -162,7 +167,7 @@ def _overlap(files: Sequence[Sequence["LogPart"]]) -> bool:
     )
 
 
-COLUMNS = ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arrived_s")
+COLUMNS = ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arrived_s", "upstream_s")
 """What a Log has of each line."""
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -221,6 +226,7 @@ def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
         "worker": np.array(mapped(workers.number, batch.worker), dtype=np.int64),
         "status": np.array(batch.status, dtype=np.int64),
         "arrived_s": np.array(batch.arrived, dtype=np.float64),
+        "upstream_s": np.array(batch.upstream_s, dtype=np.float64),
     }
 
 
@@ -251,11 +257,18 @@ def _concatenated(parts: Iterable[Columns]) -> Columns:
 def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, workers: Names) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
     columns = _concatenated(part.columns for part in parts)
+    of_starts = _has_starts(columns["ends_s"], columns["took_s"])
+    if of_starts:
+        parts = [part._replace(columns=_from_starts(part.columns)) for part in parts]
+        columns = _concatenated(part.columns for part in parts)
     ticks_s = tick_of(columns["ends_s"]), tick_of(columns["ends_s"] - np.nan_to_num(columns["took_s"]))
     shared = []
     for part in parts:
         route = np.array([*map(routes.number, part.routes), -1])
-        worker = np.array([*(workers.number(f"{name} {each}") for each in part.workers), -1])
+        known = [
+            each if clock == "server" or not each.isdecimal() else None for each in part.workers
+        ]  # its own process
+        worker = np.array([*(workers.number(each and f"{name} {each}") for each in known), -1])
         ends_s = part.columns["ends_s"]
         if ticks_s[0] < COARSE_S <= ticks_s[1]:  # the starts are whole seconds, but most logs are in order
             latest_s = np.maximum.accumulate(ends_s)
@@ -266,7 +279,30 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
     columns = _concatenated(shared)
     order = np.argsort(columns["ends_s"], kind="stable")
     return Log(name, clock, max(ticks_s), **{each: columns[each][order] for each in COLUMNS},
-               unreadable=sum(part.unreadable for part in parts))  # fmt: skip
+               unreadable=sum(part.unreadable for part in parts), of_starts=of_starts)  # fmt: skip
+
+
+def _has_starts(times_s: Floats, took_s: Floats) -> bool:
+    """Whether times are those at which requests came: lines are written when requests end, and only ends are in order.
+
+    A log that several programs have written is in neither order.
+    """
+    slack_s = max(tick_of(times_s), 0.001)
+    late, late_ends = (int((each < np.maximum.accumulate(each) - slack_s).sum())
+                       for each in (times_s, times_s + np.nan_to_num(took_s)))  # fmt: skip
+    return late >= max(_SOME, _RARELY * len(times_s)) and late_ends < late / _SOME
+
+
+def _from_starts(columns: Columns) -> Columns:
+    return {**columns, "ends_s": columns["ends_s"] + np.nan_to_num(columns["took_s"])}
+
+
+def of_starts(log: Log) -> Log:
+    """Return a log as if its lines had the times at which requests came."""
+    columns = _from_starts({name: getattr(log, name) for name in COLUMNS})
+    order = np.argsort(columns["ends_s"], kind="stable")
+    ordered: dict[str, Any] = {name: column[order] for name, column in columns.items()}
+    return replace(log, of_starts=True, **ordered)
 
 
 def tick_of(times_s: Floats) -> float:

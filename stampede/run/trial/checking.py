@@ -32,7 +32,7 @@ WAY_TO_LOG_IN = (
 )
 _WAY_OUT = (
     "Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
-    "hosts, beside)."
+    "hosts, beside, before)."
 )
 _WAYS_OUT = {
     401: "{login} Or leave requests.{name} out.",

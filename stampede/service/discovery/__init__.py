@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from stampede.logs.access_log import MOST_CLASSES, AccessLog
+from stampede.logs.access_log import MOST_CLASSES, AccessLog, class_name
 from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.resources import Found, balance_in, choose_container, containers_in
-from stampede.servers.program import PROGRAMS, SERVED_BY
-from stampede.service.answers import Answers, Followed, Route, first_of
-from stampede.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES, HEAD, SERVERS, UWSGI
+from stampede.servers.program import GRANIAN, GUNICORN, PROGRAMS, SERVED_BY, UWSGI
+from stampede.service.answers import Answers, Followed, first_of
+from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS
 from stampede.service.discovery.dockerfile import as_text, docker_images
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
@@ -42,7 +42,7 @@ NOT_ASKED = "  # workers, threads and the application: stampede init --check ask
 FROM_APPLICATION = "from the application: its URL map"
 """Where a class of requests comes from, if the application was asked."""
 _STANDS_IN = {
-    "waitress": "make try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
+    "waitress": "stampede try cannot serve waitress yet; gunicorn with as many workers and threads stands in for it",
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
@@ -56,8 +56,8 @@ _FOR_TOOLS = re.compile(
     r"STAMPEDE_.*)$"
 )
 """Variables for the tools of an image."""
-_MIGRATIONS = {"manage.py": "python manage.py migrate", "alembic.ini": "alembic upgrade head"}
-"""What prepares an empty database, by the file that its tool has in the application's folder."""
+_MIGRATIONS = {"manage.py": ("django", "python manage.py migrate"), "alembic.ini": ("", "alembic upgrade head")}
+"""What prepares an empty database, by the file that its tool has in the application's folder, and a word in it."""
 
 
 class Description(NamedTuple):
@@ -129,7 +129,7 @@ def describe_folder(
     _note_start(found, start, repository)
     _note_resources(found, start, repository, resources or {})
     _note_server(found, start, repository)
-    requests = classes_of_log(log) if log else _classes_of_routes(answers)
+    requests = classes_of_log(log) if log else [*_classes_of_routes(answers)]
     found.problems += repository.problems
     fallbacks = {"command": [*start.command], "unknown": [*_unknown_variables(repository, start)]} if start else None
     return Description(_yaml(found, repository, requests), fallbacks)
@@ -163,11 +163,14 @@ def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
 def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[str]:
     """Yield what else the repository starts, and that it was not taken."""
     first = starts[0]
+    named: set[Path] = set()
     for other in starts[1:]:
         there = repository.folder_of(other)
-        if other.words == first.words or not named_server(repository, other):
+        same = other.words == first.words or other.place in shlex.join(first.words)  # such as the file that it names
+        if same or there in named or not named_server(repository, other):
             continue
         if there != repository.folder_of(first) and any(there.glob("*.py")):
+            named.add(there)
             folder = os.path.relpath(there, repository.folder)
             yield f"{other.place} starts another service, which was not taken; stampede init {folder} describes it"
         else:
@@ -225,8 +228,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
             found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
     found.problems += [
         f"{start.place}: the lab does not serve {server}'s {key} {found.values[key]}"
-        for key, known in (("interface", ("wsgi", "asgi")), ("worker_class", GUNICORN_CLASSES))
-        if found.values.get(key, known[0]) not in known
+        for key, known in ((GRANIAN.kind_by, GRANIAN.kinds), (GUNICORN.kind_by, GUNICORN.kinds))
+        if found.values.get(key, next(iter(known))) not in known
     ]
     if told.processes.isdecimal() and int(told.processes) > 1:
         found.note("replicas", int(told.processes), f"{start.place}: numprocs")
@@ -247,13 +250,14 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
         found.note("replicas", start.replicas, start.compose or start.place)
     if start and start.beside:
         found.note("beside", [*start.beside], start.compose)
-    before = {re.sub(r"(?:python[\d.]*\s+)?(?:\./)?\bmanage\.py", "python manage.py", command, count=1): place
+    before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
               for command, place in (start.before if start else ())}  # fmt: skip
     place = found.places.pop("before of start", "")
     before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place
                for command in found.values.pop("before of start", [])}  # fmt: skip
-    for name, command in _MIGRATIONS.items():
-        if (found.folder / name).is_file() and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
+    for name, (word, command) in _MIGRATIONS.items():
+        has_tool = (found.folder / name).is_file() and word in repository.text(found.folder / name).lower()
+        if has_tool and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
             before[command] = "guessed: a database is empty when a trial begins"
     if before:
         found.note("before", " && ".join(before), ", ".join(dict.fromkeys(before.values())))
@@ -265,6 +269,7 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
     names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
     files = [(repository.name(path), repository.text(path)) for path in names
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
+    files = [each for each in files if not re.search(r"^kind:\s*Pod\b", each[1], re.MULTILINE)]  # of a person
     resources, problem = given or (start.resources if start else {}), ""
     if not {"cpus", "memory_mib"} & resources.keys():
         resources, problem = choose_container(
@@ -278,11 +283,12 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
 
 def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
-    bases = [base for base in (found.folder, *found.folder.parents) if base.is_relative_to(repository.folder)]
     image = start.image if start else Image()
     _note_installs(found, image, repository)
-    installs = next((each.installs for each in (image, *docker_images(repository)) if each.file), image.installs)
-    required = find_requirements(found.problems, repository, bases, installs.python)
+    built = next((each for each in (image, *docker_images(repository)) if each.file), image)
+    bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))
+             if base.is_relative_to(repository.folder)]  # fmt: skip
+    required = find_requirements(found.problems, repository, bases, built)
     found.note("requirements", required.file or None, required.file)
     named = named_server(repository, start)
     listed = next((server for server in SERVERS if any(re.match(rf"{server}\b", line.strip(), re.IGNORECASE)
@@ -297,10 +303,11 @@ def _note_server(found: Discovery, start: Start | None, repository: Repository) 
         found.note(key, values or None, place)
     if server not in found.values and (locked := locked_release(server, bases)):
         found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], repository.folder)}")
-    if found.values.get("uwsgi", UWSGI) != UWSGI:
+    if found.values.get("uwsgi", UWSGI.release) != UWSGI.release:
         there, place = found.values["uwsgi"], found.places["uwsgi"]
-        found.values["uwsgi"], found.places["uwsgi"] = UWSGI, f"guessed: {place} has {there}, which the lab lacks"
-        found.problems.append(f"{place}: uWSGI {there}: {UWSGI} is measured instead")
+        found.values["uwsgi"] = UWSGI.release
+        found.places["uwsgi"] = f"guessed: {place} has {there}, which the lab lacks"
+        found.problems.append(f"{place}: uWSGI {there}: {UWSGI.release} is measured instead")
 
 
 def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
@@ -320,35 +327,30 @@ def _note_installs(found: Discovery, image: Image, repository: Repository) -> No
                               f"image: {name} in the place of folder and requirements")  # fmt: skip
 
 
-def _classes_of_routes(answers: Answers | None) -> list[str]:
-    """Return the routes that the application told as classes."""
-    if not answers or not answers.routes:
-        return ["  # the routes: stampede init --check asks the application"] if not answers else []
-    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, FROM_APPLICATION)]
-
-
-def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
-    """Yield a class for each route, short paths first.
+def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
+    """Yield a class for each route that the application told, short paths first.
 
     Routes with ids come later, then those that change data; both are comments.
     """
     names: Counter[str] = Counter()
-    ordered = sorted(dict.fromkeys(routes), key=lambda of: (of[0] != "get", not _is_plain(of[1]), _depth(of[1])))
+    routes = dict.fromkeys(answers.worth_measuring if answers else ())
+    ordered = sorted(routes, key=lambda of: (
+        of[0] != "get", not _is_plain(of[1]), len([*filter(None, of[1].split("/"))])))  # fmt: skip
+    if not answers:
+        yield "  # the routes: stampede init --check asks the application"
+    elif ordered:
+        yield "  # guessed: how many users"
     for method, path in ordered[:MOST_ROUTES]:
         names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
         verb = "" if method == "get" else f", method: {method.upper()}"
         line = f"{name}: {{path: {json_text(path)}{verb}, users: 10, pause_s: 0.1}}"
         if _is_plain(path) and not verb:
-            yield f"  {line}  # {origin}"
+            yield f"  {line}  # {FROM_APPLICATION}"
         else:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
     if further := ordered[MOST_ROUTES:]:
         yield f"  # not here: {first_of(further)}"
-
-
-def _depth(path: str) -> int:
-    return len(list(filter(None, path.split("/"))))
 
 
 def _is_plain(path: str) -> bool:
@@ -363,8 +365,7 @@ def classes_of_log(log: AccessLog) -> list[str]:
     lines = []
     most_frequent = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
     for (method, path), route in most_frequent[:MOST_CLASSES]:
-        names[name := name_from(f"{method} {path}", "home")] += 1
-        name += f"-{names[name]}" if names[name] > 1 else ""
+        name = class_name(method, path, names)
         told = f"{{path: {json_text(path)}, method: {method}, per_second: {route.requests / lasts_s:.4g}}}"
         share = f"# from the log: {route.requests / log.requests:.1%} of the requests"
         unknown = "{" in path or not re.fullmatch(PATH_PATTERN, path)

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from stampede.docker.compose_config import config
-from stampede.resources import of_compose_service
+from stampede.resources import OTHERS, of_compose_service
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.dockerfile import (
     FOR_DEVELOPMENT,
@@ -44,7 +44,7 @@ def compose_starts(repository: Repository) -> list[Start]:
                 elif (image := resolved[name].get("image")) and not NO_APPLICATION.search(image):
                     alone.append(f"{repository.name(path)}: {name} starts with the command of {image}; if it is the "
                                  f"service, write image: {image} in the place of folder")  # fmt: skip
-    repository.problems += [] if found else alone
+    repository.problems += [] if any(not OTHERS.search(start.name) for start in found) else alone
     return found
 
 
@@ -93,7 +93,7 @@ def _service(
                    if value is not None and key in written}  # fmt: skip
     given: dict[str, str] = {}
     for key in written:
-        if written[key] is None:
+        if written[key] is None and key not in environment:
             problems.append(f"{place}: {key}: {UNKNOWN}")
         elif lacking := [each for each in unset if re.search(rf"\$\{{?{each}\b", str(written[key]))]:
             problems.append(f"{place}: {key} is {written[key]}: {UNKNOWN}")
@@ -102,7 +102,7 @@ def _service(
             named = re.sub(
                 r"\$\{?(\w+)(?::?[-?+][^}]*)?\}?",
                 lambda each: f"${{{each[1]}}}" if of_compose.get(each[1]) else each[0],
-                str(written[key]),
+                f"${key}" if written[key] is None else str(written[key]),
             )
             given[key] = _undoubled(
                 named
@@ -216,9 +216,10 @@ def _line(text: str, service: str, key: str) -> int:
 
 def merged(start: Start, other: Start) -> Start:
     """Return a start with what a Compose file gives to the same application and has beside it."""
+    its_own = start.image.place == start.place or not other.image.file
     return replace(
         start, environment={**other.environment, **start.environment}, given={**other.given, **start.given},
         env_files=other.env_files, beside=other.beside, compose=other.compose,
-        image=other.image if other.image.file else start.image, mounts=other.mounts, resources=other.resources,
+        image=start.image if its_own else other.image, mounts=other.mounts, resources=other.resources,
         problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
     )  # fmt: skip

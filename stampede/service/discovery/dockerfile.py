@@ -15,7 +15,7 @@ from stampede.service.discovery.installs import Installs, indexes_of, installs_o
 from stampede.service.discovery.repository import Image, Repository
 
 FOR_DEVELOPMENT = re.compile(
-    r"(^|[._/-])(override|dev|devel|development|local|debug|tests?|ci|e2e|docs?|examples?|devcontainer)([._/-]|$)"
+    r"(^|[._/-])(override|dev|devel|development|local|debug|(unit)?tests?|ci|e2e|docs?|examples?|devcontainer)([._/-]|$)"
 )
 FOR_PRODUCTION = re.compile(r"(^|[._/-])(prod|production|deploy|release)([._/-]|$)")
 PREPARES = re.compile(
@@ -83,6 +83,9 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             script = _script(value, written)
             commands = [*commands_of(script, stage.arguments | stage.environment)]
             stage.installs += installs_of(commands, place)
+            for words in commands:
+                if words[0] in ("cp", "mv"):
+                    stage.duplicate([word for word in words[1:] if not word.startswith("-")])
             before += ((command, place) for words in commands if (command := _preparation(words)))
         else:
             stage.take(step["instruction"], value, place, arguments or {})
@@ -92,7 +95,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
         copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),
         command=tuple(stage.command), environment=stage.environment, place=stage.place or name,
         installs=sum((source.installs for source in stage.sources if source.has_python), stage.installs),
-        before=tuple(before),
+        python="".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before=tuple(before),
     )  # fmt: skip
 
 
@@ -105,7 +108,7 @@ def _preparation(words: Sequence[str]) -> str:
 
 def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
     """Yield the commands of a script of RUN, in the order in which they stand there."""
-    lines = re.sub(r"^\s*#.*\n?", "", script, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    lines = re.sub(r"^\s*#.*\n?|`#[^`]*`", "", script, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
     known = dict(known)
     for line in lines:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
@@ -227,7 +230,8 @@ class _Stage:
             named = [filled(word, self.arguments | self.environment) for word in listed]
             source = next((word.partition("=")[2] for word in named if word.startswith("--from=")), "")
             *paths, target = [word for word in named if not word.startswith("--")]
-            there = str(PurePosixPath(self.folder) / target) + ("/" if target.endswith(("/", ".")) else "")
+            there = str(PurePosixPath(self.folder) / target).rstrip("/")
+            there += "/" if target.endswith(("/", ".")) else ""
             texts = [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]
             if texts:
                 self.written = {**self.written, there: texts[0]}
@@ -240,6 +244,13 @@ class _Stage:
                         (ours, str(PurePosixPath(there) / PurePosixPath(where).relative_to(path)))
                         for ours, where in stages[source].copies if PurePosixPath(where).is_relative_to(path)
                     ]  # fmt: skip
+
+    def duplicate(self, words: Sequence[str]) -> None:
+        """Take a ``cp`` of a file that was copied from the repository, such as an example of settings."""
+        if len(words) == 2 and PurePosixPath(words[0]).suffix:
+            source, target = (PurePosixPath(self.folder) / word for word in words)
+            self.copies += [(str(PurePosixPath(ours) / source.relative_to(where)), str(target))
+                            for ours, where in self.copies if source.is_relative_to(where)][-1:]  # fmt: skip
 
     def take(self, instruction: str, value: str, place: str, arguments: Mapping[str, str]) -> None:
         """Take one instruction of the Dockerfile. ``arguments`` are those of the build."""

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
-from stampede.service.discovery.repository import Repository
+from stampede.service.discovery.repository import Image, Repository
 from stampede.service.packages import FILES, required_lines, required_python
 
 PYTHON = "3.13"
@@ -22,7 +22,7 @@ _WITH_VALUE = {
     "--wheel-dir", "-t", "--target", "--prefix", "--cache-dir", "--python", "-o", "--output-file", "--format",
     "--progress-bar", "--timeout", "--retries", "--trusted-host", "--platform", "--python-version", "--root", "--src",
     "--log", "--proxy", "--no-binary", "--only-binary", "--upgrade-strategy", "--root-user-action", "--use-feature",
-    "--exists-action", "--index-strategy", "--link-mode", "-b", "--build-constraint",
+    "--exists-action", "--index-strategy", "--link-mode", "-b", "--build-constraint", "--python-preference", "-p",
 }  # fmt: skip
 """Options whose value is the next word."""
 _TOOLS = re.compile(r"(pip|setuptools|wheel|uv|poetry|pipenv|pip-tools|pdm|hatch|build)\b", re.IGNORECASE)
@@ -42,14 +42,14 @@ class Requirements:
     packages: list[str] = field(default_factory=list)
 
 
-def find_requirements(
-    problems: list[str], repository: Repository, bases: Sequence[Path], commands: Sequence[Sequence[str]]
-) -> Requirements:
+def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Image) -> Requirements:
     """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem.
 
-    ``commands`` install packages of Python in its image.
+    The commands of ``image`` install packages of Python; the files that they name may have other names outside.
     """
-    named, extras, packages = _installed(commands)
+    named, extras, packages = _installed(image.installs.python)
+    outside = {PurePosixPath(target).name: source.removeprefix("./") for source, target in image.copies}
+    named = [*(outside[name] for name in named if name in outside), *named]
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for base in bases:
             path = base / name
@@ -60,23 +60,25 @@ def find_requirements(
                     problems.append(error.message)
                     continue
                 if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
-                    _check_python(problems, path.parent / "pyproject.toml", repository)
+                    problems += _other_python(repository, path.parent / "pyproject.toml", image)
                     has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
                     return Requirements(repository.name(path), lines, has, packages)
     if repository.files("*.py") and not packages:
-        problems.append("no file of requirements was found, so make try installs only the server")
+        problems.append("no file of requirements was found, so stampede try installs only the server")
     return Requirements(lines=packages, packages=packages)
 
 
-def _check_python(problems: list[str], project: Path, repository: Repository) -> None:
-    """Say that the application needs another Python than the lab's images have."""
-    said = required_python(project)
-    with suppress(InvalidSpecifier):
-        if not SpecifierSet(said).contains(f"{PYTHON}.99"):
-            problems.append(
-                f"{project.relative_to(repository.folder)}: requires Python {said}, but the lab serves a folder with "
-                f"Python {PYTHON}: if it does not start, give your own image in application.image"
-            )
+def _other_python(repository: Repository, project: Path, image: Image) -> list[str]:
+    """Return that the application needs, or its image has, another Python than the lab's images have."""
+    said = [(project, "requires", required_python(project))]
+    said += [(image.file, "its image has", f"=={image.python}.*")] if image.file and image.python else []
+    for path, has, release in said:
+        with suppress(InvalidSpecifier):
+            if not SpecifierSet(release).contains(f"{PYTHON}.99"):
+                shown = image.python if path == image.file else release
+                return [f"{repository.name(path)}: {has} Python {shown}, but the lab serves a folder with Python "
+                        f"{PYTHON}: if it does not start, give your own image in application.image"]  # fmt: skip
+    return []
 
 
 def _installed(commands: Sequence[Sequence[str]]) -> tuple[list[str], list[str], list[str]]:
@@ -95,6 +97,8 @@ def _installed(commands: Sequence[Sequence[str]]) -> tuple[list[str], list[str],
                 extras += re.split(r"[,\s]+", word)
             elif not option and (own := _OF_PROJECT.fullmatch(word)):
                 extras += own[1].split(",")
+            elif not option and word.endswith(".txt"):  # uv pip sync
+                files.append(word)
             elif not option and by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
                 packages.append(word)
     kept = [extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra)]

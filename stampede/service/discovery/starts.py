@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from stampede.servers.program import PROGRAMS, SERVED_BY
+from stampede.resources import OTHERS, WEB
+from stampede.servers.program import SERVES
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
 from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
 from stampede.service.scripts import read_document, scripts_of
 
-SERVES = re.compile(rf"\b({'|'.join(name for name in (*PROGRAMS, *SERVED_BY) if name != 'werkzeug')})\b")
-_WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|main")
-_DEVELOPS = re.compile(r"--reload\b|\brunserver\b|\bfastapi dev\b|\bflask\b.* run\b|runserver_plus")
+_DEVELOPS = re.compile(
+    r"--reload\b|\brunserver\b|\bfastapi dev\b|\bflask\b.* run\b|runserver_plus|\.run\([^)]*debug\s*=\s*True"
+)
 
 
 class _Form(NamedTuple):
@@ -74,8 +75,12 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [*platforms, *replaces, *plain, *others]
         found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
         found = [*found, *_machine_starts(repository, images)] or [*_script_starts(repository)]
-    if found and compose and not found[0].compose:
-        found[0] = merged(found[0], next((start for start in compose if _WEB.search(start.name)), compose[0]))
+        found = [start for start in found if SERVES.search(text_of(repository, start))
+                 or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
+    if found and not found[0].compose:
+        belong = [start for start in compose if WEB.search(start.name) or start.image.file == found[0].image.file]
+        if belong := belong or [start for start in compose if start.image.file and start.beside]:
+            found[0] = merged(found[0], belong[0])
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
     for start in found:
         known.setdefault((start.place, start.command), start)
@@ -86,12 +91,15 @@ def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
     """Return what speaks against a command: it is for development, or it, its scripts or its service name no server."""
     text = text_of(repository, start)
     named = SERVES.search(shlex.join(start.words))
-    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not named, not _WEB.search(start.name or start.place)
+    return bool(_DEVELOPS.search(text)), not SERVES.search(text), not named, not WEB.search(start.name or start.place)
 
 
 def text_of(repository: Repository, start: Start) -> str:
-    """Return a command with the scripts of the repository that it runs."""
-    return "\n".join([shlex.join(start.words), *map(repository.text, repository.scripts_of(start))])
+    """Return a command with the scripts of the repository that it runs, and those that they run."""
+    texts = [*map(repository.text, repository.scripts_of(start))]
+    inner = [path for text in texts if text.startswith("#!")
+             for path in repository.scripts_of(replace(start, entrypoint=(), command=(text,)))]  # fmt: skip
+    return "\n".join([shlex.join(start.words), *texts, *map(repository.text, inner)])
 
 
 def named_server(repository: Repository, start: Start | None) -> str:
@@ -124,7 +132,7 @@ def _variables(said: object) -> dict[str, str | None]:
         pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict)]
     elif isinstance(said, dict):
         pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in said.items()]
-    return {str(name): None if value is None else str(value) for name, value in pairs if name}
+    return {str(name): None if value is None or "${" in str(value) else str(value) for name, value in pairs if name}
 
 
 def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
@@ -146,13 +154,14 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
     for form in _FORMS:
         try:
             said = _read(repository, form.file)
-            whole = said if form.file == "fly.toml" else {}  # its variables and its Dockerfile stand beside
+            whole = said if form.file in ("fly.toml", "heroku.yml") else {}  # variables and Dockerfile stand beside
             for key in filter(None, form.within.split(".")):
                 said = said.get(key) or {}
             for each in said if isinstance(said, list) else [said]:
                 command = each.get(form.command)
                 command = command.get("command") if isinstance(command, dict) else command
-                file = each.get("dockerfilePath") or (whole.get("build") or {}).get("dockerfile")
+                build = whole.get("build") or {}
+                file = each.get("dockerfilePath") or build.get("dockerfile") or (build.get("docker") or {}).get("web")
                 own = [image for image in images if file and image.file == (repository.folder / str(file)).resolve()]
                 given = whole.get("env") or each.get(form.given)
                 if form.only[0] and each.get(form.only[0]) not in form.only[1]:
@@ -231,10 +240,14 @@ def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Sta
                     given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
                 words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
                          for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
-                image = next(iter(images), Image())
+                built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
+                image = next((own for own in images if own.file and own.file.parent.name == built), None)
+                if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
+                    continue
+                image = image or next(iter(images), Image())
                 entrypoint = () if each.get("command") else image.entrypoint
                 key = "command:" if each.get("command") else "args:" if words else "containers:"
-                start = _start(repository, images, _place(repository, name, key), words or image.command, given,
+                start = _start(repository, [image], _place(repository, name, key), words or image.command, given,
                                str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
                 start = replace(start, entrypoint=entrypoint, before=(*start.before, *before),
                                 problems=(*start.problems, *elsewhere, *changed))  # fmt: skip
