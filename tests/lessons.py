@@ -13,7 +13,7 @@ import pytest
 from stampede.experiment.model import Experiment
 from stampede.pipeline import derive_summary
 from stampede.predict.stored import predictions_of
-from stampede.records.folder import read_run, read_summary
+from stampede.records.folder import read_summary
 from stampede.records.run import LoadRecord
 from stampede.records.summary import Summary, Validity
 from stampede.run.options import RunRequest
@@ -116,8 +116,3 @@ def measuring(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
 def student(tmp_path: Path) -> Student:
     """Somebody who begins the lesson."""
     return Student(lesson(), tmp_path / "results")
-
-
-def experiment_of_run(student: Student, run: str) -> str:
-    """Return the experiment that a run records."""
-    return read_run(student.results / run).experiment

@@ -27,7 +27,7 @@ from stampede.report.tables.quantities import (
 )
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.timeline.load import LoadTimeline, load_timeline
-from stampede.report.wording import capitalised, short_figure, trials_phrase
+from stampede.report.wording import capitalised, doubts_of, short_figure, trials_phrase
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
 _EXPERIMENTS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -59,6 +59,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         run=run,
         summary=summary,
         trials=trials_phrase(summary),
+        doubts=doubts_of(run, summary),
         section=section,
         first=first_figure(run, summary),
         answers=list(key_claims(run, summary)),

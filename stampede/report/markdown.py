@@ -8,13 +8,13 @@ from stampede.report.article import article_tables
 from stampede.report.tables import Table, in_one_line
 from stampede.report.tables.quantities import counting_tables, legend, quantity_tables
 from stampede.report.tables.verdicts import claims_table, published_table
-from stampede.report.wording import capitalised, trials_phrase
+from stampede.report.wording import capitalised, doubts_of, trials_phrase
 
 
 def markdown(run: Run, summary: Summary) -> str:
     """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
     validity = summary.validity
-    doubts, noted = ("".join(f"- {reason}\n" for reason in told) for told in (validity.doubts, validity.notes))
+    doubts, noted = ("".join(f"- {reason}\n" for reason in told) for told in (doubts_of(run, summary), validity.notes))
     quantities = [*quantity_tables(run, summary)]
     notes = [f"{capitalised(sentence)}.\n" for sentence in legend(run, quantities)]
     before = [

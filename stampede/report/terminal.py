@@ -22,7 +22,7 @@ from stampede.report.tables.quantities import (
     workers_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
-from stampede.report.wording import trials_phrase
+from stampede.report.wording import doubts_of, trials_phrase
 
 _STYLES = {
     "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
@@ -40,7 +40,7 @@ FURTHER = ("min", "p60", "p70", "p80", "p95", "jain index", "max over mean")
 def print_tables(console: Console, run: Run, summary: Summary, section: Section | None = None) -> None:
     """Print the whole result of a run. ``section`` has its diagnosis."""
     _print_question(console, run)
-    console.print(validity_text(summary))
+    console.print(validity_text(run, summary))
     whole = [*quantity_tables(run, summary)]
     quantities = [short for table in whole if (short := table.without(FURTHER)).rows]
     _print_all(console, quantities)
@@ -121,15 +121,15 @@ def _print_all(console: Console, tables: Iterable[Table]) -> None:
             console.print(terminal_table(part))
 
 
-def validity_text(summary: Summary) -> RenderableType:
-    """Return the run's validity, every reason to doubt it, and what else was noted, one line each."""
+def validity_text(run: Run, summary: Summary) -> RenderableType:
+    """Return the run's validity, each kind of reason to doubt it, and what else was noted, one line each."""
     verdict = summary.validity.verdict
     head = Text.assemble(
         "The measurement is ", (verdict, _STYLES.get(verdict, "")), f": {trials_phrase(summary)}."
     )  # fmt: skip
     notes = summary.validity.notes
     noted: list[RenderableType] = [Text("Also noted:"), _listed(notes)] if notes else []
-    return Group(head, _listed(summary.validity.doubts), *noted)
+    return Group(head, _listed(doubts_of(run, summary)), *noted)
 
 
 def _listed(sentences: Sequence[str]) -> rich.Table:

@@ -1,11 +1,13 @@
 """Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
 from stampede.evaluate.metrics import METRICS, WHOLE_UNITS, unit
 from stampede.evaluate.metrics.metric import TIME_STATISTICS, percentile
 from stampede.evaluate.statistics.stopping import has_interval
+from stampede.evaluate.verdict.validity import trial_name
 from stampede.records.claims import Claim, Quantity
 from stampede.records.plural import plural
 from stampede.records.run import Run
@@ -34,6 +36,24 @@ def trials_phrase(summary: Summary) -> str:
 
 _EFFECTS = {"invalid": " and left out", "suspect": " and counted all the same", "valid": ""}
 """What the verdict on a trial means for its numbers."""
+
+
+def doubts_of(run: Run, summary: Summary, most: int = 1000) -> list[str]:
+    """Return the reasons to doubt a run, at most so many.
+
+    Reasons that differ only in their numbers are one, with how many trials have it.
+    """
+    alike: dict[str, list[str]] = {}
+    for trial in summary.trials:
+        left_out = "" if trial.is_trusted else f"{trial.verdict}: "
+        for doubt in trial.doubts:
+            told = f"{trial_name(run, trial)}: {left_out}{doubt}"
+            alike.setdefault(re.sub(r"[\d.]+", "", left_out + doubt), []).append(told)
+    alike |= {doubt: [doubt] for doubt in summary.validity.of_run}
+    kinds = sorted(alike.values(), key=len, reverse=True)
+    shown = [f"in {len(kind)} trials, such as {kind[0]}" if len(kind) > 1 else kind[0] for kind in kinds[:most]]
+    more = sum(map(len, kinds[most:]))
+    return [*shown, *([f"{more} more, which the report lists"] if more else [])]
 
 
 def verdict_phrase(verdict: str, suspect: bool) -> str:

@@ -1,12 +1,10 @@
 """What an experiment's page in docs/ shows of a run. The reference keeps it; the page's block is written from there."""
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from pydantic import Field
 
-from stampede.evaluate.verdict.validity import trial_name
 from stampede.records.model import Record
 from stampede.records.plural import plural
 from stampede.records.run import Run
@@ -16,7 +14,7 @@ from stampede.report.markdown import markdown_table
 from stampede.report.tables import COUNTS, Table
 from stampede.report.tables.quantities import quantity_tables
 from stampede.report.tables.verdicts import claims_table
-from stampede.report.wording import capitalised, metric_phrase, trials_phrase
+from stampede.report.wording import capitalised, doubts_of, metric_phrase, trials_phrase
 
 READING = (
     "A figure is the median over the trials, with its 95 % interval in parentheses; where the interval would reach far "
@@ -75,7 +73,7 @@ def _is_about(table: Table, metrics: Iterable[str]) -> bool:
 def _about(run: Run, summary: Summary) -> str:
     programs = dict.fromkeys(chain.from_iterable(image.programs.items() for image in run.images))
     versions = ", ".join(f"{name} {version}" for name, version in programs)
-    doubts = "".join(f"\n- {told}" for told in _doubts(run, summary))
+    doubts = "".join(f"\n- {told}" for told in doubts_of(run, summary, MOST_DOUBTS))
     end = f":\n{doubts}" if doubts else "."
     if summary.validity.verdict == "valid" and doubts:
         end = f". Also noted{end}"
@@ -84,21 +82,6 @@ def _about(run: Run, summary: Summary) -> str:
         f"{plural(run.host.cores, 'core')}, {run.host.kernel}{f', with {versions}' if versions else ''}. "
         f"{capitalised(trials_phrase(summary))}{end}"
     )
-
-
-def _doubts(run: Run, summary: Summary) -> list[str]:
-    """Return the reasons to doubt a run; those that differ only in their numbers are one, with how many there are."""
-    alike: dict[str, list[str]] = {}
-    for trial in summary.trials:
-        left_out = "" if trial.is_trusted else f"{trial.verdict}: "
-        for doubt in trial.doubts:
-            told = f"{trial_name(run, trial)}: {left_out}{doubt}"
-            alike.setdefault(re.sub(r"[\d.]+", "", left_out + doubt), []).append(told)
-    alike |= {doubt: [doubt] for doubt in summary.validity.of_run}
-    kinds = sorted(alike.values(), key=len, reverse=True)
-    shown = [f"in {len(kind)} trials, such as {kind[0]}" if len(kind) > 1 else kind[0] for kind in kinds[:MOST_DOUBTS]]
-    more = sum(map(len, kinds[MOST_DOUBTS:]))
-    return [*shown, *([f"{more} more, which the report lists"] if more else [])]
 
 
 def _kept(table: Table) -> ShownTable:

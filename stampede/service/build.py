@@ -216,7 +216,10 @@ def not_built(problem: str, said: str) -> LabError:
         missing = f"application.system_packages: Debian has no package {' and no package '.join(unknown)}."
         return WrongUse(missing, _NAMES_OF_PACKAGES)
     ended, *lines = said.splitlines()
-    return LabError(problem, "\n".join(filter(None, [way_to_compile(said), ended, *lines[-LAST_LINES:]])))
+    before, failed, _ = said.partition("subprocess-exited-with-error")
+    packages = re.findall(r"(?:Collecting|Building wheel for) ([^\s(]+)", before) if failed else []
+    stopped = [f"pip could not prepare {packages[-1]}."] if packages else []
+    return LabError(problem, "\n".join(filter(None, [*stopped, way_to_compile(said), ended, *lines[-LAST_LINES:]])))
 
 
 MOST_LINES = 200

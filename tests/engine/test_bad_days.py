@@ -86,11 +86,10 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     assert verdicts(fast_lab) == {"one-process": "invalid"}
 
 
-@pytest.mark.parametrize("stage", ["load"])  # tests/soak has the other
-def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: str) -> None:
+def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab) -> None:
     """The next run waits until then, because two runs would disturb each other."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
-    wait_for_step(process, stage)
+    wait_for_step(process, "load")
     following = fast_lab.start(*ONE)
     wait_for_line(following, f"Another run is measuring (process {process.pid}, since ")
     finish(process, signal.SIGKILL)
@@ -104,8 +103,7 @@ def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: st
     killed = [one for one in (fast_lab.results / "heavy-mix").iterdir() if one.resolve() != fast_lab.latest()]
     assert [(read_run(one).outcome, read_run(one).reason) for one in killed] == [("failed", "the lab was killed")]
     assert fast_lab.leftovers() == []
-    if stage == "load":
-        assert (killed[0] / "one-process" / "heavy-mix" / "killed-1" / "points.json.gz").exists()
+    assert (killed[0] / "one-process" / "heavy-mix" / "killed-1" / "points.json.gz").exists()
 
 
 def test_what_somebody_started_by_hand_is_left_alone(fast_lab: Lab) -> None:

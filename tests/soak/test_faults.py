@@ -141,6 +141,17 @@ def test_four_runs_at_once_are_measured_one_after_the_other(spoilt: Lab) -> None
     assert all(earlier[1] <= later[0] for earlier, later in pairwise(times))
 
 
+@pytest.mark.usefixtures("nothing_left")
+def test_an_interrupt_while_another_run_is_waited_for(spoilt: Lab) -> None:
+    first = spoilt.start("run", "spoilt", "--duration", "1s")
+    wait_for_step(first, "starting the servers")
+    second = spoilt.start("run", "spoilt", "--duration", "1s")
+    wait_for_line(second, "Another run is measuring")
+
+    assert finish(second, signal.SIGINT)[0] == 130
+    assert finish(first)[0] == 0
+
+
 class Engine:
     """A container engine of the test's own, out of sight of the machine's: other folders, another network namespace."""
 

@@ -1,4 +1,4 @@
-"""How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
+"""How the lab serves, on real containers: each server, a database, a rate that follows."""
 
 import json
 import subprocess
@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from stampede.records.folder import trial_folder
-from stampede.run.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.engine.test_served import EVERY_SERVER, SOME, serve_bursts
-from tests.measuring import add_experiment, measure, only_load
+from tests.measuring import add_experiment, measure
 
 
 def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -> None:
@@ -116,17 +115,3 @@ def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(copied_lab
     assert visits == pytest.approx(6 * capacity_per_s, rel=0.05)
     assert generators == 4
     assert "seconds since the first visit came" in result.report
-
-
-def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:
-    lab = only_load(copied_lab, "gil-sharing", "four-connections")
-    result = measure(lab, "gil-sharing", "4x4-map-least-conn", "2s", "--cpu", "hold")
-
-    folder = trial_folder(result.folder, "4x4-map-least-conn", "four-connections", 1)
-    trial = json.loads((folder / "trial.json").read_text())
-    assert trial["calibration"]["cpu"] == "hold"
-    assert len(trial["calibration"]["alone_ms"]) == ALONE
-    assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
-    assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
-    reasons = result.summary["validity"]["reasons"]
-    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)

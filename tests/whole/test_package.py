@@ -32,7 +32,7 @@ COMMANDS = {
 """Arguments for each command; ``setup`` and ``bundle`` would build images."""
 CORE = ("list", "plan", "report", "compare", "verify", "predict", "diagnose", "requests", "advise")
 """The commands that need no extra."""
-CLASSES = "cores: 2\nmemory_mib: 1024\nclasses:\n  all: {per_second: 5, takes_s: [0.1, 0.2, 0.3]}\n"
+CLASSES = "cores: 1\nmemory_mib: 256\nclasses:\n  all: {per_second: 5, takes_s: [0.1, 0.2, 0.3]}\n"
 
 
 def needed(names: list[str], found: dict[str, Distribution]) -> dict[str, Distribution]:

@@ -1,7 +1,7 @@
 """Tables of verdicts: on claims, and on published figures."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
@@ -23,21 +23,33 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     rows = []
     reasons = [row.reason for row in summary.claims if row.reason]
     shared = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
-    times = Counter(row.doubt for row in summary.claims if row.doubt)
-    doubts = [doubt for doubt in times if times[doubt] > 1]
+    doubts = _repeated(summary.claims)
     for claim, row in zip(run.claims, summary.claims, strict=True):
-        why = _why(row, suspect_of(run, summary, claim.quantities), {*shared, *doubts})
+        why = _why(row, _unless_all(summary, suspect_of(run, summary, claim.quantities)), {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         measured = [_measured(row), spread(claim_values(claim, run, summary), row.low, row.high)]
         bound = row.bound + (" ms" if row.unit == "ms" else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
-    told = [*shared]
-    if doubts:
-        told.append(f"suspect: trials are in doubt, for example because {doubts[0]}")
+    told = [*shared, *_doubt_told(doubts)]
     told.append("reproduced: the whole interval satisfies the bound")
     told += ["the value may still differ from the published value"] * bool(summary.published)
     return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note="; ".join(told))
+
+
+def _repeated(rows: Sequence[ClaimRow | PublishedRow]) -> list[str]:
+    """Return the doubts of more than one row, which are told once below the table."""
+    times = Counter(row.doubt for row in rows if row.doubt)
+    return [doubt for doubt in times if times[doubt] > 1]
+
+
+def _doubt_told(doubts: Sequence[str]) -> list[str]:
+    return [f"suspect: trials are in doubt, for example because {doubts[0]}"] if doubts else []
+
+
+def _unless_all(summary: Summary, suspect: str) -> str:
+    """Return how many trials are suspect, but nothing if all of the run are, as its first sentence says."""
+    return "" if all(trial.verdict == "suspect" for trial in summary.trials) else suspect
 
 
 def _measured(row: ClaimRow) -> str:
@@ -54,23 +66,27 @@ def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> l
     """Return why a verdict is undecided or invalid, and how many trials are suspect and why, unless it was told."""
     reasons = [row.reason] if row.reason and row.reason not in told else []
     doubt = [row.doubt] if row.doubt and row.doubt not in told else []
-    return [*reasons, ": ".join([suspect, *doubt])] if suspect else reasons
+    return [*reasons, *filter(None, [": ".join(filter(None, [suspect, *doubt]))])]
 
 
 def published_table(run: Run, summary: Summary) -> Table:
     """Return the published rows with their verdicts, and their figures that were not reproduced."""
-    rows = []
+    rows, doubts = [], _repeated(summary.published)
     for row in summary.published:
         suspect = suspect_trials(
             trial for trial in summary.trials if (trial.variant, trial.load) == (row.variant, row.load)
         )
-        what = " — ".join(filter(None, (published_quantity(run, row), "; ".join(_why(row, suspect, ())))))
+        what = " — ".join(
+            filter(None, (published_quantity(run, row), "; ".join(_why(row, _unless_all(summary, suspect), doubts))))
+        )
         rows.append((verdict_phrase(row.verdict, row.suspect), what, figures_phrase(row)))
     figures = [figure for row in summary.published for figure in row.figures]
     pooled = any(figure.pooled and figure.verdict != "reproduced" for figure in figures)
-    return Table(
-        "Published figures", ("verdict", "what", "figures"), rows, words=3,
-        note="reproduced: every measured figure, with its interval, is within the stated percentage of the published "
-             "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
-             "waits" + "; *: of the requests of all trials together" * pooled,
-    )  # fmt: skip
+    told = [
+        *_doubt_told(doubts),
+        "reproduced: every measured figure, with its interval, is within the stated percentage of the published figure",
+        "the other figures are listed as measured / published",
+        "floor: what a request costs while nobody waits",
+        *["*: of the requests of all trials together"] * pooled,
+    ]
+    return Table("Published figures", ("verdict", "what", "figures"), rows, words=3, note="; ".join(told))

@@ -166,7 +166,8 @@ def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[s
     named: set[Path] = set()
     for other in starts[1:]:
         there = repository.folder_of(other)
-        if other.words == first.words or there in named or not named_server(repository, other):
+        same = other.words == first.words or other.place in shlex.join(first.words)  # such as the file that it names
+        if same or there in named or not named_server(repository, other):
             continue
         if there != repository.folder_of(first) and any(there.glob("*.py")):
             named.add(there)
