@@ -205,7 +205,8 @@ class Variant(Model, ABC):
     @property
     def accept(self) -> Literal["shared", "per-worker"] | None:
         """Whether the workers of one container share a listening socket, or each have their own; None: not known."""
-        return "shared"
+        known = PROGRAMS.get(self.program)
+        return "per-worker" if known and "own sockets" in known.first else "shared"
 
     @property
     @abstractmethod
