@@ -74,7 +74,7 @@ class Application(Model):
     )
     paths: dict[str, str] = Field(
         {}, description="What the image at home has at other places: paths there, and what is there, seen from the "
-        "folder, such as `{/app: ., /start.sh: docker/start.sh}`.",
+        "folder, such as `{/app: ., /start.sh: docker/start.sh}`. What is missing is made as a folder to write.",
     )  # fmt: skip
     written: dict[str, str] = Field(
         {}, description="The texts of files that a Dockerfile itself writes, by their paths in the image."
