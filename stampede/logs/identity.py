@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stampede.logs.formats import epoch_seconds
+from stampede.logs.formats import epoch_seconds, parse_value
 
 _FEW = 0.5
 """A log has ids, or precise times, if at least this share of its first lines has them."""
@@ -33,6 +33,11 @@ _ARRIVED = re.compile(
     re.IGNORECASE,
 )
 """What stands before the time at which the balancer got a request: X-Request-Start, or X-Queue-Start."""
+_UPSTREAM = (
+    r"""(?<![\w.-])(?:urt|upstream_response_time)["']?[=:]\s?"?(?=[\d-])([\d.]+(?:(?:, | : )(?:[\d.]+|-))*)""",
+    r"\] \[[^\]\n]*\] [\w.:, -]+ [\d, -]+ (\d+\.\d+(?:, \d+\.\d+)*) \d{3}\b",  # ingress-nginx
+)
+"""How long the server took as nginx saw it, in seconds. $request_time has the time of a slow client, too."""
 _ORIGINS = (
     r"^(\S+?) +\| ",  # docker compose
     r"^\[(pod/[^\]\s]+)\] ",  # kubectl logs --prefix
@@ -61,6 +66,12 @@ class Identity(NamedTuple):
     worker: re.Pattern[str] | None = None
     arrived: re.Pattern[str] | None = None
     origin: re.Pattern[str] | None = None
+    upstream: re.Pattern[str] | None = None
+
+    def upstream_s(self, lines: Sequence[str]) -> list[float | None]:
+        """Return how long the server took as the balancer saw it, in seconds."""
+        values = [text and parse_value(text) for text in _texts(self.upstream, lines)]
+        return [value.number if value else None for value in values]
 
     def workers(self, workers: list[str | None], lines: Sequence[str]) -> list[str | None]:
         """Return workers that are told apart, although processes of different containers have the same number."""
@@ -112,6 +123,7 @@ def find_identity(texts: Sequence[str], ends_s: Sequence[float]) -> Identity:
         else None,
         arrived,
         next((pattern for pattern in map(re.compile, _ORIGINS) if _are_several(pattern, texts)), None),
+        next((pattern for pattern in map(re.compile, _UPSTREAM) if _are_usual(pattern, texts)), None),
     )
 
 

@@ -70,7 +70,7 @@ class LoggedRequest(NamedTuple):
     """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
 
     ``worker`` is the worker or the upstream server that answered, and ``arrived`` is when the balancer got the request,
-    in seconds since 1970, if the line says so.
+    in seconds since 1970, if the line says so; ``upstream_s`` how long the server took as the balancer saw it.
     """
 
     at: float
@@ -81,6 +81,7 @@ class LoggedRequest(NamedTuple):
     worker: str | None = None
     id: str | None = None
     arrived: float | None = None
+    upstream_s: float | None = None
 
 
 class Batch(NamedTuple):
@@ -94,12 +95,13 @@ class Batch(NamedTuple):
     worker: list[str | None]
     id: list[str | None]
     arrived: list[float | None]
+    upstream_s: list[float | None]
     unreadable: int
 
     @classmethod
     def empty(cls) -> "Batch":
         """Return a batch without lines."""
-        return cls([], [], [], [], [], [], [], [], 0)
+        return cls([], [], [], [], [], [], [], [], [], 0)
 
     def requests(self) -> Iterator[LoggedRequest]:
         """Yield what is taken from each line with a request."""
@@ -156,10 +158,11 @@ class Reader:
                   for whole, moment in zip(at, moments, strict=True)]  # fmt: skip
         if self.identity.worker:
             workers = [own or (worker_of(other) if other else None) for own, other in zip(workers, named, strict=True)]
-        workers = self.identity.workers(workers, [*compress(lines, kept)])
+        taken = [*compress(lines, kept)]
+        workers, upstream = self.identity.workers(workers, taken), self.identity.upstream_s(taken)
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
         unreadable = sum(not known and bool(line.strip()) for known, line in zip(kept, lines, strict=True))
-        return Batch(at, methods, targets, statuses, took, workers, ids, arrived, unreadable)
+        return Batch(at, methods, targets, statuses, took, workers, ids, arrived, upstream, unreadable)
 
     def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:
         """Return time, method, target, status, duration and worker of each line; time: None: it has another shape."""

@@ -43,8 +43,8 @@ SYMPTOMS = {
         "or a process that was stopped."),
     "overtaken": Symptom(
         "The workers were idle", "users-wait-for-seconds-and-no-request-is-at-work",
-        f"Meanwhile, requests that came later were served at once. That fits {_LIMIT}{{one}}. More threads are no "
-        "cure."),
+        f"Meanwhile, requests that came later were served at once. That fits {_LIMIT}{{one}}; so do clients that send "
+        "slowly, which urt=$upstream_response_time in nginx's log_format would tell. More threads are no cure."),
     "unknown": Symptom(
         "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
         "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "

@@ -18,6 +18,8 @@ MOST_CLASSES = 6
 OTHERS = "other routes"
 NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
+OFTEN, ENOUGH = 0.05, 10
+"""A class matters alone if more than this share of its requests waited so long, and so many of them."""
 PERIODS = 60
 _MINUTE_S = 60
 BUSY = 0.9
@@ -40,6 +42,11 @@ class ClassFindings:
     longest_s: float
     waited: float
     avoidably: float
+
+    @property
+    def is_often_slow(self) -> bool:
+        """Whether so many requests of the class waited that they matter, however few they are among all."""
+        return self.waited > OFTEN and self.waited * self.requests >= ENOUGH
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ class Findings:
         ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
-        usually = self.ranges.usually if self.ranges else Range(self.waited, self.waited)
+        most = max([self.waited, *(each.waited for each in self.classes if each.is_often_slow)])
+        usually = self.ranges.usually if self.ranges else Range(most, most)
         if usually.low <= NOTICED:
             return "" if usually.high <= NOTICED else "missing"
         causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
@@ -126,7 +134,9 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     waited_s, joined = requests.waited_s, requests.joined
     avoidable_s = avoidable_of(requests, capacity)
     names, of_class = _classes(requests, waited_s, routes)
-    total_s, sent_s = max(float(waited_s.sum()), 1e-9), requests.sent_s
+    long = waited_s > FROM_S
+    counts = long if 0 < long.mean() <= NOTICED else np.ones_like(long)  # a class may have waited among many others
+    total_s, sent_s = max(float(waited_s[counts].sum()), 1e-9), requests.sent_s
     lasts_s = max(float(sent_s[-1]), 1e-9)
     longest_s = np.zeros(PERIODS)
     np.maximum.at(longest_s, np.minimum((sent_s / lasts_s * PERIODS).astype(np.int64), PERIODS - 1), waited_s)
@@ -150,10 +160,10 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         of_class=of_class,
         avoidable_s=avoidable_s,
         queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
-        avoidable=float(avoidable_s.sum() / total_s),
-        full=float(time_in(capacity.full, sent_s, requests.began_s).sum() / total_s),
+        avoidable=float(avoidable_s[counts].sum() / total_s),
+        full=float(time_in(capacity.full, sent_s, requests.began_s)[counts].sum() / total_s),
         longest=int(waited_s.argmax()),
-        idle=float(idle_s.sum() / total_s),
+        idle=float(idle_s[counts].sum() / total_s),
         overtaken=_overtaken(requests, capacity),
         in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
         periods_s=longest_s,

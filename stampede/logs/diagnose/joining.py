@@ -15,6 +15,9 @@ import numpy as np
 from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
 from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, Flags, Integers, Log, tick_of
 
+LEFT = (499, 504)
+"""The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
+
 FARTHEST_S = 15 * 3600
 """How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
 SOON_S = 0.25
@@ -118,8 +121,35 @@ def join(balancer: Log, server: Log) -> Joined:
     if not by_id and len(pairs) < (1 - MISSING) * len(server):
         late_s = np.abs(balancer.ends_s[found[pairs]] - server.ends_s[pairs] + clock.ahead_s)
         pairs = pairs[late_s <= ALIKE_S + balancer.tick_s + server.tick_s + clock.uncertain_s]  # others may be of two
+    kept = found[pairs]
+    if not by_id:
+        found = np.full(len(server), -1)
+        found[pairs] = kept
+        _join_left(balancer, server, clock, found)
+        pairs = np.flatnonzero(found >= 0)
     ambiguous = 0.0 if by_id else _ambiguous(balancer, server, clock, found[pairs], pairs)
     return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
+
+
+def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> None:
+    """Join the lines that the server wrote after the balancer had left: its work began before the balancer left."""
+    ours = np.setdiff1d(np.flatnonzero(np.isin(balancer.status, LEFT)), found)
+    ours = ours[np.argsort(balancer.ends_s[ours], kind="stable")]
+    ends_s, sent_s, free = (
+        balancer.ends_s[ours],
+        (balancer.ends_s - balancer.took_s)[ours],
+        np.ones(len(ours), np.bool_),
+    )
+    longest_s = float(np.nanmax(balancer.took_s[ours], initial=0.0))
+    slack_s = PRECISION_S + balancer.tick_s + server.tick_s + clock.uncertain_s
+    for line in np.flatnonzero((found < 0) & np.isin(server.path, balancer.path[ours])):
+        began_s = server.ends_s[line] - clock.ahead_s - server.took_s[line]
+        first, last = np.searchsorted(ends_s, (began_s - slack_s, began_s + longest_s + slack_s))
+        fits = free[first:last] & (balancer.path[ours[first:last]] == server.path[line])
+        fits &= sent_s[first:last] <= began_s + slack_s
+        if fits.any():
+            place = first + int(fits.argmax())
+            found[line], free[place] = ours[place], False
 
 
 def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:
@@ -151,6 +181,9 @@ def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integer
 
     One bound in two hundred may be wrong, because lines are also written late.
     """
+    stayed = ~np.isin(balancer.status[at_balancer], LEFT)
+    if stayed.any():  # a server ends after a balancer that left
+        at_balancer, at_server = at_balancer[stayed], at_server[stayed]
     late_s = server.ends_s[at_server] - balancer.ends_s[at_balancer]
     spare_s = balancer.took_s[at_balancer] - server.took_s[at_server]
     known = ~np.isnan(spare_s)

@@ -74,7 +74,8 @@ class Log:
     ``ends_s`` are epoch seconds, each at most ``tick_s`` too early. ``took_s`` are seconds, NaN where a line has no
     duration. ``path`` and ``id`` are hashes; an id of 0 is unknown. ``route`` and ``worker`` are numbers of names; a
     worker of -1 is unknown. ``arrived_s`` says when a balancer got each request, by its clock; NaN where a line does
-    not say it. ``of_starts``: the lines have the times at which requests came, and no format told that.
+    not say it. ``upstream_s`` is how long the server took as a balancer saw it, or NaN. ``of_starts``: the lines have
+    the times at which requests came, and no format told that.
     """
 
     file: str
@@ -88,6 +89,7 @@ class Log:
     worker: Integers
     status: Integers
     arrived_s: Floats
+    upstream_s: Floats
     unreadable: int = 0
     of_starts: bool = False
     astray_s: Floats = field(default_factory=lambda: np.empty(0))
@@ -165,7 +167,7 @@ def _overlap(files: Sequence[Sequence["LogPart"]]) -> bool:
     )
 
 
-COLUMNS = ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arrived_s")
+COLUMNS = ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arrived_s", "upstream_s")
 """What a Log has of each line."""
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -224,6 +226,7 @@ def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
         "worker": np.array(mapped(workers.number, batch.worker), dtype=np.int64),
         "status": np.array(batch.status, dtype=np.int64),
         "arrived_s": np.array(batch.arrived, dtype=np.float64),
+        "upstream_s": np.array(batch.upstream_s, dtype=np.float64),
     }
 
 

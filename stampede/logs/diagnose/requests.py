@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics.waiting import Answered, Segments
+from stampede.evaluate.metrics.waiting import FROM_S, Answered, Segments
 from stampede.logs.diagnose.aligning import PRECISION_S
-from stampede.logs.diagnose.joining import Clock, Joined, join_all
-from stampede.logs.diagnose.logs import COARSE_S, SETUP, Flags, Floats, Integers, Log, Logs, of_starts, tick_of
+from stampede.logs.diagnose.joining import LEFT, SOON_S, Clock, Joined, join_all
+from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, SETUP, Flags, Floats, Integers, Log, Logs, of_starts, tick_of
 
 FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
@@ -20,6 +20,7 @@ FEW_PAIRS = 0.5
 _OTHER_UNIT = 300
 GAVE_UP = (499, 502, 503, 504)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
+TOO_BUSY = (429, 503)
 LONG_S = 5.0
 """No server that kills silent workers does so sooner. gunicorn's limit is 30 s unless it is set."""
 MURDER_S = 1.0
@@ -50,7 +51,10 @@ class Requests:
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``unserved`` are requests in a balancer's log only, of routes
     that a server has: when each was sent and ended. ``refused`` are those that the balancer answered itself. ``killed``
-    are those whose worker ended with them: they held it for longer than the server's line says.
+    are those whose worker ended with them: they held it for longer than the server's line says. ``turned_away`` are
+    those to which a server said at once that it is too busy. ``left`` are those that a server went on with after the
+    balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the server had done with
+    long before the balancer.
     """
 
     first: float
@@ -67,6 +71,10 @@ class Requests:
     joins: Sequence[tuple[Log, Log, Joined]] = ()
     refused: Sequence[Noted] = ()
     killed: Sequence[Noted] = ()
+    turned_away: Sequence[Noted] = ()
+    left: Sequence[Noted] = ()
+    left_work: float = 0.0
+    slow_clients: int = 0
 
     def __len__(self) -> int:
         return len(self.sent_s)
@@ -128,8 +136,9 @@ def requests_of(logs: Logs) -> Requests:
             raise WrongUse(f"Nearly all requests took more than {_OTHER_UNIT} times as long in {balancer.file} as in "
                            f"{server.file}, so the durations of one of them are in another unit.",
                            hint="--unit ms says the unit of durations that are written without it.")  # fmt: skip
-        more_s = server.took_s[joined.server] - balancer.took_s[joined.balancer]
-        if (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
+        stayed = ~np.isin(balancer.status[joined.balancer], LEFT)
+        more_s = (server.took_s[joined.server] - balancer.took_s[joined.balancer])[stayed]
+        if len(more_s) and (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
             raise WrongUse(
                 f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
                 "log.",
@@ -158,7 +167,25 @@ def requests_of(logs: Logs) -> Requests:
         within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
         refused.append((balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))))
     found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
-    return replace(found, refused=_noted(refused), killed=_noted(killed))
+    left = [
+        (
+            balancer,
+            joined.balancer,
+            np.isin(balancer.status[joined.balancer], LEFT)
+            & (balancer.status[joined.balancer] != server.status[joined.server]),
+        )
+        for balancer, server, joined in joins
+    ]
+    busy = [(balancer, joined.balancer[np.isin(balancer.status[joined.balancer], TOO_BUSY)
+             & (balancer.took_s[joined.balancer] <= FROM_S)]) for balancer, _, joined in joins]  # fmt: skip
+    work_s = [np.nan_to_num(server.took_s[joined.server]) for _, server, joined in joins]
+    left_s = sum(float(each_s[which].sum()) for each_s, (*_, which) in zip(work_s, left, strict=True))
+    return replace(
+        found, refused=_noted(refused), killed=_noted(killed), turned_away=_noted(busy),
+        left=_noted((balancer, places[which]) for balancer, places, which in left),
+        left_work=left_s / max(sum(float(each_s.sum()) for each_s in work_s), 1e-9),
+        slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),
+    )  # fmt: skip
 
 
 def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
@@ -190,7 +217,7 @@ def of_header(server: Log) -> tuple[Log, Log, Joined]:
     soonest_s = float((server.ends_s - server.took_s - server.arrived_s)[known].min())
     ahead_s = soonest_s if soonest_s < 0 or soonest_s > SOONEST_S else 0.0
     ends_s = server.ends_s[known] - ahead_s
-    columns = {name: getattr(server, name)[known] for name in ("path", "id", "route", "worker", "status", "arrived_s")}
+    columns = {name: getattr(server, name)[known] for name in COLUMNS if name not in ("ends_s", "took_s")}
     balancer = replace(server, clock="balancer", ends_s=ends_s, took_s=ends_s - columns["arrived_s"], unreadable=0,
                        astray_s=server.astray_s[:0], **columns)  # fmt: skip
     return balancer, server, Joined(np.arange(len(known)), known, Clock(ahead_s, 0.0), 0.0, len(known))
@@ -262,7 +289,9 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
     """Return the requests that are in both logs: their times by the better clock, their durations by both.
 
     The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
-    two durations, which are more precise than the times are.
+    two durations, which are more precise than the times are. If one of them notes it much later, because a client was
+    slow or the balancer had left, the server's own time says when its work ended. If the balancer says how long the
+    server took as it saw it, the time of a client that sent slowly is no wait.
     """
     at, its = joined.balancer, joined.server
     if balancer.tick_s <= server.tick_s:
@@ -270,10 +299,21 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
     else:
         ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
     worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
-    began_s, sent_s = ends_s - server.took_s[its], ends_s - balancer.took_s[at]
+    apart, its_ends_s = _late_s(balancer, server, joined) != 0, server.ends_s[its] - joined.clock.ahead_s
+    sent_s = np.where(apart, balancer.ends_s[at], ends_s) - balancer.took_s[at]
+    ends_s = np.where(apart, its_ends_s, ends_s)
+    began_s = ends_s - server.took_s[its]
+    seen_s = np.minimum(balancer.upstream_s[at], balancer.took_s[at])
+    sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
     return (sent_s[known], began_s[known], ends_s[known], balancer.route[at][known], worker[known],
             balancer.status[at][known], min(balancer.tick_s, server.tick_s))  # fmt: skip
+
+
+def _late_s(balancer: Log, server: Log, joined: Joined) -> Floats:
+    """Return how much later the balancer noted each end, less if the server did; 0: as soon as the clocks tell."""
+    late_s = balancer.ends_s[joined.balancer] - server.ends_s[joined.server] + joined.clock.ahead_s
+    return np.where(np.abs(late_s) > SOON_S + balancer.tick_s + server.tick_s + joined.clock.uncertain_s, late_s, 0.0)
 
 
 def spread(ends_s: Floats, tick_s: float) -> Floats:

@@ -169,16 +169,22 @@ def answer(found: Diagnosis) -> Iterator[str]:
                    "balancer and of its servers together can, or a server's log with the header X-Request-Start: "
                    "stampede diagnose --setup prints the lines to add.")  # fmt: skip
     elif not findings.cause:
-        yield from _refused(found)
+        yield from _not_answered(found)
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
     else:
         sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
         first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
-        yield (f"{_symptom(findings).verdict}: {percent(findings.waited)} of the requests waited for a worker for more "
-               f"than 50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
+        slow = max(findings.classes, key=lambda each: each.waited)
+        alone = f", {percent(slow.waited)} of those for {slow.name}," if findings.waited <= NOTICED else ""
+        who = f"of the requests{alone}"
+        yield (f"{_symptom(findings).verdict}: {percent(findings.waited)} {who} waited for a worker for "
+               f"more than 50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
         yield from _cause(capacity, findings)
-        yield from _refused(found)
+        yield from _not_answered(found)
+    if requests.slow_clients:
+        yield (f"{plural(requests.slow_clients, 'request')} ended in the balancer's log long after the server was "
+               "done: their clients were slow, and no worker was busy with them meanwhile.")  # fmt: skip
     if requests.killed:
         failed, rows = sum(each.requests for each in requests.killed), _rows(requests.killed, found)
         worker = f"ended together with {'its' if failed == 1 else 'their'} worker"
@@ -211,6 +217,20 @@ def _refused(found: Diagnosis) -> Iterator[str]:
         if any(each.status == BAD_GATEWAY and each.median_s <= FROM_S for each in refused):
             yield ("A 502 at once means that the server refused or closed the connection: it was down, or it closed an "
                    "idle connection that the balancer kept for longer.")  # fmt: skip
+
+
+def _not_answered(found: Diagnosis) -> Iterator[str]:
+    """Yield which requests got no answer from an application, and what their work cost."""
+    yield from _refused(found)
+    requests = found.requests
+    if requests.left:
+        count = plural(sum(each.requests for each in requests.left), "request")
+        yield (f"The server went on with {count} that the balancer or its client had left: "
+               f"{_rows(requests.left, found)}. That was {percent(requests.left_work)} of all work.")  # fmt: skip
+    if busy := requests.turned_away:
+        count = plural(sum(each.requests for each in busy), "request")
+        yield (f"The server turned away {count}: {_rows(busy, found)}, as a limit of the application or of the server "
+               "does, such as uvicorn's --limit-concurrency.")  # fmt: skip
 
 
 def _rows(noted: Sequence[Noted], found: Diagnosis) -> str:
@@ -364,7 +384,9 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
                                        for name, value in findings.ranges._asdict().items()},
         **{name: [each._asdict() | {"route": found.logs.routes.names[each.route]} for each in noted]
-           for name, noted in (("refused", requests.refused), ("killed", requests.killed))},
+           for name, noted in (("refused", requests.refused), ("killed", requests.killed), ("left", requests.left),
+                               ("turned_away", requests.turned_away))},
+        "left_work": requests.left_work, "slow_clients": requests.slow_clients,
         "worker_ends": [end._asdict() for end in found.logs.ends],
         "in_front": findings.in_front, "busy_load": findings.busy_load,
         "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
