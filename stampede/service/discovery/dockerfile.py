@@ -96,7 +96,8 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     return Image(
         context=context or _context(repository, path, stage), file=path, folder=stage.folder,
         copies=tuple(stage.copies), folders=tuple(stage.folders), written=stage.written,
-        entrypoint=tuple(stage.entrypoint), command=tuple(stage.command), environment=stage.environment, place=stage.place or name,
+        entrypoint=tuple(stage.entrypoint),
+        command=tuple(stage.command), environment=stage.environment, place=stage.place or name,
         installs=sum((source.installs for source in stage.sources if source.has_python), stage.installs),
         python="".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before=tuple(before),
     )  # fmt: skip
