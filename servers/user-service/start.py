@@ -228,6 +228,8 @@ def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str
     environment.setdefault("PYTHON_VERSION", sys.version.split()[0])  # as in images of Python
     if not os.access(environment.get("HOME") or "/", os.W_OK):  # a user of the lab has none
         environment["HOME"] = "/tmp"
+    if environment["HOME"] == "/tmp":
+        link(STAND_INS / "bin", Path("/tmp/.local/bin"))  # where pip install --user has programs
     return environment
 
 

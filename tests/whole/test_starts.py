@@ -279,6 +279,10 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Dockerfile": "FROM python\nWORKDIR /else\nCOPY app.py /else/\nCMD gunicorn -w 9 app:app\n",
         "h/Dockerfile": "FROM python\nWORKDIR /shop\nCOPY . .\n",
     }, {"callable": "app:app", "paths": {"/shop": "."}}),
+    # ministryofjustice/fala
+    "a server that pip install --user has": ({
+        "Dockerfile": IMAGE + "RUN pip install --user gunicorn\nCMD $HOME/.local/bin/gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
     # alphagov/notifications-api: a folder of the repository has the name of the working folder
     "a working folder with the name of a package in it": ({
         "Dockerfile": "FROM python\nWORKDIR /home/app\nCOPY app app\nCOPY --chown=a:a run.py conf.py ./\n"
