@@ -73,8 +73,8 @@ class Application(Model):
         "", description="Where the command runs, seen from the folder; left out: the folder itself."
     )
     paths: dict[str, str] = Field(
-        {}, description="What the image at home has at other places: paths there, and what is there, seen from the "
-        "folder, such as `{/app: ., /start.sh: docker/start.sh}`.",
+        {}, description="Paths of the image at home, and what is there, seen from the folder, "
+        "such as `{/app: ., /start.sh: docker/start.sh}`. What is missing is made as a folder to write.",
     )  # fmt: skip
     written: dict[str, str] = Field(
         {}, description="The texts of files that a Dockerfile itself writes, by their paths in the image."
