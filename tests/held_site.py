@@ -5,18 +5,22 @@ Each function has the name of its path; the probe is to tell its kind, and the l
 
 import asyncio
 import fcntl
+import queue
 import re
+import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 HELD_S = 0.6
 executor = ThreadPoolExecutor(1)
 locks: dict[str, asyncio.Lock] = {}
 few = threading.Semaphore(8)
+nothing = queue.SimpleQueue[int]()
 NESTED, TEXT = re.compile(r"(a+)+$"), "a" * 23 + "b"
 
 
@@ -38,9 +42,45 @@ def future() -> None:
     executor.submit(time.sleep, HELD_S).result()
 
 
+def receive() -> None:
+    """Wait for something on a socket."""
+    one, _other = socket.socketpair()
+    one.settimeout(HELD_S)
+    with suppress(TimeoutError):
+        one.recv(1)
+
+
+def simple_queue() -> None:
+    """Wait for something in a queue that is written in C."""
+    with suppress(queue.Empty):
+        nothing.get(timeout=HELD_S)
+
+
+class Pool:
+    """The application's own pool of one connection."""
+
+    def __init__(self) -> None:
+        self.kept = queue.Queue[int](1)
+        self.kept.put(1)
+
+    def get(self) -> int:
+        """Wait for the connection."""
+        return self.kept.get()
+
+
+def own_pool() -> None:
+    """Keep the connection of the pool."""
+    taken = connections.get()
+    time.sleep(HELD_S)
+    connections.kept.put(taken)
+
+
 def regex() -> None:
     """Search with a pattern that goes back and back; the interpreter's lock is kept meanwhile."""
     NESTED.match(TEXT)
+
+
+connections = Pool()
 
 
 def crunch() -> None:
@@ -70,7 +110,7 @@ async def lock() -> None:
         await asyncio.sleep(HELD_S)
 
 
-async def queue() -> None:
+async def a_queue() -> None:
     """Wait for something in a queue."""
     await asyncio.wait([asyncio.ensure_future(asyncio.Queue[int]().get())], timeout=HELD_S)
 
@@ -83,6 +123,51 @@ async def in_thread() -> None:
 def in_pool() -> None:
     """Be at work in a thread of the pool."""
     time.sleep(HELD_S)
+
+
+async def of_library() -> None:
+    """Wait for a function in a thread in which nothing is the application's."""
+    await asyncio.to_thread(time.sleep, HELD_S)
+
+
+async def event() -> None:
+    """Wait for an event."""
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), HELD_S)
+
+
+async def read() -> None:
+    """Wait for something on a connection."""
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.StreamReader().read(), HELD_S)
+
+
+async def parts() -> None:
+    """Take what a generator yields."""
+    async for _ in steps():
+        pass
+
+
+async def steps() -> AsyncIterator[int]:
+    """Yield something after a while."""
+    await asyncio.sleep(HELD_S)
+    yield 1
+
+
+async def several() -> None:
+    """Wait for several coroutines."""
+    await asyncio.gather(nap(), asyncio.sleep(0))
+
+
+async def nap() -> None:
+    """Wait."""
+    await asyncio.sleep(HELD_S)
+
+
+async def callback() -> None:
+    """Hold the loop in a callback that is written in C."""
+    asyncio.get_running_loop().call_soon(time.sleep, HELD_S)
+    await asyncio.sleep(0)
 
 
 async def in_task() -> None:
@@ -100,13 +185,19 @@ async def search() -> None:
     regex()
 
 
+FOUND = {
+    one.__name__: one
+    for one in (lock, a_queue, in_thread, of_library, event, read, parts, several, callback, in_task, search)
+}
+
+
 async def fast(scope: dict[str, Any], _receive: Any, send: Any) -> None:
     """Await the function that the path names."""
     if scope["type"] != "http":
         return
-    found = {"/lock": lock, "/queue": queue, "/in_thread": in_thread, "/in_task": in_task, "/search": search}
-    if scope["path"] in found:
-        scope["endpoint"] = found[scope["path"]]
-        await found[scope["path"]]()
+    found = FOUND.get(scope["path"][1:])
+    if found is not None:
+        scope["endpoint"] = found
+        await found()
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"done"})

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import contextmanager
 from contextvars import Context
 from functools import partial
 from itertools import islice
@@ -45,7 +46,7 @@ _PLUMBING = {
     "contextlib", "anyio", "sniffio", "subprocess", "importlib", "codecs",
 }  # fmt: skip
 _POOL = re.compile(
-    r"[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection|"
+    r"^(?!multiprocessing).*[Pp]ool[\w.]*\.(_?do_)?_?(get|connect|acquire|checkout|getconn|get_conn|get_connection|connection|"
     r"wait_for_connection|add)$"
 )
 _WAITING = re.compile(
@@ -53,18 +54,25 @@ _WAITING = re.compile(
 )
 _KINDS = (
     (re.compile(r"getaddrinfo$|getnameinfo$|gethostby|resolver\."), "dns"),
-    (re.compile(r"\bqueues?\.(.*\.)?(get|put|join)$"), "queue"),
+    (re.compile(r"\b(Simple)?[qQ]ueues?\.(.*\.)?(get|put|join)$|\bMemoryObject\w+\.(receive|send)$"), "queue"),
     (re.compile(r"^concurrent\.futures\.|^threading\.Thread\.join$"), "waits"),
+    (re.compile(r"(^|\.)(base_)?subprocess\.|^os\.(system|popen|wait\w*)$|^multiprocessing\."), "subprocess"),
     (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock)$"), "lock"),
-    (re.compile(r"^subprocess\."), "subprocess"),
-    (re.compile(r"^(ssl|socket|selectors|http|urllib3?)\b"), "network"),
+    (
+        re.compile(r"^(ssl|socket|select|selectors|http|urllib3?|asyncio\.streams)\b|\bSocketStream\.|connect_tcp$"),
+        "network",
+    ),
+    (re.compile(r"^asyncio\.locks\."), "lock"),
 )
 _IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
 _SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
 _POOLS = tuple(
     os.path.join(*path) for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"))
 )
-_TASKS = os.path.join("asyncio", "tasks.py")
+DEPTH = 3
+"""A request is followed through at most so many tasks that wait for each other."""
+_TASKS, _GROUPS = os.path.join("asyncio", "tasks.py"), ("asyncio.taskgroups", "anyio._backends._asyncio")
+CO_OPTIMIZED = 1
 _CALLERS = (*_POOLS, os.path.join("asgiref", "sync.py"), os.path.join("asyncio", "events.py"))
 """What calls functions in a copy of a request's context."""
 _OWN = tuple(
@@ -152,8 +160,9 @@ class Watcher:
 
     def _tick_of_loop(self) -> None:
         if state.worker is self.worker and not state.off:
-            caller = sys._getframe(1)
-            self._idle = self._about(caller.f_code)[1]  # it called the loop, if the loop is not written in Python
+            caller = sys._getframe(1).f_code
+            if not caller.co_filename.endswith(_CALLERS):
+                self._idle = self._about(caller)[1]  # it called the loop, which is not written in Python
             self.goes_on(monotonic())
             self._look_at_pools()
             self.loop.call_later(self._pause(), self._tick_of_loop)
@@ -258,7 +267,8 @@ class Watcher:
                 if state.off:
                     return
                 self.worker.d[self.worker.base + SEEN] = now
-                self._look(now)  # first: whoever kept the interpreter's lock is still where it was
+                with uncollected():  # first: whoever kept the interpreter's lock is still where it was
+                    self._look(now)
                 while self.worker.left:
                     self.worker.end(self.worker.left.popleft())
                 self.worker.judge_all()
@@ -353,11 +363,17 @@ class Watcher:
         for request in long:
             thread = in_pools.get(request, 0)
             if thread:
-                yield request, thread, stacks[thread], ""
+                stack = stacks[thread]
+                if not (held or stack.is_application):
+                    stack = self._awaiting(request)
+                yield request, thread, stack, ""
             elif not held and request is runs:
                 yield request, self._loop_thread, loop, ""
             elif not held:
-                yield request, 0, self._stack(_awaited(request.holder)), ""
+                yield request, 0, self._awaiting(request), ""
+
+    def _awaiting(self, request: Request) -> Stack:
+        return self._stack(_awaited(request.holder, lambda frames: (self._stack(frames).is_application, len(frames))))
 
     def _stack(self, frames: Iterable[FrameType]) -> Stack:
         frames = list(frames)
@@ -402,13 +418,17 @@ class Watcher:
         at = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
         called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
+        if kind in ("queue", "lock") and code is not None and _POOL.search(self._about(code)[1]):
+            kind = "pool"  # of the application's own
         is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
         if where.endswith("computes"):
             kind = ""
-        elif not kind or (where and is_idle):  # a held loop waits for no network
-            kind = self._lock_kind(stack, thread)
-            if where == "loop " and is_idle and kind != "interpreter lock":
+        elif kind in ("", "network") or (where and is_idle):  # a held loop waits for no network
+            doing = self._lock_kind(stack, thread)
+            if where == "loop " and is_idle and doing != "interpreter lock":
                 return  # it only lacked a processor
+            if kind != "network" or doing == "computes" or (where and is_idle):
+                kind = doing if doing != "waits" else _kind([_typed(frames[0])])[0] or doing
         called = library or called
         text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
@@ -474,6 +494,22 @@ class Watcher:
         return "waits"
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector of Python 3.11 from running while frames of other threads are looked at.
+
+    It runs while the object of a frame is made. If it gives the interpreter's lock away, the frame may end meanwhile.
+    """
+    is_on = sys.version_info[:2] == (3, 11) and gc.isenabled()
+    try:
+        if is_on:
+            gc.disable()
+        yield
+    finally:
+        if is_on:
+            gc.enable()
+
+
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     count = 0
     while frame is not None and count < 200:
@@ -488,31 +524,39 @@ def _is_running(holder: Any) -> bool:
     return bool(getattr(getattr(holder, "get_coro", lambda: None)(), "cr_running", False))
 
 
-def _awaited(task: Any, depth: int = 0) -> list[FrameType]:
+def _awaited(task: Any, rank: Callable[[list[FrameType]], Any], depth: int = 0) -> list[FrameType]:
     """Return the frames of what a task or greenlet waits in, the innermost first, through the tasks it waits for."""
     if hasattr(task, "gr_frame"):
         return list(_outwards(task.gr_frame))
     one: Any = getattr(task, "get_coro", lambda: None)()
     frames: list[FrameType] = []
+    others: list[list[FrameType]] = []
     while one is not None and len(frames) < 100:
         frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None) or getattr(one, "ag_frame", None)
-        if frame is None:
-            break
-        frames.append(frame)
-        if frame.f_code.co_filename.endswith(_TASKS):
-            several = [one for one in _locals(frame) if isinstance(one, (list, set, tuple))]
-            tasks = [one for of in (_locals(frame), *several) for one in of if hasattr(one, "get_coro")]
-            stacks = [_awaited(one, depth + 1) for one in tasks if not one.done() and depth < 3]
-            return [*max(stacks, key=len, default=[]), *frames[::-1]]
-        one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
-    return frames[::-1]
+        waits_for: list[Any] = []
+        if frame is None:  # a step of a generator, or of a future
+            known = gc.get_referents(one)
+            waits_for = [*known, *(child for of in known for child in getattr(of, "_children", ()))]
+            one = next((of for of in known if hasattr(of, "ag_await") or hasattr(of, "cr_await")), None)
+        else:
+            frames.append(frame)
+            for value in _locals(frame).values() if depth < DEPTH else ():
+                if frame.f_code.co_filename.endswith(_TASKS):
+                    waits_for += value if isinstance(value, (list, set, tuple)) else [value]
+                elif type(value).__module__ in _GROUPS:
+                    waits_for += getattr(value, "_tasks", ())
+            one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
+        for other in waits_for if depth < DEPTH else ():
+            if other is not task and hasattr(other, "get_coro") and not other.done():
+                others.append([*_awaited(other, rank, depth + 1), *frames[::-1]])
+    return max([frames[::-1], *others], key=rank)
 
 
 def _request_in(stack: Stack) -> Request | None:
     """Return the request for which a thread or a task works: both run in a copy of the context of their caller."""
     for frame in stack.frames:
         if frame.f_code.co_filename.endswith(_CALLERS):
-            for value in _locals(frame):
+            for value in _locals(frame).values():
                 attribute = {"_WorkItem": "fn", "Handle": "_context", "TimerHandle": "_context"}
                 value = getattr(value, attribute.get(type(value).__name__, ""), value)  # noqa: PLW2901
                 value = value.func if isinstance(value, partial) else value  # noqa: PLW2901
@@ -523,12 +567,24 @@ def _request_in(stack: Stack) -> Request | None:
     return None
 
 
-def _locals(frame: FrameType) -> list[Any]:
+def _locals(frame: FrameType) -> dict[str, Any]:
     found = frame.f_locals
-    values = list(found.values())
-    if isinstance(found, dict):  # before Python 3.13: a copy that the frame keeps
+    values = dict(found)
+    if isinstance(found, dict) and frame.f_code.co_flags & CO_OPTIMIZED:  # before Python 3.13: the frame keeps a copy
         found.clear()
     return values
+
+
+def _typed(frame: FrameType) -> str:
+    """Return what a frame calls by its type: ``socket.socket.recv`` for ``self._socket.recv``. No property is asked."""
+    first, *rest = _called(frame.f_code, frame.f_lasti).split(".")
+    value = {**frame.f_globals, **_locals(frame)}.get(first)
+    for name in rest[:-1]:
+        try:
+            value = object.__getattribute__(value, "__dict__").get(name)
+        except AttributeError:
+            return ""
+    return f"{type(value).__module__.lstrip('_')}.{type(value).__qualname__}.{rest[-1]}" if rest else ""
 
 
 def _ran_s(thread: int) -> float:
@@ -545,12 +601,13 @@ def _kind(names: list[str]) -> tuple[str, str]:
         for name in reversed(names):
             if _POOL.search(name):
                 return "pool", name
-    telling = next((one for one in names if one.partition(".")[0] not in _PLUMBING), names[-1] if names else "")
+    telling = next((one for one in names if one.partition(".")[0] not in _PLUMBING), "")
     for pattern, kind in _KINDS:
-        for name in names[:3]:
-            if pattern.search(name):
-                return kind, name if kind in ("dns", "queue") or name.startswith("logging.") else telling
-    return "", telling
+        matched = [name for name in names if pattern.search(name)]
+        if matched and matched[0] in names[:3]:
+            is_telling = kind in ("dns", "queue") or matched[0].startswith("logging.")
+            return kind, matched[0] if is_telling else telling or matched[-1]
+    return "", telling or (names[-1] if names else "")
 
 
 def _collector(code: CodeType, instruction: int, line: int, generation: int) -> str:

@@ -458,13 +458,13 @@ def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to writ
 def duration_name(name: str) -> tuple[str, str] | None:
     """Return which of DURATIONS a name is, and the unit that the name says, if any; None: it names no duration.
 
-    A name that is a unit, such as uWSGI's msecs, is that of a time.
+    A name that is a unit, such as uWSGI's msecs, is that of a duration; nginx's msec is the time of day.
     """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower().replace("-", "_").strip("_")
     if words in DURATIONS:
         return words, ""
     base, _, unit = words.rpartition("_")
-    base = base or ("time" if len(unit) > 1 else "")
+    base = base or ("time" if len(unit) > 1 and unit != "msec" else "")
     return (base, _SPELLINGS[unit]) if base in (*DURATIONS, "time") and unit in _SPELLINGS else None
 
 

@@ -16,6 +16,8 @@ from stampede.servers.unreleased import Unreleased
     GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
 )
 FIRST_WITH_DIRTY_WORKERS = 25
+_OF_THE_LAB = {"tornado": "event_loops.CountedTornado", "uvicorn_worker.UvicornWorker": "event_loops.Uvicorn"}
+"""The lab's own classes (event_loops.py) for two of the classes that experiments name."""
 KeepaliveS = Annotated[
     int,
     Field(
@@ -83,7 +85,8 @@ class Gunicorn(Replaced, ABC):
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_RELEASE": self.locked_release}
+        own = super().factors() | {"LAB_RELEASE": self.locked_release}
+        return own | {"LAB_WORKER_CLASS": _OF_THE_LAB.get(worker := getattr(self, "worker_class", ""), worker)}
 
 
 class GunicornWsgi(Gunicorn, ABC):
@@ -208,11 +211,6 @@ class GunicornGreen(GunicornWsgi):
         """The class of workers, by gunicorn's name."""
         return self.server.removeprefix("gunicorn-")
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        worker_class = "event_loops.CountedTornado" if self.worker_class == "tornado" else self.worker_class
-        return super().factors() | {"LAB_WORKER_CLASS": worker_class}
-
 
 class GunicornAsgi(AsgiApplication, Gunicorn):
     """FastAPI on gunicorn, with gunicorn's own ASGI worker or uvicorn's worker."""
@@ -237,8 +235,3 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
     def _release_has_fastapi(self) -> Self:
         check_lock_file("gunicorn", self.locked_release, "fastapi")
         return self
-
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
-        return super().factors() | {"LAB_WORKER_CLASS": classes[self.server]}

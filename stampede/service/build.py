@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import IO, Any
+from typing import Any
 
 from stampede.causes import NO_ADDRESS, cause, way_to_compile, ways_out
 from stampede.docker.client import HERE
@@ -42,12 +42,10 @@ def follow_start(layer: Layer, say: Say, fallbacks: Mapping[str, Any]) -> Follow
     ``fallbacks`` are what start.py may try if the command reaches no server.
     """
     name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
-    with tempfile.TemporaryFile() as told:
-        words = ["/opt/stampede/start.py", "follow", "/opt/stampede/start.json", json.dumps(fallbacks)]
-        problem = "The start command cannot be followed."
-        _run_once(_tmpfs(layer), name, words, "following the start command", problem, say, told)
-        told.seek(0)
-        return without_secrets(Followed.model_validate_json(told.read()), layer)
+    words = ["/opt/stampede/start.py", "follow", "/opt/stampede/start.json", json.dumps(fallbacks)]
+    problem = "The start command cannot be followed."
+    told = _run_once(_tmpfs(layer), name, words, "following the start command", problem, say, tells=True)
+    return without_secrets(Followed.model_validate_json(told), layer)
 
 
 def without_secrets(followed: Followed, layer: Layer) -> Followed:
@@ -78,15 +76,13 @@ def ask_application(layer: Layer, loaded: Mapping[str, Any], say: Say) -> Answer
     ``loaded``: see load_once. Raise LabError if the application cannot be loaded.
     """
     name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
-    with tempfile.TemporaryFile() as told:
-        try:
-            load_once(name, layer, loaded, _without_secrets(say, layer), [program_text("ask.py")], told)
-        except LabError as error:
-            if layer.needs_others:
-                return Answers(problem=f"it cannot be loaded alone: {error.message}")
-            raise
-        told.seek(0)
-        answers = Answers.model_validate_json(told.read())
+    try:
+        told = load_once(name, layer, loaded, _without_secrets(say, layer), [program_text("ask.py")])
+    except LabError as error:
+        if layer.needs_others:
+            return Answers(problem=f"it cannot be loaded alone: {error.message}")
+        raise
+    answers = Answers.model_validate_json(told)
     return answers.model_copy(update={"problem": layer.masked(answers.problem.encode()).decode()})
 
 
@@ -108,23 +104,16 @@ def _without_secrets(say: Say, layer: Layer) -> Say:
     return lambda text: say(layer.masked(text.encode()).decode())
 
 
-def load_once(
-    name: str,
-    layer: Layer,
-    loaded: Mapping[str, Any],
-    say: Say,
-    asks: Sequence[str] = (),
-    told: IO[bytes] | None = None,
-) -> None:
-    """Load the application in its image. Raise LabError with its last words if this fails.
+def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks: Sequence[str] = ()) -> bytes:
+    """Load the application in its image, and return what it tells. Raise LabError with its last words if this fails.
 
     ``loaded`` names it: ``callable``, ``folder``, ``imports`` and ``called`` (see servers/user-service/load.py).
-    ``asks`` are further words for load.py, which ask the application; ``told`` gets what it tells.
+    ``asks`` are further words for load.py, which ask the application.
     """
     problem = "Your application cannot be loaded."
     words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, json.dumps(loaded), *asks]
     try:
-        _run_once(_tmpfs(layer), name, words, "loading your application", problem, say, told)
+        return _run_once(_tmpfs(layer), name, words, "loading your application", problem, say, tells=bool(asks))
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
         hint = "\n".join([*ways_out(said, layer.application), said])
@@ -141,18 +130,12 @@ def program_text(name: str) -> str:
 
 
 def _run_once(
-    options: list[str],
-    image: str,
-    words: list[str],
-    what: str,
-    problem: str,
-    say: Say,
-    told: IO[bytes] | None = None,
-) -> None:
+    options: list[str], image: str, words: list[str], what: str, problem: str, say: Say, *, tells: bool = False
+) -> bytes:
     """Run Python in a container without a network, and remove the container. Raise LabError if it fails.
 
-    ``told`` gets its standard output, if somebody reads it. The container has a name, because ending Docker's client
-    does not end a container.
+    Return its standard output, if it ``tells`` something. The container has a name, because ending Docker's client does
+    not end a container.
     """
     name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
     command = [
@@ -160,12 +143,15 @@ def _run_once(
         "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", *options,
         "--entrypoint", "python3", image, *words,
     ]  # fmt: skip
-    try:
-        run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60, told=told)
-    except BaseException:
-        with uninterrupted():
-            HERE.told("rm", "--force", name)
-        raise
+    with tempfile.TemporaryFile() as told:
+        try:
+            run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60, told=told if tells else None)
+        except BaseException:
+            with uninterrupted():
+                HERE.told("rm", "--force", name)
+            raise
+        told.seek(0)
+        return told.read()
 
 
 CHECK_PROJECT = "stampede-check"
@@ -230,7 +216,10 @@ def not_built(problem: str, said: str) -> LabError:
         missing = f"application.system_packages: Debian has no package {' and no package '.join(unknown)}."
         return WrongUse(missing, _NAMES_OF_PACKAGES)
     ended, *lines = said.splitlines()
-    return LabError(problem, "\n".join(filter(None, [way_to_compile(said), ended, *lines[-LAST_LINES:]])))
+    before, failed, _ = said.partition("subprocess-exited-with-error")
+    packages = re.findall(r"(?:Collecting|Building wheel for) ([^\s(]+)", before) if failed else []
+    stopped = [f"pip could not prepare {packages[-1]}."] if packages else []
+    return LabError(problem, "\n".join(filter(None, [*stopped, way_to_compile(said), ended, *lines[-LAST_LINES:]])))
 
 
 MOST_LINES = 200

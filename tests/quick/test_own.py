@@ -2176,13 +2176,16 @@ def test_packages_of_debian_are_part_of_a_layer(service: Path) -> None:
 def test_a_build_that_fails_names_the_package_that_debian_lacks_or_what_compiling_needs() -> None:
     of_apt = "E: Unable to locate package libfoo7\nE: Package 'netcat' has no installation candidate\n"
     lacking = not_built("It failed.", f"docker ended with 1:\n{of_apt}{of_apt}")
-    compiling = not_built("It failed.", "docker ended with 1:\nError: pg_config executable not found.\n" + "#\n" * 20)
+    of_pip = "Collecting flask\nCollecting psycopg2==2.9.1 (from -r requirements.txt (line 2))\n"
+    of_pip += "error: subprocess-exited-with-error\nError: pg_config executable not found.\n"
+    compiling = not_built("It failed.", f"docker ended with 1:\n{of_pip}" + "#\n" * 20)
     other = not_built("It failed.", "docker ended with 1:\nno space left on device")
 
     assert isinstance(lacking, WrongUse)
     for named in ("application.system_packages", "libfoo7", "netcat"):
         assert lacking.message.count(named) == 1
     assert (compiling.message, other.message) == ("It failed.", "It failed.")
+    assert compiling.hint.startswith("pip could not prepare psycopg2==2.9.1.\nA package has to be compiled. ")
     assert "system_packages, such as [gcc, libpq-dev]" in compiling.hint
     assert compiling.hint.count("#") == 12
     assert other.hint == "docker ended with 1:\nno space left on device"

@@ -221,6 +221,11 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
         (["threading.Condition.wait", "queue.Queue.get"], "queue", "queue.Queue.get"),
         (["psycopg.wait"], "", "psycopg.wait"),
         (["with lock"], "lock", "with lock"),
+        (["asyncio.locks.Event.wait", "anyio.SocketStream.receive", "lib.read"], "network", "lib.read"),
+        (["asyncio.locks.Event.wait", "asyncio.tasks.wait_for"], "lock", "asyncio.locks.Event.wait"),
+        (["asyncio.subprocess.Process.wait"], "subprocess", "asyncio.subprocess.Process.wait"),
+        (["threading.Condition.wait", "multiprocessing.Pool.get"], "subprocess", "multiprocessing.Pool.get"),
+        (["os.system"], "subprocess", "os.system"),
     ],
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
@@ -274,6 +279,40 @@ def test_the_line_that_calls_the_collector_is_named_and_no_other() -> None:
     called = _collector(*seen[-1], 2)
     assert re.fullmatch(r"(.*/)?test_probe.py:\d+ test_the_line_that_calls_\w+ → gc.collect", called)
     assert _collector(seen[-1][0], 0, 1, 1) == "garbage collector, generation 1"
+
+
+def test_frames_of_other_threads_are_followed_while_garbage_is_collected() -> None:
+    """Functions of many sizes call each other, and each collection lets other threads go on."""
+    code = """
+import gc, sys, threading, time
+from stampede_probe.watch import _outwards, uncollected
+
+functions = []
+for size in range(40):
+    values = ";".join(f"v{number} = object()" for number in range(size % 13))
+    exec(f"def call(n):\\n  {values or 'pass'}\\n  return functions[(7 * n + {size}) % 40](n - 1) if n else n")
+    functions.append(call)
+
+def work():
+    number = 0
+    while True:
+        number += 1
+        functions[number % 40](number % 37)
+
+gc.callbacks.append(lambda *_: time.sleep(0))
+gc.set_threshold(40)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+ends = time.monotonic() + 2
+while time.monotonic() < ends:
+    with uncollected():
+        assert all(frame.f_code.co_name for one in sys._current_frames().values() for frame in _outwards(one))
+print(gc.isenabled())
+"""
+    given = {**os.environ, "PYTHONPATH": str(PROBE)}
+    ended = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=False)
+
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("True\n", "", 0)
 
 
 def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:

@@ -274,10 +274,21 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     }, {"workers": 3}),
     # doccano/doccano: an image of its own for Heroku
     "the image that heroku.yml builds": ({
-        "heroku.yml": "build: {docker: {web: h/Dockerfile}}\nrun: {web: ./run.sh}\n", "run.sh": "gunicorn app:app\n",
+        "heroku.yml": "build: {docker: {web: h/Dockerfile}}\nrun: {web: ./run.sh}\n",
+        "run.sh": "#!/bin/sh\ngunicorn app:app\n",
         "Dockerfile": "FROM python\nWORKDIR /else\nCOPY app.py /else/\nCMD gunicorn -w 9 app:app\n",
         "h/Dockerfile": "FROM python\nWORKDIR /shop\nCOPY . .\n",
     }, {"callable": "app:app", "paths": {"/shop": "."}}),
+    # alphagov/notifications-api: a folder of the repository has the name of the working folder
+    "a working folder with the name of a package in it": ({
+        "Dockerfile": "FROM python\nWORKDIR /home/app\nCOPY app app\nCOPY --chown=a:a run.py conf.py ./\n"
+            "CMD gunicorn -c conf.py run:app\n", "app/__init__.py": "", "conf.py": "workers = 3\n", "run.py": FLASK,
+    }, {"callable": "run:app", "workers": 3, "paths": {"/home/app": "."}}),
+    # ietf-tools/purple: a Compose file for development that starts nothing, and a script that runs another
+    "a script that runs another": ({
+        "compose.yaml": "services:\n  app: {build: ., command: sleep infinity}\n", "b/one.sh": "#!/bin/sh\n./two.sh\n",
+        "b/two.sh": "#!/bin/sh\ngunicorn -w 3 app:app\n", "Dockerfile": IMAGE + "COPY b/*.sh ./\nCMD ./one.sh\n",
+    }, {"callable": "app:app", "workers": 3}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 
@@ -331,6 +342,9 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
          "Dockerfile: its image has Python 3.9, but the lab serves a folder with Python 3.13: if it does not start"),
         ({"compose.yaml": "services:\n  shop: {image: 'acme/tea:1'}\n  worker: {image: 'acme/tea:1', command: w}\n"},
          "compose.yaml: shop starts with the command of acme/tea:1; if it is the service, write image: acme/tea:1"),
+        # digitalocean/sample-django: what the platform puts in
+        ({".do/app.yaml": "services: [{run_command: gunicorn app:app, envs: [{key: DB, value: '${db.URL}'}]}]\n"},
+         ".do/app.yaml: DB: the value is not in the repository"),
         ({"web.service": "[Service]\nExecStart=gunicorn --name %n app:app\n"}, "web.service: %n of the command"),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
          "compose.yaml: Compose cannot read it: "),

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from stampede.logs.access_log import MOST_CLASSES, AccessLog
+from stampede.logs.access_log import MOST_CLASSES, AccessLog, class_name
 from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.resources import Found, balance_in, choose_container, containers_in
 from stampede.servers.program import GRANIAN, GUNICORN, PROGRAMS, SERVED_BY, UWSGI
-from stampede.service.answers import Answers, Followed, Route, first_of
+from stampede.service.answers import Answers, Followed, first_of
 from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS
 from stampede.service.discovery.dockerfile import as_text, docker_images
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
@@ -129,7 +129,7 @@ def describe_folder(
     _note_start(found, start, repository)
     _note_resources(found, start, repository, resources or {})
     _note_server(found, start, repository)
-    requests = classes_of_log(log) if log else _classes_of_routes(answers)
+    requests = classes_of_log(log) if log else [*_classes_of_routes(answers)]
     found.problems += repository.problems
     fallbacks = {"command": [*start.command], "unknown": [*_unknown_variables(repository, start)]} if start else None
     return Description(_yaml(found, repository, requests), fallbacks)
@@ -166,7 +166,8 @@ def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[s
     named: set[Path] = set()
     for other in starts[1:]:
         there = repository.folder_of(other)
-        if other.words == first.words or there in named or not named_server(repository, other):
+        same = other.words == first.words or other.place in shlex.join(first.words)  # such as the file that it names
+        if same or there in named or not named_server(repository, other):
             continue
         if there != repository.folder_of(first) and any(there.glob("*.py")):
             named.add(there)
@@ -326,28 +327,26 @@ def _note_installs(found: Discovery, image: Image, repository: Repository) -> No
                               f"image: {name} in the place of folder and requirements")  # fmt: skip
 
 
-def _classes_of_routes(answers: Answers | None) -> list[str]:
-    """Return the routes that the application told as classes."""
-    if not answers or not answers.routes:
-        return ["  # the routes: stampede init --check asks the application"] if not answers else []
-    return ["  # guessed: how many users", *_guessed(answers.worth_measuring, FROM_APPLICATION)]
-
-
-def _guessed(routes: Sequence[Route], origin: str) -> Iterator[str]:
-    """Yield a class for each route, short paths first.
+def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
+    """Yield a class for each route that the application told, short paths first.
 
     Routes with ids come later, then those that change data; both are comments.
     """
     names: Counter[str] = Counter()
-    ordered = sorted(dict.fromkeys(routes), key=lambda of: (
+    routes = dict.fromkeys(answers.worth_measuring if answers else ())
+    ordered = sorted(routes, key=lambda of: (
         of[0] != "get", not _is_plain(of[1]), len([*filter(None, of[1].split("/"))])))  # fmt: skip
+    if not answers:
+        yield "  # the routes: stampede init --check asks the application"
+    elif ordered:
+        yield "  # guessed: how many users"
     for method, path in ordered[:MOST_ROUTES]:
         names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
         verb = "" if method == "get" else f", method: {method.upper()}"
         line = f"{name}: {{path: {json_text(path)}{verb}, users: 10, pause_s: 0.1}}"
         if _is_plain(path) and not verb:
-            yield f"  {line}  # {origin}"
+            yield f"  {line}  # {FROM_APPLICATION}"
         else:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
     if further := ordered[MOST_ROUTES:]:
@@ -366,8 +365,7 @@ def classes_of_log(log: AccessLog) -> list[str]:
     lines = []
     most_frequent = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
     for (method, path), route in most_frequent[:MOST_CLASSES]:
-        names[name := name_from(f"{method} {path}", "home")] += 1
-        name += f"-{names[name]}" if names[name] > 1 else ""
+        name = class_name(method, path, names)
         told = f"{{path: {json_text(path)}, method: {method}, per_second: {route.requests / lasts_s:.4g}}}"
         share = f"# from the log: {route.requests / log.requests:.1%} of the requests"
         unknown = "{" in path or not re.fullmatch(PATH_PATTERN, path)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,10 @@ from stampede.service.discovery.installs import Installs
 from stampede.service.image import LEFT_OUT
 
 UNKNOWN = "the value is not in the repository"
-NO_APPLICATION = re.compile(r"(^|/)(nginx|redis|valkey|postgres|mysql|mariadb|envoy|haproxy|traefik|caddy)\b")
+NO_APPLICATION = re.compile(
+    r"(^|/)(nginx|redis|valkey|postgres|postgis|mysql|mariadb|mongo|memcached|rabbitmq|elasticsearch|envoy|haproxy|"
+    r"traefik|caddy|pgadmin\d*|adminer|mailhog|mailpit|minio)\b"
+)
 """The images of other containers of a pod or a Compose file."""
 _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
@@ -145,7 +149,8 @@ class Repository:
     def folder_of(self, start: Start) -> Path:
         """Return the folder of the repository that is the working folder of a start.
 
-        If nothing tells what was copied there, it is the folder with the same name: that of /srv/shop/src is src.
+        It is the folder from which most of its files were copied. If nothing tells what was copied there, it is the
+        folder with the same name: that of /srv/shop/src is src.
         """
         context = start.image.context or self.folder
         pairs = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
@@ -157,6 +162,11 @@ class Repository:
                     return there.resolve()
         if start.folder and Path(start.folder).is_relative_to(self.folder):
             return Path(start.folder)
+        inside = Counter((base / source).parent.resolve() for base, source, target in pairs
+                         if PurePosixPath(target, *([PurePosixPath(source).name] if target.endswith("/") else []))
+                         == whole / PurePosixPath(source).name and (base / source).exists())  # fmt: skip
+        if inside:
+            return max(inside, key=inside.__getitem__)
         parts = [part for part in whole.parts if part not in ("/", "..", ".")]
         for base in dict.fromkeys((context, self.folder)):
             for first in range(len(parts)):

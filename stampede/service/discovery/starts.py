@@ -95,8 +95,11 @@ def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
 
 
 def text_of(repository: Repository, start: Start) -> str:
-    """Return a command with the scripts of the repository that it runs."""
-    return "\n".join([shlex.join(start.words), *map(repository.text, repository.scripts_of(start))])
+    """Return a command with the scripts of the repository that it runs, and those that they run."""
+    texts = [*map(repository.text, repository.scripts_of(start))]
+    inner = [path for text in texts if text.startswith("#!")
+             for path in repository.scripts_of(replace(start, entrypoint=(), command=(text,)))]  # fmt: skip
+    return "\n".join([shlex.join(start.words), *texts, *map(repository.text, inner)])
 
 
 def named_server(repository: Repository, start: Start | None) -> str:
@@ -129,7 +132,7 @@ def _variables(said: object) -> dict[str, str | None]:
         pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict)]
     elif isinstance(said, dict):
         pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in said.items()]
-    return {str(name): None if value is None else str(value) for name, value in pairs if name}
+    return {str(name): None if value is None or "${" in str(value) else str(value) for name, value in pairs if name}
 
 
 def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
