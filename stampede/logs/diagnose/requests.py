@@ -128,7 +128,8 @@ def requests_of(logs: Logs) -> Requests:
         raise WrongUse(
             f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
             hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
-            "paths, both logs need the same id: stampede diagnose --setup",
+            "paths, both logs need the same id: stampede diagnose --setup. Durations without a unit may need "
+            "--unit ms.",
         )
     for balancer, server, joined in alike:
         times = balancer.took_s[joined.balancer] / server.took_s[joined.server]
