@@ -88,6 +88,9 @@ SERVED = Path("/tmp/start")
 def lay_out(start: dict[str, Any], root: Path) -> None:
     """Make the paths of an image, as links into the application's folder, or as the texts that a Dockerfile has."""
     for target, source in start["paths"].items():
+        if not (APPLICATION / source).exists():  # a folder that the application writes
+            (APPLICATION / source).mkdir(parents=True)
+            (APPLICATION / source).chmod(0o777)
         link(APPLICATION / source, root / target.strip("/"))
     for target, text in start["written"].items():
         there = root / target.strip("/")
@@ -225,6 +228,8 @@ def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str
     environment.setdefault("PYTHON_VERSION", sys.version.split()[0])  # as in images of Python
     if not os.access(environment.get("HOME") or "/", os.W_OK):  # a user of the lab has none
         environment["HOME"] = "/tmp"
+    if environment["HOME"] == "/tmp":
+        link(STAND_INS / "bin", Path("/tmp/.local/bin"))  # the programs of a user's own packages
     return environment
 
 

@@ -279,6 +279,10 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Dockerfile": "FROM python\nWORKDIR /else\nCOPY app.py /else/\nCMD gunicorn -w 9 app:app\n",
         "h/Dockerfile": "FROM python\nWORKDIR /shop\nCOPY . .\n",
     }, {"callable": "app:app", "paths": {"/shop": "."}}),
+    # ministryofjustice/fala
+    "a server that pip install --user has": ({
+        "Dockerfile": IMAGE + "RUN pip install --user gunicorn\nCMD $HOME/.local/bin/gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
     # alphagov/notifications-api: a folder of the repository has the name of the working folder
     "a working folder with the name of a package in it": ({
         "Dockerfile": "FROM python\nWORKDIR /home/app\nCOPY app app\nCOPY --chown=a:a run.py conf.py ./\n"
@@ -289,6 +293,12 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "compose.yaml": "services:\n  app: {build: ., command: sleep infinity}\n", "b/one.sh": "#!/bin/sh\n./two.sh\n",
         "b/two.sh": "#!/bin/sh\ngunicorn -w 3 app:app\n", "Dockerfile": IMAGE + "COPY b/*.sh ./\nCMD ./one.sh\n",
     }, {"callable": "app:app", "workers": 3}),
+    # nickjj/docker-django-example and python-discord/site: static files are collected outside the application
+    "folders that an image makes, and volumes": ({
+        "compose.yaml": "services:\n  web: {build: ., volumes: ['on:/var/static', '.:/app']}\nvolumes: {on: {}}\n",
+        "Dockerfile": IMAGE + "RUN mkdir -p /collected /app/a /var/lib/apt/x && chown me /collected\n"
+            "CMD cd /collected && touch a && cd /var/static && touch b && gunicorn --chdir /app -w 3 app:app\n",
+    }, {"workers": 3, "paths": {"/app": ".", "/collected": "collected", "/var/static": "var/static"}}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 

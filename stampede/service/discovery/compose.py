@@ -123,12 +123,13 @@ def _service(
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     mounts = [(repository.name(Path(each["source"])), each["target"]) for each in said.get("volumes") or []
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
+    folders = [str(each["target"]) for each in said.get("volumes") or [] if each.get("type") in ("volume", "tmpfs")]
     if command or entrypoint:
         yield Start(
             tuple(command), at if own else image.place, tuple(entrypoint), str(said.get("working_dir") or image.folder),
             environment={**image.environment, **in_files, **environment}, given={**image.environment, **given},
             replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]), image=image,
-            mounts=tuple(mounts), beside=tuple(_beside(repository, said, services)),
+            mounts=tuple(mounts), folders=tuple(folders), beside=tuple(_beside(repository, said, services)),
             env_files=tuple(dict.fromkeys(env_files)), before=(*image.before, *_jobs(said, services, place)),
             problems=tuple(problems), name=name, resources=of_compose_service(said, f"{place}, {name}"),
         )  # fmt: skip
@@ -220,6 +221,6 @@ def merged(start: Start, other: Start) -> Start:
     return replace(
         start, environment={**other.environment, **start.environment}, given={**other.given, **start.given},
         env_files=other.env_files, beside=other.beside, compose=other.compose,
-        image=start.image if its_own else other.image, mounts=other.mounts, resources=other.resources,
-        problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
+        image=start.image if its_own else other.image, mounts=other.mounts, folders=other.folders,
+        resources=other.resources, problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
     )  # fmt: skip

@@ -73,7 +73,7 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             source, _, alias = re.sub(r"--platform=\S+\s+", "", filled(value, common)).partition(" ")
             base = stages.get(source, _Stage(base=source))
             stage = replace(base, environment=dict(base.environment), copies=[*base.copies], sources=[*base.sources],
-                            arguments=dict(common), has_command=False)  # fmt: skip
+                            folders=[*base.folders], arguments=dict(common), has_command=False)  # fmt: skip
             stages[alias.split()[-1] if alias else str(len(stages))] = stage
         elif step["instruction"] == "ARG" and not stages:
             common |= _pairs(value, common) | {**(arguments or {})}
@@ -84,15 +84,19 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
             commands = [*commands_of(script, stage.arguments | stage.environment)]
             stage.installs += installs_of(commands, place)
             for words in commands:
+                named = [word for word in words[1:] if not word.startswith("-")]
                 if words[0] in ("cp", "mv"):
-                    stage.duplicate([word for word in words[1:] if not word.startswith("-")])
+                    stage.duplicate(named)
+                if words[0] == "mkdir":
+                    stage.folders += [str(PurePosixPath(stage.folder) / word) for word in named]
             before += ((command, place) for words in commands if (command := _preparation(words)))
         else:
             stage.take(step["instruction"], value, place, arguments or {})
     stage = stages.get(target or _for_production(stages, stage), stage)
     return Image(
         context=context or _context(repository, path, stage), file=path, folder=stage.folder,
-        copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),
+        copies=tuple(stage.copies), folders=tuple(stage.folders), written=stage.written,
+        entrypoint=tuple(stage.entrypoint),
         command=tuple(stage.command), environment=stage.environment, place=stage.place or name,
         installs=sum((source.installs for source in stage.sources if source.has_python), stage.installs),
         python="".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before=tuple(before),
@@ -206,6 +210,8 @@ class _Stage:
     """What ARG says. It is known when the image is built, and not when it runs."""
     folder: str = "/"
     copies: list[tuple[str, str]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    """The folders that it makes."""
     sources: list["_Stage"] = field(default_factory=list)
     """The stages that it copies from."""
     installs: Installs = field(default_factory=Installs)

@@ -26,6 +26,8 @@ NO_APPLICATION = re.compile(
     r"traefik|caddy|pgadmin\d*|adminer|mailhog|mailpit|minio)\b"
 )
 """The images of other containers of a pod or a Compose file."""
+_OF_SYSTEM = re.compile(r"/$|[^/]|/(tmp|root|run|etc|usr|dev|proc|var/(run|cache|tmp|lib/(apt|dpkg)))(/|$)|.*[$*{]")
+"""Folders that an image makes for its own programs."""
 _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
 
@@ -40,6 +42,8 @@ class Image:
     folder: str = "/"
     copies: tuple[tuple[str, str], ...] = ()
     """What was copied from the context, and where it lies in the image."""
+    folders: tuple[str, ...] = ()
+    """What it makes for the application to write, by the commands of RUN."""
     written: Mapping[str, str] = field(default_factory=dict)
     """The texts that the Dockerfile itself has, by their paths in the image."""
     entrypoint: tuple[str, ...] = ()
@@ -75,6 +79,8 @@ class Start:
     image: Image = field(default_factory=Image)
     mounts: tuple[tuple[str, str], ...] = ()
     """Folders of the repository that are mounted, and where."""
+    folders: tuple[str, ...] = ()
+    """Where volumes are mounted."""
     before: tuple[tuple[str, str], ...] = ()
     resources: Found = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -177,7 +183,8 @@ class Repository:
     def paths_of(self, start: Start) -> dict[str, str]:
         """Return what the image of a start has of the repository: paths there, and what is there, seen from the root.
 
-        The working folder is one of them. A file that lies in a folder which is there already is left out.
+        The working folder is one of them, and so are folders to write. A file that lies in a folder which is there
+        already is left out.
         """
         context = start.image.context or self.folder
         found: dict[str, str] = {}
@@ -191,6 +198,9 @@ class Repository:
                 found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
             found.setdefault(str(PurePosixPath(start.folder)), self.name(self.folder_of(start)))
+        for path in (*start.image.folders, *start.folders):
+            if not _OF_SYSTEM.match(path) and not any(PurePosixPath(path).is_relative_to(above) for above in found):
+                found[path] = path.strip("/")
         return {path: source for path, source in found.items() if not any(
             path != above and PurePosixPath(path).is_relative_to(above)
             and source == os.path.normpath(Path(found[above], os.path.relpath(path, above)))
