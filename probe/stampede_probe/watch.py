@@ -630,7 +630,10 @@ def _called(code: CodeType, instruction: int) -> str:
         import linecache  # only when something is held
 
         line, _last, start, _ = next(islice(positions(), instruction // 2, None), (None, None, None, None))
+        is_kept = code.co_filename in linecache.cache
         source = linecache.getline(code.co_filename, line).encode() if line and start is not None else b""
+        if not is_kept:  # the whole file
+            linecache.cache.pop(code.co_filename, None)
         called = source[start:] if start else source.lstrip()
         match = re.match(rb"(?:async )?(?:with )?([A-Za-z_][\w.]*)(\(?)", called)
         is_with = source.lstrip().startswith((b"with ", b"async with "))

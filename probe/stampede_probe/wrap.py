@@ -37,7 +37,7 @@ class Wsgi(Wrapped):
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Pass a request to the application."""
         request, mine = None, state.worker or guarded(_worker_of, environ)
-        if mine is not None and not state.off:
+        if mine is not None and not state.off and current.get() is None:
             sent = environ.get("HTTP_X_REQUEST_START") or environ.get("HTTP_X_QUEUE_START")
             ident = environ.pop(_WSGI_ID, "") if _WSGI_ID else ""
             request = mine.begin(environ, sent, ident, getcurrent() if mine.loop else None)

@@ -1,5 +1,6 @@
 """The probe without a server: the shared memory, who waited avoidably, what is told, and what fails."""
 
+import asyncio
 import errno
 import gc
 import os
@@ -36,7 +37,7 @@ from stampede_probe.shared import HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Sh
 from stampede_probe.top import screen, span  # noqa: E402
 from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
-from stampede_probe.wrap import Body, SizedBody, Wsgi  # noqa: E402
+from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
 
 @pytest.fixture
@@ -426,6 +427,20 @@ def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
     assert found["routes"]["(unmatched)"]["known"] == 1
     assert found["routes"]["(unmatched)"]["work_s"] >= 0
     assert found["clock_ahead_s"] == pytest.approx(3600, abs=1)
+
+
+@pytest.mark.usefixtures("off")
+def test_an_application_within_another_is_one_request(shared: Shared) -> None:
+    state.memory = shared
+    inner = Wsgi(lambda _environ, _start: [b"ok"])
+
+    async def outer(_scope: Any, _receive: Any, _send: Any) -> None:
+        assert await asyncio.to_thread(Wsgi(inner), {"PATH_INFO": "/"}, print) == [b"ok"]
+
+    asyncio.run(Asgi(outer)({"type": "http", "path": "/", "headers": []}, None, None))  # type: ignore[arg-type]
+
+    assert snapshot(shared)["routes"]["(unmatched)"]["requests"] == 1
+    assert not state.off
 
 
 @pytest.mark.usefixtures("off")
