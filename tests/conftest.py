@@ -117,14 +117,18 @@ NARROW = {"COLUMNS": "80", "NO_COLOR": "1"}
 
 
 def started_in(module: str) -> set[psutil.Process]:
-    """Return the children of this process, and the processes that a module's children have left behind."""
+    """Return the children of this process, and the processes that a module's children have left behind.
+
+    But for multiprocessing's tracker, which lives as long as the process whose first pool started it.
+    """
     found = set(psutil.Process().children(recursive=True))
     for each in psutil.process_iter():
         with suppress(psutil.Error):
             of = each.environ()
             if of.get(BEGAN) == os.environ[BEGAN] and of.get("PYTEST_CURRENT_TEST", "").startswith(f"{module}::"):
                 found.add(each)
-    return {each for each in found if each.is_running() and each.status() != psutil.STATUS_ZOMBIE}
+    alive = {each for each in found if each.is_running() and each.status() != psutil.STATUS_ZOMBIE}
+    return {each for each in alive if "resource_tracker" not in " ".join(each.cmdline())}
 
 
 @pytest.fixture(scope="module", autouse=True)

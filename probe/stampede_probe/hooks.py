@@ -101,18 +101,10 @@ def _daphne(module: Any) -> None:
     after(module.CommandLineInterface, "load_asgi_app", loaded)
 
 
-def _werkzeug(module: Any) -> None:
-    def matched(result: Any, *_: Any) -> None:
-        note_route(getattr(result[0], "rule", None))
-
-    after(module.MapAdapter, "match", matched)
-
-
-def _django(module: Any) -> None:
-    def resolved(result: Any, *_: Any) -> None:
-        note_route(getattr(result, "route", None))
-
-    after(module.BaseHandler, "resolve_request", resolved)
+def _matching(matches: str, route: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return a hook that notes the route in what ``Class.method`` of a module returns."""
+    owner, name = matches.split(".")
+    return lambda module: after(getattr(module, owner), name, lambda result, *_: note_route(route(result)))
 
 
 HOOKS: dict[str, Callable[[Any], None]] = {
@@ -123,8 +115,8 @@ HOOKS: dict[str, Callable[[Any], None]] = {
     "granian.asgi": _granian,
     "hypercorn.utils": _hypercorn,
     "daphne.cli": _daphne,
-    "werkzeug.routing.map": _werkzeug,
-    "django.core.handlers.base": _django,
+    "werkzeug.routing.map": _matching("MapAdapter.match", lambda found: getattr(found[0], "rule", None)),
+    "django.core.handlers.base": _matching("BaseHandler.resolve_request", lambda found: getattr(found, "route", None)),
 }
 
 

@@ -13,6 +13,10 @@ from stampede_probe.shared import Shared, get_text, merged
 from stampede_probe.worker import fault, memory, native, state
 
 ENDPOINT = "STAMPEDE_PROBE_METRICS"
+UNKNOWN = {
+    "no_header": layout.NO_HEADER, "no_time": layout.MISTOLD, "clock_ahead": layout.AHEAD,
+    "too_long_ago": layout.NO_RING,
+}  # fmt: skip
 
 
 def snapshot(shared: Shared | None = None) -> dict[str, Any]:
@@ -49,9 +53,7 @@ def _read(shared: Shared) -> dict[str, Any]:
                 kept[key] = [one + two for one, two in zip(kept[key], q[word : word + layout.COUNTS])]
     minute = [0, 0, 0]
     for base in shared.slots():
-        for at in range(
-            base + layout.MINUTE, base + layout.MINUTE + layout.SECONDS * layout.SECOND_WORDS, layout.SECOND_WORDS
-        ):
+        for at in range(base + layout.MINUTE, base + layout.PLACE_AT, layout.SECOND_WORDS):
             if now - 60 < q[at] <= now:
                 minute = [have + q[at + 1 + place] for place, have in enumerate(minute)]
     known, waited, avoidable = minute
@@ -70,12 +72,7 @@ def _read(shared: Shared) -> dict[str, Any]:
             "avoidable_share": avoidable / known if known else None,
         },
         "routes": {name: of for name, of in routes.items() if of["requests"]},
-        "unknown": {
-            "no_header": sum(q[base + layout.NO_HEADER] for base in bases),
-            "no_time": sum(q[base + layout.MISTOLD] for base in bases),
-            "clock_ahead": sum(q[base + layout.AHEAD] for base in bases),
-            "too_long_ago": sum(q[base + layout.NO_RING] for base in bases),
-        },
+        "unknown": {reason: sum(q[base + word] for base in bases) for reason, word in UNKNOWN.items()},
         "clock_ahead_s": max(d[base + layout.AHEAD_S] for base in bases),
         "collector": {
             "count": sum(q[base + layout.COLLECTIONS] for base in bases),
@@ -93,8 +90,7 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     names = shared.routes(base)
     requests = []
     idle_since = d[base + layout.SINCE]
-    first = base + layout.PLACE_AT
-    for at in range(first, first + layout.PLACES * layout.PLACE_WORDS, layout.PLACE_WORDS):
+    for at in range(base + layout.PLACE_AT, base + layout.ROUTE_AT, layout.PLACE_WORDS):
         of = d[at + 4]  # written last, read first
         thread, delay, route, since = q[at + 1], d[at + 2], q[at + 3], d[at]
         idle_since = max(idle_since, -since)
@@ -267,11 +263,8 @@ def answer(asked: bytes, shared: Shared) -> bytes:
     status, kind, body = "404 Not Found", "text/plain", "Ask for /metrics or /snapshot.\n"
     if path == b"/metrics":
         openmetrics = b"application/openmetrics-text" in rest
-        kind = (
-            "application/openmetrics-text; version=1.0.0; charset=utf-8"
-            if openmetrics
-            else "text/plain; version=0.0.4; charset=utf-8"
-        )
+        kind = "application/openmetrics-text; version=1.0.0" if openmetrics else "text/plain; version=0.0.4"
+        kind += "; charset=utf-8"
         status, body = "200 OK", metrics(shared, openmetrics=openmetrics)
     elif path == b"/snapshot":
         status, kind, body = "200 OK", "application/json", json.dumps(snapshot(shared)) + "\n"

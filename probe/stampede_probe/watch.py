@@ -59,10 +59,12 @@ _KINDS = (
     (re.compile(r"(^|\.)(base_)?subprocess\.|^os\.(system|popen|wait\w*)$|^multiprocessing\."), "subprocess"),
     (re.compile(r"^with |\.acquire$|^fcntl\.|^threading\.(.*\.)?(wait|_wait_for_tstate_lock)$"), "lock"),
     (
-        re.compile(r"^(ssl|socket|select|selectors|http|urllib3?|asyncio\.streams)\b|\bSocketStream\.|connect_tcp$"),
+        re.compile(
+            r"^(gevent\._?)?(ssl|socket|select|http|urllib)\w*\.|\.streams\.Stream|\bSocketStream\.|connect_tcp$"
+        ),
         "network",
     ),
-    (re.compile(r"^asyncio\.locks\."), "lock"),
+    (re.compile(r"^asyncio\.locks\.|\bEvent\.wait$"), "lock"),
 )
 _IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
 _SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
@@ -110,26 +112,21 @@ class Watcher:
     def __init__(self, worker: Worker) -> None:
         """Start the thread."""
         self.worker = worker
-        self._ticked = 0.0
-        self._loop_thread = 0
-        self._loop_native = 0
-        self._paused_s = TICK_S
-        self._limiter: Any = None
         self.loop: Any = None
-        self._before: dict[int, tuple[float, float, float, int]] = {}
-        self._ran: dict[int, float] = {}
-        self._samples = 0
-        self._looked, self._passed_s = monotonic(), 0.0
-        self._files: dict[int, int] = {}
+        self._limiter: Any = None
+        self._loop_thread = self._loop_native = self._samples = 0
+        self._paused_s, self._looked = TICK_S, monotonic()
+        self._ticked = self._passed_s = self._next_sample = self._next_second = 0.0
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._silent_s = self._collected_before = self._collecting = 0.0
+        self._changed = self._full_since_look = False
+        self._before: dict[int, tuple[float, float, float, int]] = {}
+        self._ran: dict[int, float] = {}
+        self._files: dict[int, int] = {}
         self._pauses: deque[tuple[CodeType, int, int, int, float]] = deque(maxlen=100)
-        self._full_since_look = False
         self._idle = ""
         self._codes: dict[CodeType, tuple[bool, str]] = {}
         self._folders: tuple[str, ...] = ()
-        self._changed = False
-        self._next_sample = self._next_second = 0.0
         self._sleep: Callable[[float], None] = native("time", "sleep")
         gc.callbacks.append(self._collected)
         if worker.loop:
@@ -211,7 +208,7 @@ class Watcher:
         executor: Any = getattr(self.loop, "_default_executor", None)
         waiting = getattr(executor, "_work_queue", None)
         if waiting is not None and waiting.qsize():
-            self._full("executor", executor._max_workers)
+            self._full("executor", "asyncio's default pool", executor._max_workers)
         threads = sys.modules.get("anyio.to_thread")
         if self._limiter is None and threads is not None:
             self._limiter = False
@@ -221,11 +218,10 @@ class Watcher:
 
             self._task = self.loop.create_task(look())
         elif self._limiter and self._limiter.statistics().tasks_waiting:
-            self._full("pool", int(self._limiter.total_tokens))
+            self._full("pool", "AnyIO's pool", int(self._limiter.total_tokens))
 
-    def _full(self, what: str, threads: int) -> None:
-        names = {"executor": "asyncio's default pool", "pool": "AnyIO's pool"}
-        self.worker.count("pool full", f"{names[what]} of {threads} threads", self._paused_s)
+    def _full(self, what: str, name: str, threads: int) -> None:
+        self.worker.count("pool full", f"{name} of {threads} threads", self._paused_s)
         self._changed = self._full_since_look = True
         if self.worker.rows:
             self.worker.rows.span(what, threads, self._paused_s)
@@ -418,8 +414,6 @@ class Watcher:
         at = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
         called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
-        if kind in ("queue", "lock") and code is not None and _POOL.search(self._about(code)[1]):
-            kind = "pool"  # of the application's own
         is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
         if where.endswith("computes"):
             kind = ""
@@ -429,6 +423,8 @@ class Watcher:
                 return  # it only lacked a processor
             if kind != "network" or doing == "computes" or (where and is_idle):
                 kind = doing if doing != "waits" else _kind([_typed(frames[0])])[0] or doing
+        if kind in ("queue", "lock") and code is not None and _POOL.search(self._about(code)[1]):
+            kind = "pool"  # of the application's own
         called = library or called
         text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
@@ -439,7 +435,7 @@ class Watcher:
         if known is None:
             if len(self._codes) > 5000:
                 self._codes.clear()
-            path, name = code.co_filename, getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
+            path, name = code.co_filename, _name(code)
             library = path.startswith(("<", *self._libraries()))
             if path.startswith(_OWN) or (path == _SCRIPT and not path.endswith(".py")):
                 name = ""
@@ -615,8 +611,11 @@ def _collector(code: CodeType, instruction: int, line: int, generation: int) -> 
     called = _called(code, instruction)
     if called.rpartition(".")[2] != "collect":
         return f"garbage collector, generation {generation}"
-    name = getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
-    return f"{_short(code.co_filename)}:{line} {name} → {called}"
+    return f"{_short(code.co_filename)}:{line} {_name(code)} → {called}"
+
+
+def _name(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name)).replace(".<locals>", "")
 
 
 def _called(code: CodeType, instruction: int) -> str:

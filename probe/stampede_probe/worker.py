@@ -475,16 +475,12 @@ def note_route(route: Any) -> None:
 class _State:
     """The worker of this process, and whether the probe is on."""
 
-    __slots__ = ("by_hand", "capacity", "memory", "off", "remove_file", "worker")
-
-    def __init__(self) -> None:
-        self.worker: Worker | None = None
-        self.memory: Shared | None = None
-        self.capacity: tuple[int, str] | None = None
-        self.off = False
-        self.by_hand = False
-        """Whether an application was wrapped in this process before its workers were forked."""
-        self.remove_file: Callable[[], None] | None = None
+    worker: Worker | None = None
+    memory: Shared | None = None
+    capacity: tuple[int, str] | None = None
+    off = by_hand = False
+    """``by_hand``: whether an application was wrapped in this process before its workers were forked."""
+    remove_file: Callable[[], None] | None = None
 
     def close(self) -> None:
         """Say that this worker has ended, and remove the file if it was the last one."""

@@ -229,7 +229,7 @@ def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str
     if not os.access(environment.get("HOME") or "/", os.W_OK):  # a user of the lab has none
         environment["HOME"] = "/tmp"
     if environment["HOME"] == "/tmp":
-        link(STAND_INS / "bin", Path("/tmp/.local/bin"))  # where pip install --user has programs
+        link(STAND_INS / "bin", Path("/tmp/.local/bin"))  # the programs of a user's own packages
     return environment
 
 

@@ -156,8 +156,8 @@ def what_if(
     """Say who would have waited if a run was served in another way, e.g. stampede what-if … --workers 2."""
     from stampede.advise.load import find_cell  # noqa: PLC0415
     from stampede.advise.show import print_what_if  # noqa: PLC0415
-    from stampede.advise.what_if import compared, lanes, recorded  # noqa: PLC0415
-    from stampede.predict.what_if import as_measured, serve_otherwise  # noqa: PLC0415
+    from stampede.advise.what_if import lanes, recorded  # noqa: PLC0415
+    from stampede.predict.what_if import as_measured, compared, serve_otherwise  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
     from stampede.run.results import writing  # noqa: PLC0415
 

@@ -21,8 +21,8 @@ from stampede.advise.ranking import (
     ranked_names,
 )
 from stampede.advise.service import Service
-from stampede.advise.what_if import ReplayedWay
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
+from stampede.predict.what_if import ReplayedWay
 from stampede.records.plural import plural
 from stampede.records.summary import Summary
 from stampede.report.spread import spread, trials_that_tell, value_and_spread

@@ -1,46 +1,16 @@
-"""What if: the requests of a trial, served in another way, as numbers and as a page."""
+"""What if: the requests of a trial, served in another way, as a page."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, read_answered
 from stampede.evaluate.read.rows import opened
-from stampede.predict.what_if import WhatIf, can_serve_otherwise
+from stampede.predict.what_if import can_serve_otherwise
 from stampede.records.folder import trial_folder
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
 from stampede.report.html import Opening, timeline_page
 from stampede.typed import option
-
-
-class ReplayedWay(NamedTuple):
-    """One way to serve the requests, and how many waited; ``of_those``: of the requests that waited when measured."""
-
-    way: str
-    workers: int
-    threads: int
-    waited: int
-    of_those: int
-    others: int
-    p99_ms: float
-    longest_ms: float
-
-
-def compared(before: WhatIf, after: Sequence[WhatIf]) -> list[ReplayedWay]:
-    """Return who waited when the requests were measured, and who would have waited with each other way."""
-    return [
-        ReplayedWay(
-            served.kind.label if served.kind else "measured", served.workers, served.threads,
-            int(served.waited.sum()), int((served.waited & before.waited).sum()),
-            int((served.waited & ~before.waited).sum()),
-            1000 * float(np.quantile(served.waits_s, 0.99)), 1000 * float(served.waits_s.max()),
-        )
-        for served in (before, *after)
-    ]  # fmt: skip
 
 
 def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecord, trial: int) -> Answered:

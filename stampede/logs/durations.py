@@ -43,6 +43,7 @@ A_TIME = 1e9
 DECIMALS = 3
 """nginx writes so many decimals, and gunicorn more."""
 _A_LENGTH, _PER_CHARACTER = 100, 4.0
+_MOST_COLUMNS = 100
 _COARSE = 0.05
 _UNITS_HINT = (
     "--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s, --unit ns for Go and structlog; --unit none "
@@ -130,7 +131,7 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least
         name
         for _, entry in sample
         for name, text in entry.named.items()
-        if (value := parse_value(text)) and (duration_name(name) or (name == "time" and value.unit))
+        if (duration_name(name) or name == "time") and (value := parse_value(text)) and (value.unit or name != "time")
     )
     order = {base: place for place, base in enumerate([*DURATIONS, "time"])}
     often = [name for name, count in names.items() if count >= least]
@@ -208,7 +209,9 @@ def _field(says: str, text_of: Callable[[Entry], str], sample: Sequence[tuple[in
 def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
     entries = [entry for _, entry in sample]
     [(width, _)] = Counter(len(entry.fields) for entry in entries).most_common(1)
-    columns = [column for place in range(width) if (column := _column(sample, place, width))]
+    columns = [
+        column for place in range(width if width <= _MOST_COLUMNS else 0) if (column := _column(sample, place, width))
+    ]
     doubts = {column.says: next(_doubts(column, entries), None) for column in columns}
     notes = [f"{says} is no duration: {doubt}." for says, doubt in doubts.items() if doubt]
     for kind in ("unit", "decimal"):

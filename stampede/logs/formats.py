@@ -112,9 +112,9 @@ FORMATS = (
     ),
     Format(
         "Heroku's router", "devcenter.heroku.com, HTTP routing, Heroku router log format",
-        re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT\S++) )(?>.*?\bat=\w++ )(?>.*?method=(?P<method>[A-Z]++) "
-                   r'path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )(?>.*?service=(?:(?P<ms>\d++)ms)? '
-                   r"status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
+        re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT[\d:.+-]{5,30}+Z?) )(?>.*?\bat=\w++ )"
+                   r'(?>.*?method=(?P<method>[A-Z]++) path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )'
+                   r"(?>.*?service=(?:(?P<ms>\d++)ms)? status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
         "service=…", "balancer",
     ),
     Format("the common or the combined format", "nginx, Apache and gunicorn, log formats",
@@ -258,7 +258,7 @@ def columns_of(first: str) -> Columns | None:
         names = tuple(name.strip(' "') for name in first.lstrip("\ufeff").strip().split(separator))
         known, usual = {*names}, JSON_FORMATS[-1]
         has_request = known & {*usual.method} and known & {*usual.target}
-        if known & {*usual.time} and (has_request or known & {usual.request, *_TEXTS}):
+        if len(names) <= _MOST_FIELDS and known & {*usual.time} and (has_request or known & {usual.request, *_TEXTS}):
             return Columns(separator, names)
     return None
 
@@ -454,6 +454,7 @@ def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to writ
     return Value(number, _SPELLINGS[found["unit"].lower()] if found["unit"] else "", decimals)
 
 
+@lru_cache(maxsize=1 << 12)
 def duration_name(name: str) -> tuple[str, str] | None:
     """Return which of DURATIONS a name is, and the unit that the name says, if any; None: it names no duration.
 

@@ -288,10 +288,13 @@ def _objects(texts: Lines, path: Path) -> Lines:
         raise WrongUse(problem, hint="Write an object in each line: jq -c '.[]' < list.json > lines.json")
     try:
         found = parse_json(whole)
-        return Lines(io.StringIO("\n".join(map(json.dumps, found["events"] if isinstance(found, dict) else found))))
     except ValueError:
-        texts.unread(whole)
-        return texts
+        found = None
+    events = found.get("events") if isinstance(found, dict) else found
+    if isinstance(events, list):
+        return Lines(io.StringIO("\n".join(map(json.dumps, events))))
+    texts.unread(whole)
+    return texts
 
 
 def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identify: bool = False) -> Reader:

@@ -1,7 +1,8 @@
 """What if: the requests of a trial, sent at the same times and with the same work, served in another way."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,32 @@ class WhatIf:
         assert self.kind
         settings = of.settings | {"workers": self.workers, "threads": self.threads}
         return VariantRecord(name=f"what-if-{self.kind.name}", workers=self.workers, settings=settings)
+
+
+class ReplayedWay(NamedTuple):
+    """One way to serve the requests, and how many waited; ``of_those``: of the requests that waited when measured."""
+
+    way: str
+    workers: int
+    threads: int
+    waited: int
+    of_those: int
+    others: int
+    p99_ms: float
+    longest_ms: float
+
+
+def compared(before: WhatIf, after: Sequence[WhatIf]) -> list[ReplayedWay]:
+    """Return who waited when the requests were measured, and who would have waited with each other way."""
+    return [
+        ReplayedWay(
+            served.kind.label if served.kind else "measured", served.workers, served.threads,
+            int(served.waited.sum()), int((served.waited & before.waited).sum()),
+            int((served.waited & ~before.waited).sum()),
+            1000 * float(np.quantile(served.waits_s, 0.99)), 1000 * float(served.waits_s.max()),
+        )
+        for served in (before, *after)
+    ]  # fmt: skip
 
 
 def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:

@@ -158,8 +158,3 @@ class Asgi(AsgiApplication, Replaced):
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {"LAB_HEALTH_URL": HEALTH_URL if self.health == "port" else ""}
-
-    @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
-        return "per-worker" if self.server == "granian" else "shared"

@@ -25,10 +25,10 @@ Release = Annotated[
 Threads = Annotated[int, Field(ge=1, description="Threads in each process.")]
 WorkerConnections = Annotated[int, Field(ge=1, le=65535, description="The most connections that one worker holds.")]
 MaxRequests = Annotated[
-    int, Field(ge=0, le=10**9, description="A worker is replaced after so many requests; 0: it is never replaced.")
+    int, Field(ge=0, le=1_000_000, description="A worker is replaced after so many requests; 0: it is never replaced.")
 ]
 MaxRequestsJitter = Annotated[
-    int, Field(ge=0, le=10**9, description="Up to so many requests more, by chance, before a worker is replaced.")
+    int, Field(ge=0, le=1_000_000, description="Up to so many requests more, by chance, before a worker is replaced.")
 ]
 Cpus = Annotated[
     float, Field(ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
@@ -44,6 +44,7 @@ Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
     "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
+    "envoy": {"round_robin": "ROUND_ROBIN", "least_conn": "FULL_SCAN", "random_two_least_conn": "N_CHOICES"},
     "none": {"round_robin": ""},
 }
 LEAST_CPUS = 0.01
@@ -87,7 +88,7 @@ class Variant(Model, ABC):
     workers: int = Field(ge=1, description="Worker processes in each container.")
     threads: int | None = Field(None, ge=1, description="Threads in each process that serve requests.")
     replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="Containers behind the balancer.")
-    balancer: Literal["nginx", "haproxy", "none"] = Field(
+    balancer: Literal["nginx", "haproxy", "envoy", "none"] = Field(
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
@@ -142,8 +143,12 @@ class Variant(Model, ABC):
     def _engine_and_balancer_can(self) -> Self:
         if 0 < self.cpus < LEAST_CPUS:
             raise ValueError(f"cpus {self.cpus:g} must be at least {LEAST_CPUS}, or 0 for no limit")
-        if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
-            raise ValueError("queue_timeout_s: nginx does not queue requests here; choose balancer: haproxy")
+        if self.balancer in ("nginx", "envoy") and "queue_timeout_s" in self.model_fields_set:
+            raise ValueError(f"queue_timeout_s: {self.balancer} does not queue requests here; choose balancer: haproxy")
+        for name in ("resend", "max_conns", "upstream_keepalive") if self.balancer == "envoy" else ():
+            if getattr(self, name):
+                raise ValueError(f"{name}: envoy sends each request once, at once, on a connection of its own here; "
+                                 "choose balancer: nginx or haproxy")  # fmt: skip
         if self.probe and self.service not in ("gunicorn", "asgi"):
             raise ValueError(
                 f"probe: {self.server} is measured without it; choose a gunicorn, uvicorn, granian or hypercorn"
@@ -200,7 +205,8 @@ class Variant(Model, ABC):
     @property
     def accept(self) -> Literal["shared", "per-worker"] | None:
         """Whether the workers of one container share a listening socket, or each have their own; None: not known."""
-        return "shared"
+        known = PROGRAMS.get(self.program)
+        return "per-worker" if known and "own sockets" in known.first else "shared"
 
     @property
     @abstractmethod
@@ -264,7 +270,7 @@ class Variant(Model, ABC):
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads: the field ``x`` is LAB_X there."""
         kept = self.upstream_keepalive
-        read = {name for service in (self.service, "nginx", "haproxy") for name in variables_of(service)}
+        read = {name for service in (self.service, "nginx", "haproxy", "envoy") for name in variables_of(service)}
         own = {f"LAB_{name.upper()}": setting_text(getattr(self, name)) for name in type(self).model_fields}
         return {name: value for name, value in own.items() if name in read} | {
             "LAB_APP": self.modules[self.app],

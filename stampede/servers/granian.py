@@ -25,11 +25,6 @@ class GranianWsgi(Variant):
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2, "backpressure": 256}
 
     @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker: each worker has its own listening socket."""
-        return "per-worker"
-
-    @property
     def queueing(self) -> Queueing:
         """A worker accepts up to ``backpressure`` connections, although its blocking threads are busy."""
         return Queueing(threads=self.threads, max_connections=self.backpressure, race=EVEN, keeps_idle=True)

@@ -19,6 +19,8 @@ class Python314(Variant):
     service: ClassVar[str] = "python314"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/granian")
     build_minutes: ClassVar[int] = 3
+    worker_class: ClassVar[str] = "gthread"
+    interface: ClassVar[str] = "wsgi"
     example: ClassVar[dict[str, Any]] = {"workers": 1, "threads": 8, "gil": False}
 
     @model_validator(mode="after")
@@ -28,9 +30,9 @@ class Python314(Variant):
         return self
 
     @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
-        return "per-worker" if self.server == "python314-granian" else "shared"
+    def program(self) -> str:
+        """The package of the server."""
+        return self.server.removeprefix("python314-")
 
     @property
     def queueing(self) -> Queueing:
@@ -42,6 +44,6 @@ class Python314(Variant):
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {
-            "LAB_SERVER": self.server.removeprefix("python314-"),
+            "LAB_SERVER": self.program,
             "LAB_RELEASE": "gil" if self.gil else "free",
         }

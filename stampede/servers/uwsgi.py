@@ -35,8 +35,9 @@ class Uwsgi(Replaced):
     @model_validator(mode="after")
     def _balancer_speaks_it(self) -> Self:
         check_lock_file("uwsgi", self.release)
-        if self.balancer == "haproxy" and self.protocol != "http":
-            raise ValueError(f"haproxy does not speak {self.protocol} here; choose protocol: http or balancer: nginx")
+        if self.balancer in ("haproxy", "envoy") and self.protocol != "http":
+            raise ValueError(f"{self.balancer} does not speak {self.protocol} here; choose protocol: http or balancer: "
+                             "nginx")  # fmt: skip
         if self.map_socket and self.workers > len(APP_PORTS):
             raise ValueError(
                 f"map_socket: {self.workers} workers are more than the {len(APP_PORTS)} ports; reduce workers"

@@ -261,10 +261,6 @@ class Served(_Releases):
             what = f"has no class {self.worker_class}" if self.server == "gunicorn" else "is too old"
             way_out = f"from {first} on" if self.major < first else f"up to {last}, or another class"
             raise ValueError(f"{self.server} {self.release} {what}; choose a release {way_out}")
-        return self
-
-    @model_validator(mode="after")
-    def _daphne_has_one_process(self) -> Self:
         if self.server == "daphne" and self.workers > 1:
             raise ValueError(f"daphne has one process, not {self.workers} workers; write replicas: {self.workers}")
         return self

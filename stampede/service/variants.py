@@ -106,8 +106,8 @@ class Own(Variant):
     @property
     def accept(self) -> Literal["shared", "per-worker"] | None:
         """Whether the workers share a listening socket."""
-        if self.program == "granian":
-            return "per-worker" if numbers(self.release) >= GRANIAN.first["own sockets"] else "shared"
+        if first := PROGRAMS[self.program].first.get("own sockets"):
+            return "per-worker" if numbers(self.release) >= first else "shared"
         return self.like.accept
 
     @property

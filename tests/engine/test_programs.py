@@ -56,6 +56,22 @@ def test_haproxy_accepts_its_configuration(box_of: BoxOf) -> None:
     assert refused(environments, checked) == []
 
 
+def test_envoy_accepts_its_configuration(box_of: BoxOf) -> None:
+    environments = [
+        {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance}
+        for balance in ("ROUND_ROBIN", "N_CHOICES", "FULL_SCAN")
+    ]
+    check = 'sed "s/--concurrency/--mode validate &/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
+
+    assert refused(environments, box_of("stampede/envoy:trixie", "bridge").each(check, environments)) == []
+
+    wrong = {"LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": "random"}
+    [done] = box_of("stampede/envoy:trixie").each("exec start", [wrong])
+    assert (done.returncode, done.stderr) == (
+        1, "LAB_BALANCE must be ROUND_ROBIN, N_CHOICES or FULL_SCAN, and not random.\n"
+    )  # fmt: skip
+
+
 def refused(environments: list[dict[str, str]], checked: list[Done]) -> list[tuple[dict[str, str], str]]:
     """Return the environments in which a program did not accept its configuration, and what it said."""
     assert len(checked) == len(environments)

@@ -16,7 +16,7 @@ EVERY_SERVER: dict[str, dict[str, object]] = {
     "hypercorn": {"app": "fastapi-typed", "threads": 4, "loop": "uvloop"},
     "gunicorn-asgi": {"app": "fastapi-async"},
     "gunicorn-uvicorn": {"app": "fastapi-sync", "threads": 4},
-    "gunicorn-sync": {"app": "flask", "probe": True},
+    "gunicorn-sync": {"app": "flask", "probe": True, "balancer": "envoy"},
     "gunicorn-23": COUNTED | {"release": "23.0.0"},
     "gunicorn-24": COUNTED | {"release": "24.1.1", "worker_class": "acceptors.CountedRandomAccept"},
     "gunicorn-26": COUNTED | {"release": "26.2.0", "reuse_port": True, "balancer": "haproxy"},
@@ -63,7 +63,12 @@ def assert_each_serves(result: Result, load: str, names: set[str], sent: int) ->
         folder = trial_folder(result.folder, name, load, 1)
         if settings.get("probe"):
             assert (counts(folder, "after") - counts(folder, "before")).requests == sent, name
-        front = {"none": set(), "nginx": {"nginx-1.before.txt"}, "haproxy": {"haproxy-1.before.txt"}}
+        front = {
+            "none": set(),
+            "nginx": {"nginx-1.before.txt"},
+            "haproxy": {"haproxy-1.before.txt"},
+            "envoy": {"envoy-1.before.txt"},
+        }
         [server] = {path.name for path in folder.glob("*.before.txt")} - front[str(settings.get("balancer", "none"))]
         assert server.partition("-")[0] == KINDS[str(settings.get("server", name))].service
         assert "Traceback" not in (folder / server.replace("before.txt", "log")).read_text(), name

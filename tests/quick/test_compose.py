@@ -155,7 +155,7 @@ def differences(one: object, other: object, where: str = "") -> list[str]:
 def test_all_balancers_get_the_same_box(by_default: dict[str, Any]) -> None:
     services = by_default["services"]
 
-    assert own(services["nginx"]) == own(services["haproxy"])
+    assert own(services["nginx"]) == own(services["haproxy"]) == own(services["envoy"])
 
 
 def test_load_generators_have_more_weight_than_others_where_a_processor_is_short(by_default: dict[str, Any]) -> None:

@@ -202,6 +202,7 @@ MISTAKES_OF_VARIANTS = [
     ("server: hypercorn, app: fastapi-async, hup_after_s: 9", "hup_after_s hypercorn another"),
     ("server: gunicorn-sync, term_after_s: 9", "term_after_s replicas 2"),
     ("server: gunicorn-sync, term_after_s: 9, replicas: 2, balancer: haproxy", "term_after_s haproxy nginx"),
+    ("server: gunicorn-sync, resend: true, replicas: 2, balancer: envoy", "resend envoy nginx haproxy"),
     ("server: gunicorn-sync, pre_stop_s: 9", "pre_stop_s term_after_s"),
     ("server: uvicorn, app: fastapi-async, backpressure: 9", "backpressure uvicorn granian"),
     *((f"server: uwsgi, threads: 2, balancer: none, {name}: {value}", f"{name} none nginx") for name, value in {

@@ -117,6 +117,12 @@ def test_the_events_of_cloudwatch_are_a_line_each(tmp_path: Path) -> None:
     assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
 
 
+@pytest.mark.parametrize("events", ["5", "null", "[1, null]", "[" * 70 + "]" * 70])
+def test_events_that_are_no_lines_are_no_format(tmp_path: Path, events: str) -> None:
+    with pytest.raises(WrongUse, match="no format that the lab knows"):
+        read(tmp_path, [f'{{"events": [{{"message": "a"}}], "events": {events}}}'])
+
+
 def test_whole_numbers_that_are_longer_for_a_longer_path_may_be_durations(tmp_path: Path) -> None:
     """The length of a request grows by a character for each character of its path, and a duration by anything."""
     paths = "/a", "/reports/monthly"

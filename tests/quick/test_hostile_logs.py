@@ -34,6 +34,7 @@ from stampede.logs.formats import (
     rest_at,
     rest_with,
 )
+from stampede.logs.identity import find_identity
 from stampede.records.unprintable import UNPRINTABLE
 from stampede.terminal import Plain, print_json
 from tests.quick.test_access_log import KNOWN as EXAMPLES
@@ -186,7 +187,8 @@ HEADS = ("", "2026-01-01T00:00:00Z ", "2026-01-01T00:00:00Z at=info ", "[pid: 1|
          "[01/Jan/2026:00:00:00.1] a ", "2026-01-01 00:00:00 - ")  # fmt: skip
 REPEATED = ("[", '"', " ", "1", "(", "=", "a/", "[a] ", "[pid: 1|", "2026-01-01 00:00:00 ", "method=GET ", 'a=\\" ',
             "[01/Jan/2026:00:00:00.1] a b/c 1/1/1/1/1 200 5 ", line(1) + " ", "2026-01-01T00:00:00Z ",
-            "at=info method=GET path=/a dyno=w service=")  # fmt: skip
+            "at=info method=GET path=/a dyno=w service=", "2026-01-01T00:00:00.123Z", "a='", "] [a] ",
+            "1, ")  # fmt: skip
 SHORT, TIMES, LONGER = 1_000, 8, 24
 """A line that is TIMES as long may take LONGER: in proportion, with room for a busy machine. A square takes 64."""
 
@@ -212,6 +214,7 @@ def test_the_time_for_a_line_grows_with_its_length_for_every_format() -> None:
         began = time.thread_time()
         for formats in (KNOWN, Formats((FREE,), (), None)):
             parse_entry(text, formats)
+        find_identity([text], [0.0])
         for pattern in patterns:
             pattern.search(text)
         return time.thread_time() - began

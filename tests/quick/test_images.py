@@ -64,7 +64,7 @@ def changed_by(file: Path, old: str, new: str) -> set[str]:
         ("servers/asgi/start", {"asgi"}),
         ("servers/api/api.py", {"api"}),
         ("servers/observe", BUILT.keys()),
-        ("servers/with-database", {*OF_SERVERS, "api", "client"}),
+        ("servers/with-database", {*OF_SERVERS, "api", "client", "envoy"}),
         ("nginx/templates/http.conf", {"nginx"}),
         ("haproxy/haproxy.cfg", {"haproxy"}),
         ("mariadb/init.sql", {"mariadb"}),

@@ -369,7 +369,7 @@ def test_every_container_has_a_limit_of_memory_and_no_swap() -> None:
 
     assert all(service["mem_limit"] == service["memswap_limit"] for service in services.values())
     assert {service["oom_score_adj"] for service in services.values()} == {500}
-    assert [limits.fixed_mib(name) for name in ("nginx", "haproxy", "client", "api", "mariadb")] == [256] * 4 + [768]
+    assert [limits.fixed_mib(name) for name in ("nginx", "envoy", "client", "api", "mariadb")] == [256] * 4 + [768]
     assert limits.pids_limit() == 2048
 
 

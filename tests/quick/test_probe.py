@@ -1,9 +1,11 @@
 """The probe without a server: the shared memory, who waited avoidably, what is told, and what fails."""
 
+import errno
 import gc
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -226,6 +228,8 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
         (["asyncio.subprocess.Process.wait"], "subprocess", "asyncio.subprocess.Process.wait"),
         (["threading.Condition.wait", "multiprocessing.Pool.get"], "subprocess", "multiprocessing.Pool.get"),
         (["os.system"], "subprocess", "os.system"),
+        (["gevent._socketcommon.SocketMixin.recv"], "network", "gevent._socketcommon.SocketMixin.recv"),
+        (["gevent._gevent_cevent.Event.wait"], "lock", "gevent._gevent_cevent.Event.wait"),
     ],
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
@@ -484,6 +488,60 @@ if not made.path.startswith("/proc/"):
 
     assert found.startswith(expected)
     assert found.endswith("True\n")
+
+
+@pytest.mark.parametrize("error", [errno.ENOENT, errno.EROFS])
+@pytest.mark.parametrize(("memfd", "expected"), [(True, "/proc/"), (False, "")])
+def test_without_a_folder_the_workers_share_a_file_without_a_name_or_nothing(
+    memfd: bool, expected: str, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No /dev/shm, or a root that is only read."""
+
+    def refuse(*_: Any) -> int:
+        raise OSError(error, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        if not memfd:
+            patched.setattr(os, "memfd_create", refuse)
+        made = Shared.create()
+
+    assert made.path.startswith(expected)
+    assert (made.descriptor >= 0) == memfd
+    assert made.claim(1, "sync", loop=False) is not None
+
+
+@pytest.mark.usefixtures("off")
+def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its_own(shared: Shared) -> None:
+    state.memory = shared
+    app = Wsgi(lambda _environ, _start: [b"ok"])
+    environ = {"PATH_INFO": "/", "wsgi.multithread": True}
+    app(dict(environ), print)
+    assert state.worker is not None
+    mine, had, over = state.worker, threading.Event(), threading.Event()
+
+    def keep() -> None:
+        with mine.lock, mine.counting, mine.notes_lock, notes._making:
+            had.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    had.wait(60)
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        app(dict(environ), print)
+        state.close()
+        os._exit(int(state.off))
+    _, status = os.waitpid(child, 0)
+    over.set()
+    thread.join()
+
+    assert status == 0
+    found = snapshot(shared)
+    assert found["routes"]["(unmatched)"]["requests"] == 2
+    assert [one["pid"] for one in found["workers"]] == [os.getpid()]
 
 
 def test_the_package_says_what_it_is() -> None:

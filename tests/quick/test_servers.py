@@ -342,6 +342,10 @@ def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkey
          ["# uwsgi.ini", "[uwsgi]", "master = true", "processes = 1", "threads = 2", "socket = 127.0.0.1:8001",
           "map-socket = 0:1", "", "# nginx.conf", "upstream app {", "    zone app 64k;", "    least_conn;",
           "    server 127.0.0.1:8001;", "}"]),
+        ({"server": "python314-granian", "workers": 1, "threads": 8, "gil": False},
+         ["granian --interface wsgi --workers 1 --blocking-threads 8"]),
+        ({"server": "python314-gunicorn", "workers": 1, "threads": 8, "gil": True},
+         ["# gunicorn.conf.py", 'worker_class = "gthread"', "workers = 1", "threads = 8"]),
         ({"server": "flup-prefork", "workers": 10, "threads": 1}, []),
     ],
 )  # fmt: skip

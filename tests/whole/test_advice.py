@@ -19,7 +19,7 @@ from stampede.advise.options import ServingOption, serving_options
 from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
 from stampede.advise.service import read_service, tries
 from stampede.advise.show import print_what_if, print_whether_it_held
-from stampede.advise.what_if import compared, recorded
+from stampede.advise.what_if import recorded
 from stampede.docker import cache
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
@@ -32,7 +32,7 @@ from stampede.plan import lay_out
 from stampede.predict import prediction
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import classes_of
-from stampede.predict.what_if import as_measured, serve_otherwise
+from stampede.predict.what_if import as_measured, compared, serve_otherwise
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.summary import Estimate, Summary

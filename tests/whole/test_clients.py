@@ -123,7 +123,7 @@ def scripted(answer: bytes | None = ANSWER % (len(BODY), BODY), *, hangs_up: boo
     def serve(connection: socket.socket, visit: Visit) -> None:
         with connection:
             if not hangs_up:
-                while not visit.request.endswith(b"\r\n\r\n") and (data := connection.recv(4096)):
+                while b"\r\n\r\n" not in visit.request and (data := connection.recv(4096)):  # a body may follow
                     visit.asked = visit.asked or time.monotonic()
                     visit.request += data
                 if visit.asked and answer is not None:

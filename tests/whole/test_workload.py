@@ -664,7 +664,13 @@ def test_the_pool_of_threads_is_as_large_as_it_is_told_to_be(
     """Six at once; what runs on the event loop needs no thread, and may hold up all others."""
     monkeypatch.setenv("LAB_THREADS", threads)
 
-    assert at_once(getattr(fastapi_app, name), 6) == most
+    found = 0
+    for _ in range(20):  # on a busy machine, a request may have ended when the last one begins
+        found = max(found, at_once(getattr(fastapi_app, name), 6))
+        if found >= most:
+            break
+
+    assert found == most
 
 
 @contextmanager
