@@ -191,3 +191,13 @@ def test_init_takes_the_limits_of_the_service_that_compose_starts(tmp_path: Path
     written = describe_folder(shop).text
     assert "  cpus: 1.5  # from compose.yaml, api\n  memory_mib: 512  # from compose.yaml, api\n" in written
     assert "  replicas: 2  # from compose.yaml" in written
+
+
+def test_init_takes_no_limits_of_a_pod_that_people_start_by_hand(tmp_path: Path) -> None:
+    """RedHatInsights/insights-host-inventory has one for debugging."""
+    pod = "kind: Pod\nspec: {containers: [{name: kcat, image: kcat, resources: {limits: {cpu: 1, memory: 1Gi}}}]}\n"
+    shop = tree(tmp_path / "shop", {"Procfile": "web: gunicorn shop:app\n", "shop.py": "", "scripts/kcat.yml": pod})
+
+    assert "cpus" not in describe_folder(shop).text
+    (shop / "scripts/kcat.yml").write_text(f"{pod}---{DEPLOYMENT}", encoding="utf-8")
+    assert "  cpus: 0.5  # from scripts/kcat.yml, web\n" in describe_folder(shop).text

@@ -269,7 +269,8 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
     names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
     files = [(repository.name(path), repository.text(path)) for path in names
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
-    files = [each for each in files if not re.search(r"^kind:\s*Pod\b", each[1], re.MULTILINE)]  # of a person
+    kinds = [{*re.findall(r"^kind:\s*(\w+)", text, re.MULTILINE)} for _, text in files]
+    files = [each for each, has in zip(files, kinds, strict=True) if has != {"Pod"}]  # which people start by hand
     resources, problem = given or (start.resources if start else {}), ""
     if not {"cpus", "memory_mib"} & resources.keys():
         resources, problem = choose_container(
