@@ -150,7 +150,8 @@ def spoil_scripts(lab: Lab) -> None:
 def spoil_servers(lab: Lab) -> None:
     """Spoil what the servers do in some variants, which they know by their number of threads."""
     told, workload = 'os.environ.get("LAB_THREADS")', "servers/app/workload.py"
-    lab.edit("stampede/servers/base.py", '"LAB_THREADS": str(', '"LAB_THREADS": "two" if self.replicas > 1 else str(')
+    app = '"LAB_APP": self.modules[self.app],'
+    lab.edit("stampede/servers/base.py", app, f'{app} **({{"LAB_THREADS": "two"}} if self.replicas > 1 else {{}}),')
     lab.edit(workload, '"worker": os.getpid()', f'"worker": 77 if {told} == "9" else os.getpid()')
     reuse = 'os.environ["LAB_REUSE_PORT"] == "true"'
     lab.edit("servers/gunicorn/gunicorn.conf.py", reuse, f'({reuse}) != ({told} in ("10", "11"))')
