@@ -76,9 +76,8 @@ def published_table(run: Run, summary: Summary) -> Table:
         suspect = suspect_trials(
             trial for trial in summary.trials if (trial.variant, trial.load) == (row.variant, row.load)
         )
-        what = " — ".join(
-            filter(None, (published_quantity(run, row), "; ".join(_why(row, _unless_all(summary, suspect), doubts))))
-        )
+        why = "; ".join(_why(row, _unless_all(summary, suspect), doubts))
+        what = published_quantity(run, row) + (f" — {why}" if why else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), what, figures_phrase(row)))
     figures = [figure for row in summary.published for figure in row.figures]
     pooled = any(figure.pooled and figure.verdict != "reproduced" for figure in figures)
