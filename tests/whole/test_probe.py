@@ -205,14 +205,15 @@ def test_who_waits_and_who_filled_the_worker_is_told(tmp_path: Path) -> None:
     with served(
         tmp_path, "gunicorn", "--workers", "2", "--threads", "1", "-k", "gthread", "tests.probe_site:flask"
     ) as server:
-        ends = time.monotonic() + PATIENCE_S
         with ThreadPoolExecutor(4) as pool:
-            found = server.snapshot()
-            while not any(of["avoidable"] for of in found["routes"].values()):
-                assert time.monotonic() < ends, found
+
+            def told() -> Any:
                 list(pool.map(server.ask, ["/slow/1", "/ping", "/ping", "/ping"]))
                 found = server.snapshot()
-        server.until(lambda one: "/slow/<int:number>" in one["notes"].get("filled by", {}))
+                waits = any(of["avoidable"] for of in found["routes"].values())
+                return waits and "/slow/<int:number>" in found["notes"].get("filled by", {})
+
+            wait_until(told)
 
 
 def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_from_the_rows(tmp_path: Path) -> None:
