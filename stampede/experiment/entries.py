@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Self
 
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from stampede.evaluate.metrics import (
     OF_ALL_REQUESTS,
@@ -23,11 +23,6 @@ class MeasureEntry(Measure):
 
     metric: MetricName = Field(description="A metric; docs/reference/metrics.md explains each.")
     stat: Statistic = Field(description="A statistic of the metric.")
-
-    @field_validator("metric", mode="before")
-    @classmethod
-    def _earlier_name(cls, metric: object) -> object:
-        return "avoidable_wait" if metric == "beside_free_thread" else metric
 
     @model_validator(mode="after")
     def _metric_has_statistic(self) -> Self:

@@ -38,8 +38,8 @@ _EFFECTS = {"invalid": " and left out", "suspect": " and counted all the same", 
 """What the verdict on a trial means for its numbers."""
 
 
-def doubts_of(run: Run, summary: Summary, most: int = 1000) -> list[str]:
-    """Return the reasons to doubt a run, at most so many.
+def doubts_of(run: Run, summary: Summary, most: int | None = None) -> list[str]:
+    """Return the reasons to doubt a run: all, or at most so many.
 
     Reasons that differ only in their numbers are one, with how many trials have it.
     """
@@ -52,7 +52,7 @@ def doubts_of(run: Run, summary: Summary, most: int = 1000) -> list[str]:
     alike |= {doubt: [doubt] for doubt in summary.validity.of_run}
     kinds = sorted(alike.values(), key=len, reverse=True)
     shown = [f"in {len(kind)} trials, such as {kind[0]}" if len(kind) > 1 else kind[0] for kind in kinds[:most]]
-    more = sum(map(len, kinds[most:]))
+    more = sum(map(len, kinds[len(shown) :]))
     return [*shown, *([f"{more} more, which the report lists"] if more else [])]
 
 
