@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,28 +9,20 @@ from pydantic import Field
 
 from stampede.records.folder import BadRun, read_run, read_summary, write_whole
 from stampede.records.model import Record
-from stampede.records.run import METHOD, Run
-from stampede.records.summary import Article, Summary
+from stampede.records.run import METHOD
+from stampede.records.summary import Article, PublishedFigure
 from stampede.report.article import article_sentence
-from stampede.reproduce.shown import Shown, ShownTable, shown_of
+from stampede.reproduce.shown import Shown, shown_of
 
 
-class Figure(Record):
-    """A published figure beside the measured one. ``ratio`` is measured divided by published; None: not measured."""
+class Figure(PublishedFigure):
+    """A published figure beside the measured one, with what it is the figure of, and its tolerance."""
 
     variant: str
     load: str
     request_class: str | None
     metric: str
-    stat: str
-    unit: str
-    published: float
-    measured: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
     within: float
-    verdict: str
 
 
 class Reproduced(Record):
@@ -59,12 +49,8 @@ class Reproduced(Record):
 
     @property
     def words(self) -> str:
-        """The verdict on the article in words; of an older file, how many published figures have each verdict."""
-        if self.sentence:
-            return self.sentence.partition(": ")[2]
-        return ", ".join(
-            f"{count} {verdict}" for verdict, count in Counter(each.verdict for each in self.figures).items()
-        )
+        """The verdict on the article in words, without its name."""
+        return (self.sentence or "").partition(": ")[2]
 
 
 class Reproduction(Record):
@@ -90,42 +76,32 @@ def read_reproduced(folder: Path, results: Path) -> Reproduced:
         claims={verdict: found.count(verdict) for verdict in dict.fromkeys(found)},
         judged=summary.article,
         sentence=article_sentence(run, summary),
-        figures=list(_figures(summary)),
+        figures=[
+            Figure(**row.model_dump(include={"variant", "load", "request_class", "metric", "within"}) | dict(figure))
+            for row in summary.published
+            for figure in row.figures
+        ],
         shown=shown_of(run, summary),
         report=str((folder / "report.html").relative_to(results)),
     )
 
 
-def _figures(summary: Summary) -> Iterator[Figure]:
-    for row in summary.published:
-        shared = row.model_dump(include={"variant", "load", "request_class", "metric", "within"})
-        for figure in row.figures:
-            yield Figure(**shared | figure.model_dump(exclude={"trials"}))
-
-
 def default_run(results: Path, experiment: str, variants: list[str], trials: int) -> Path | None:
     """Return the latest run of an experiment that measured all variants as often as by default; None: there is none."""
-    folders = sorted((path.parent for path in (results / experiment).glob("*/summary.json")), reverse=True)
-    for folder in folders:
+    whole = rf"(make experiment NAME=|stampede run ){re.escape(experiment)}( TRIALS=\d+| --trials \d+)?"
+    for folder in sorted((path.parent for path in (results / experiment).glob("*/summary.json")), reverse=True):
         with suppress(BadRun):
-            if not folder.is_symlink() and _is_default(read_run(folder), variants, trials):
+            run = read_run(folder)
+            if (
+                not folder.is_symlink()
+                and (run.outcome, run.method) == ("completed", METHOD)
+                and re.fullmatch(whole, run.command)
+                and run.trials >= trials
+                and [variant.name for variant in run.variants] == variants
+            ):
                 read_summary(folder)
                 return folder
     return None
-
-
-def _is_default(run: Run, variants: list[str], trials: int) -> bool:
-    return (
-        run.outcome == "completed"
-        and run.method == METHOD
-        and re.fullmatch(
-            rf"(make experiment NAME=|stampede run ){re.escape(run.experiment)}( TRIALS=\d+| --trials \d+)?",
-            run.command,
-        )
-        is not None
-        and run.trials >= trials
-        and [variant.name for variant in run.variants] == variants
-    )
 
 
 def read_reproduction(path: Path) -> Reproduction:
@@ -135,26 +111,15 @@ def read_reproduction(path: Path) -> Reproduction:
 
 def write_reproduction(path: Path, found: Reproduction) -> None:
     """Write what the experiments of this machine say to a file with a line for each figure and each row of a table."""
-    write_whole(path, '{"experiments":[\n' + ",\n".join(map(_written, found.experiments)) + "]}\n")
+    kept = [experiment.model_copy(update={"report": ""}) for experiment in found.experiments]
+    write_whole(path, _in_lines(Reproduction(experiments=kept).model_dump(mode="json")) + "\n")
 
 
-def _written(experiment: Reproduced) -> str:
-    parts = [experiment.model_copy(update={"report": ""}).model_dump_json(exclude={"figures", "shown"})[1:-1]]
-    if experiment.shown:
-        shown = experiment.shown
-        tables, further = (_in_lines(map(_table, some)) for some in (shown.tables, shown.further))
-        parts.append(f'"shown":{{"about":{_json(shown.about)},"tables":{tables},"further":{further}}}')
-    parts.append(f'"figures":{_in_lines(figure.model_dump_json() for figure in experiment.figures)}')
-    return "{" + ",\n".join(parts) + "}"
-
-
-def _table(table: ShownTable) -> str:
-    return f'{table.model_dump_json(exclude={"rows"})[:-1]},"rows":{_in_lines(_json(row) for row in table.rows)}}}'
-
-
-def _in_lines(elements: Iterable[str]) -> str:
-    return "[\n" + ",\n".join(elements) + "]"
-
-
-def _json(value: object) -> str:
+def _in_lines(value: object) -> str:
+    """Return a value as JSON, with a line for each element of a list that has more than texts and numbers."""
+    match value:
+        case dict():
+            return "{" + ",".join(f"{json.dumps(key)}:{_in_lines(inner)}" for key, inner in value.items()) + "}"
+        case [dict() | list(), *_]:
+            return "[\n" + ",\n".join(map(_in_lines, value)) + "]"
     return json.dumps(value, ensure_ascii=False)

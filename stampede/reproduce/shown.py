@@ -1,6 +1,6 @@
 """What an experiment's page in docs/ shows of a run. The reference keeps it; the page's block is written from there."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from pydantic import Field
@@ -57,33 +57,25 @@ class Shown(Record):
 def shown_of(run: Run, summary: Summary) -> Shown:
     """Return what the page shows of a run: its claims, the verdict on the article, and the quantities of the claims."""
     quantities = [part for claim in run.claims for part in claim.quantities]
-    claimed = {metric_phrase(part.metric, None).partition(" of ")[0] for part in quantities}
+    claimed = tuple({metric_phrase(part.metric, None).partition(" of ")[0] for part in quantities})
     tables = [
         *([claims_table(run, summary)] if summary.claims else []),
         *article_tables(run, summary),
-        *(table for table in quantity_tables(run, summary) if _is_about(table, claimed)),
+        *(table for table in quantity_tables(run, summary) if table.title.lower().startswith(claimed)),
     ]
-    return Shown(about=_about(run, summary), tables=[_kept(table) for table in tables])
-
-
-def _is_about(table: Table, metrics: Iterable[str]) -> bool:
-    return any(table.title.lower().startswith(metric) for metric in metrics)
-
-
-def _about(run: Run, summary: Summary) -> str:
     programs = dict.fromkeys(chain.from_iterable(image.programs.items() for image in run.images))
     versions = ", ".join(f"{name} {version}" for name, version in programs)
     doubts = "".join(f"\n- {told}" for told in doubts_of(run, summary, MOST_DOUBTS))
     end = f":\n{doubts}" if doubts else "."
     if summary.validity.verdict == "valid" and doubts:
         end = f". Also noted{end}"
-    return (
+    about = (
         f"Measured on {run.began[:10]}, {plural(run.trials, 'trial')} of each variant, on {run.host.cpu}, "
         f"{plural(run.host.cores, 'core')}, {run.host.kernel}{f', with {versions}' if versions else ''}. "
         f"{capitalised(trials_phrase(summary))}{end}"
     )
-
-
-def _kept(table: Table) -> ShownTable:
-    rows = [[cell.replace("\n", " (", 1) + ")" * ("\n" in cell) for cell in row] for row in table.rows]
-    return ShownTable(title=table.title, head=list(table.head), rows=rows, note=table.note)
+    kept = []
+    for table in tables:
+        rows = [[cell.replace("\n", " (", 1) + ")" * ("\n" in cell) for cell in row] for row in table.rows]
+        kept.append(ShownTable(title=table.title, head=list(table.head), rows=rows, note=table.note))
+    return Shown(about=about, tables=kept)

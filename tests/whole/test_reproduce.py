@@ -76,6 +76,14 @@ def test_every_published_figure_is_judged_also_without_a_tolerance(reproduced: R
     assert found.report == "made-up/20260101T000000Z/report.html"
 
 
+def test_a_figure_of_all_trials_together_is_judged_too(tmp_path: Path) -> None:
+    """Five trials of 20 requests have a p99 together only."""
+    p99 = Published(variant="one", request_class="light", metric="overhead", stats={"p99": 20})
+    folder = measured(tmp_path, published=[p99])
+
+    assert [(figure.stat, figure.pooled) for figure in read_reproduced(folder, tmp_path).figures] == [("p99", True)]
+
+
 def test_the_page_shows_each_figure_and_links_its_report_and_its_article(reproduced: Reproduced) -> None:
     own = Reproduction(experiments=[reproduced])
 
