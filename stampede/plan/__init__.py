@@ -70,17 +70,9 @@ class Plan:
 
     def as_json(self) -> dict[str, object]:
         """Return the plan for JSON: the trials of each batch in order."""
+        names = {"variant": "variant_name", "load": "load_name", "trial": "number", "duration": "duration"}
         batches = [
-            [
-                {
-                    "variant": trial.variant_name,
-                    "load": trial.load_name,
-                    "trial": trial.number,
-                    "duration": trial.duration,
-                }
-                for trial in batch
-            ]
-            for batch in self.batches
+            [{key: getattr(trial, name) for key, name in names.items()} for trial in batch] for batch in self.batches
         ]
         return {"jobs": self.jobs, "seed": self.seed, "batches": batches}
 
@@ -101,8 +93,8 @@ def lay_out(
 
     Each round measures every chosen variant once under every load, in an order shuffled from ``seed``. If the
     experiment allows it, at most ``jobs`` trials run side by side, and only as many as fit into ``memory`` (None: any
-    number). ``live`` goes to every trial. Raise WrongUse for an unknown variant, an invalid
-    duration, or a trial that does not fit into ``memory``.
+    number). ``live`` goes to every trial. Raise WrongUse for an unknown variant, an invalid duration, a rate that
+    follows from a variant that is not chosen, or a trial that does not fit into ``memory``.
     """
     chosen = variants or list(experiment.variants)
     for name in chosen:
@@ -110,7 +102,12 @@ def lay_out(
             raise unknown_variant(name, experiment)
     if duration is not None:
         check_duration(duration)
-    _check_relatives(experiment, chosen)
+    for name, load in experiment.all_loads.items():
+        if load.relative and load.relative.of not in chosen and any(map(load.is_for, chosen)):
+            raise WrongUse(
+                f"The rate of load {name} follows from the capacity of {load.relative.of}, which VARIANTS leaves out.",
+                hint=option("variants", ",".join([load.relative.of, *chosen])),
+            )
     jobs = jobs if experiment.parallel else 1
     shuffle = random.Random(seed).shuffle  # noqa: S311  # an order, not a secret
     batches = []
@@ -147,8 +144,9 @@ def _batches(ready: list[PlannedTrial], jobs: int, memory: "MemoryBudgets | None
     """
     for trial in ready:
         if memory and (problem := memory.problem([trial])):
+            where = "these machines" if len(memory.machines) > 1 else "this machine"
             raise WrongUse(
-                f"{trial.variant_name} under {trial.load_name} does not fit into {memory.what}: {problem}.",
+                f"{trial.variant_name} under {trial.load_name} does not fit into {where}: {problem}.",
                 hint="Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs.",
             )
     for count in range(ceil(len(ready) / jobs), len(ready) + 1):
@@ -157,13 +155,3 @@ def _batches(ready: list[PlannedTrial], jobs: int, memory: "MemoryBudgets | None
         if memory is None or not any(memory.problem(batch) for batch in batches):
             break
     return batches
-
-
-def _check_relatives(experiment: Experiment, chosen: list[str]) -> None:
-    """Raise WrongUse when a load's rate follows from the capacity of a variant that is not chosen."""
-    for name, load in experiment.all_loads.items():
-        if load.relative and load.relative.of not in chosen and any(load.is_for(variant) for variant in chosen):
-            raise WrongUse(
-                f"The rate of load {name} follows from the capacity of {load.relative.of}, which VARIANTS leaves out.",
-                hint=option("variants", ",".join([load.relative.of, *chosen])),
-            )

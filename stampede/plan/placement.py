@@ -63,19 +63,16 @@ class MemoryBudgets:
     machines: Sequence[HasRole]
     budgets: Sequence[MemoryBudget]
 
-    @property
-    def what(self) -> str:
-        """What has this memory."""
-        return "these machines" if len(self.machines) > 1 else "this machine"
-
     def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
         """Return why the containers of trials side by side do not fit; None if they fit."""
         needed: list[dict[str, int]] = [{} for _ in self.machines]
         for trial in trials:
             for mine, counts in zip(needed, assign(trial, self.machines), strict=True):
                 for service, count in counts.items():
-                    kind = service.partition("-")[0] if service.startswith("k6") else service
-                    mine[kind] = mine.get(kind, 0) + count * _each_mib(trial, service)
+                    kind = "k6" if service.startswith("k6") else service  # k6-2 is a further container of k6
+                    containers = {"k6": trial.load.generators, trial.variant.service: trial.variant.replicas}
+                    each_mib = trial.needed_mib[kind] // containers.get(kind, 1)
+                    mine[kind] = mine.get(kind, 0) + count * each_mib
             beside_mib = trial.variant.workload.memory_mib if trial.variant.workload else {}
             for service, mib in beside_mib.items():  # only on the lab's own engine
                 needed[0][service] = needed[0].get(service, 0) + mib
@@ -83,11 +80,3 @@ class MemoryBudgets:
             if problem := budget.problem(mine):
                 return f"on {machine.name}, {problem}" if machine.name else problem
         return None
-
-
-def _each_mib(trial: PlannedTrial, service: str) -> int:
-    """Return the memory limit of one container of a service, in MiB."""
-    if service.startswith("k6"):
-        return trial.load.k6_mib(trial.duration)
-    of_service = trial.needed_mib[service]
-    return of_service // trial.variant.replicas if service == trial.variant.service else of_service

@@ -9,16 +9,15 @@ from operator import sub
 from statistics import fmean
 
 from stampede.experiment.loads.script import numbers_of, service_time_ms
+from stampede.experiment.loads.settings import ANSWER_WITHIN_S
 from stampede.experiment.model import Load
 from stampede.plan import Plan, PlannedTrial
 from stampede.records.duration import in_seconds
 from stampede.records.traffic import TrafficClass
 from stampede.servers.base import Variant
 
-READY_S = 1
-"""From the plan to the first step: the engine and the images are there already."""
-PREDICT_S = 0.15
-"""How long theory takes to predict one variant under one load."""
+READY_S, PREDICT_S = 1, 0.15
+"""From the plan to the first step, if engine and images are there; and to predict one variant under one load."""
 REPORT_S, REPORT_EACH_S = 1.5, 0.1
 """How long it takes to compute and draw the results: in any case, and for each trial."""
 UP_S, UP_EACH_S, DATABASE_UP_S = 1.8, 0.22, 3.5
@@ -34,14 +33,10 @@ COLLECT_S, DOWN_S, DOWN_EACH_S = 0.3, 0.5, 0.18
 """How long it takes to keep what was measured, and to remove containers: in any case, and for each container."""
 SINGLE_S, CALIBRATE_SHORT, CALIBRATE_LONG, LONG_S = 0.1, 11, 4, 0.5
 """What a single request takes beside its work, and how many calibrate a trial: short ones, and those from LONG_S."""
-ALONE_S = 2
-"""How long single requests of every class take, to somebody's own application."""
-IMAGE_S = 60
-"""How long it takes to install what somebody's own application requires, and to load it: with a few packages."""
-WAITS = 0.15
-"""How much longer than its work a long request takes, because it also waits."""
-GENERATOR_DOWN_S = 0.7
-"""How long a load generator takes to begin and to end."""
+ALONE_S, IMAGE_S = 2, 60
+"""For somebody's own application: single requests of every class; and to install a few packages, and to load it."""
+WAITS, GENERATOR_DOWN_S = 0.15, 0.7
+"""How much longer than its work a long request takes, because it also waits; and to begin and end a generator."""
 
 
 def expected_s(plan: Plan, *, busy: bool = False, check: bool = False) -> int:
@@ -86,12 +81,8 @@ def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:
     calibrated = [calibrate_s(trial.load) for trial in batch if trial.load.computes]
     settle_s = (SETTLE_BUSY_S if busy else SETTLE_S) * (2 if calibrated else 1)
     works_s = up_s(batch) + sum(calibrated) + OBSERVE_S + COLLECT_S + down_s(batch)
-    return (
-        (BUSY if busy else 1) * works_s
-        + settle_s
-        + generators_up_s(batch[0].load, len(batch))
-        + max(map(load_s, batch))
-    )
+    waits_s = settle_s + generators_up_s(batch[0].load, len(batch)) + max(map(load_s, batch))
+    return (BUSY if busy else 1) * works_s + waits_s
 
 
 def up_s(batch: Sequence[PlannedTrial]) -> float:
@@ -121,14 +112,22 @@ def generators_up_s(load: Load, trials: int) -> float:
 
 
 def load_s(trial: PlannedTrial) -> float:
-    """Return about how long a load takes: until its last requests are sent, and until they are answered."""
-    load, duration_s = trial.load, in_seconds(trial.duration)
-    if load.client and trial.variant.can_deadlock:  # then k6 waits for as long as it ever does
+    """Return about how long a load takes: until its last requests are sent, and until they are answered.
+
+    If users keep more connections open than a server holds, the others are served when these have been idle for long
+    enough, or give up a minute after they have asked.
+    """
+    load, variant, duration_s = trial.load, trial.variant, in_seconds(trial.duration)
+    most, idle_s = variant.idle_limit if variant.idle_limit and variant.balancer == "none" else (0, 0.0)
+    turns = ceil(load.declared.users_at_once(load.settings) / (most * variant.workers)) if most else 1
+    if load.client and variant.can_deadlock:  # then k6 waits for as long as it ever does
         answers_s = load.grace_s(trial.duration)
+    elif turns > 1 and idle_s and load.loop == "closed":
+        answers_s = min((turns - 1) * idle_s, -duration_s % ANSWER_WITHIN_S)
     elif load.relative:  # what comes at twice the capacity takes as long again
         answers_s = max(load.relative.times - 1, 0) * duration_s
     elif load.declared.kind in ("burst", "crash"):
-        answers_s = _burst_s(trial.variant, load)
+        answers_s = _burst_s(variant, load)
     else:
         traffic = load.declared.recorded_traffic(load.settings).classes
         answers_s = max((_under_way_s(asked, duration_s) for asked in traffic.values()), default=0.0)

@@ -251,6 +251,14 @@ class Variant(Model, ABC):
         """Whether a client that connects and says nothing for a while can stop a worker for ever."""
         return False
 
+    @property
+    def idle_limit(self) -> tuple[int, float] | None:
+        """At how many connections, idle ones included, a worker accepts no more, and for how long it keeps idle ones.
+
+        Seconds; None: idle connections keep nobody waiting.
+        """
+        return None
+
     def record(self, name: str) -> VariantRecord:
         """Return how a run records the variant."""
         return VariantRecord(

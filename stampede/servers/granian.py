@@ -28,3 +28,8 @@ class GranianWsgi(Variant):
     def queueing(self) -> Queueing:
         """A worker accepts up to ``backpressure`` connections, although its blocking threads are busy."""
         return Queueing(threads=self.threads, max_connections=self.backpressure, race=EVEN, keeps_idle=True)
+
+    @property
+    def idle_limit(self) -> tuple[int, float]:
+        """Idle connections count against ``backpressure``; granian closes them after 30 s."""
+        return self.backpressure, 30

@@ -196,6 +196,11 @@ class GunicornGreen(GunicornWsgi):
         return self
 
     @property
+    def idle_limit(self) -> tuple[int, float]:
+        """Idle connections count against ``worker_connections``."""
+        return self.worker_connections, self.keepalive_s
+
+    @property
     def queueing(self) -> Queueing:
         """A worker accepts everything; Tornado's handlers block its loop."""
         limited = self.worker_connections < GTHREAD_CONNECTIONS

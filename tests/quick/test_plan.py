@@ -219,6 +219,9 @@ def answered_after_s(trial: PlannedTrial) -> float:
         (planned("pid-skew", "least-conn"), 30 + (0.5 + 0.15) * 0.5),  # somewhere in a request
         (planned("connection-deadlock", "limit-23"), 10 + 60),  # nobody is answered any more
         (planned("connection-deadlock", "limit-24"), 10 + (0.5 + 0.15) * 0.1),
+        (planned("connection-limit", "gevent"), 25 + 2 * 5),  # 24 users in turns of eight, which idle connections hold
+        (planned("connection-limit", "granian"), 60),  # it keeps idle connections for longer than users wait
+        (planned("connection-limit", "granian-closed"), 25 + (0.5 + 0.15) * 0.05),
         (planned("django-fastcgi", "gunicorn-5", "capacity"), 7),
     ],
 )  # fmt: skip
