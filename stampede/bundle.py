@@ -24,6 +24,7 @@ from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, LabImage, build_
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.file import load_experiment, read_experiment
 from stampede.experiment.model import Experiment
+from stampede.export import whole_archive
 from stampede.interruption import program
 from stampede.paths import LESSONS, ROOT, TOOLS
 from stampede.plan import lay_out
@@ -51,7 +52,8 @@ def bundled() -> list[str]:
 def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: Say) -> Path:
     """Check what was asked for, write the bundle, and return its path."""
     names = [name for words in experiments for name in words.replace(",", " ").split()] or list(DEFAULT)
-    releases = [release.strip() for release in pythons.split(",")] if pythons else _pythons()
+    usual = (*PYTHONS, this_python()) if platform.system() == "Linux" else (this_python(),)
+    releases = [release.strip() for release in pythons.split(",")] if pythons else [*dict.fromkeys(usual)]
     if wrong := [release for release in releases if not re.fullmatch(r"3\.\d+", release)]:
         raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="--pythons 3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
@@ -101,28 +103,23 @@ def write_bundle(names: Sequence[str], pythons: Sequence[str], target: Path, say
     images = images_for(names)
     make_ready(say, images)
     build_images(images, say)
-    try:
-        with tempfile.TemporaryDirectory(dir=target.parent.absolute(), prefix=f".{target.name}.") as temporary:
-            folder = Path(temporary) / "stampede-bundle"
-            folder.mkdir()
-            shutil.copy(TOOLS / "install-bundle.sh", folder / "install.sh")
-            _write_about(folder / "about", names, pythons)
-            _pack_lab(folder / "lab.tar.gz", say)
-            for python in pythons:
-                say(f"Downloading the packages for Python {python} …")
-                _download(python, folder / "wheels", say)
-            began = time.monotonic()
-            say(f"Packing {len(images) + len(BASE_IMAGES)} images …")
-            _pack_images([*BASE_IMAGES, *(image.name for image in images)], folder / "images.tar.xz")
-            say(f"Packed the images in {time.monotonic() - began:.0f} s.")
-            _write_hashes(folder)
-            part = Path(temporary) / "part"
-            with tarfile.open(part, "w") as bundle:
-                bundle.add(folder, folder.name, filter=_nobodys)
-            part.rename(target)
-    except OSError as error:
-        problem = f"{target} cannot be written: {error.strerror or error}."
-        raise LabError(problem, hint="Free some space, or choose another place: --to /path/name.tar") from None
+    packing = tempfile.TemporaryDirectory(dir=target.parent.absolute(), prefix=f".{target.name}.")
+    with whole_archive(target, "--to /path/name.tar") as part, packing as temporary:
+        folder = Path(temporary) / "stampede-bundle"
+        folder.mkdir()
+        shutil.copy(TOOLS / "install-bundle.sh", folder / "install.sh")
+        _write_about(folder / "about", names, pythons)
+        _pack_lab(folder / "lab.tar.gz", say)
+        for python in pythons:
+            say(f"Downloading the packages for Python {python} …")
+            _download(python, folder / "wheels", say)
+        began = time.monotonic()
+        say(f"Packing {len(images) + len(BASE_IMAGES)} images …")
+        _pack_images([*BASE_IMAGES, *(image.name for image in images)], folder / "images.tar.xz")
+        say(f"Packed the images in {time.monotonic() - began:.0f} s.")
+        _write_hashes(folder)
+        with tarfile.open(fileobj=part, mode="w") as bundle:
+            bundle.add(folder, folder.name, filter=_nobodys)
     return target.stat().st_size
 
 
@@ -189,11 +186,6 @@ def requirements_for(python: str, locked: str) -> str:
         elif Marker(marker).evaluate({"python_version": python, "python_full_version": f"{python}.0"}):
             kept.append(f"{name} \\{newline}{rest}")
     return "".join(kept)
-
-
-def _pythons() -> list[str]:
-    """Return the releases of Python for which a bundle has packages by default. Elsewhere: for this one alone."""
-    return list(dict.fromkeys((*PYTHONS, this_python()))) if platform.system() == "Linux" else [this_python()]
 
 
 def this_python() -> str:

@@ -151,7 +151,11 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
     path, code = (frames[-1]["path"], frames[-1]["code"]) if frames else ("", "")
     package = path.partition("/site-packages/")[2]
     if package and re.match(r"(import|from)\s", code):
-        return (f"{_importer(package)} needs {module}, which application.requirements does not bring. Add its package "
+        parts = package.removesuffix(".py").split("/")
+        who = f"The package {parts[0]}"
+        if parts[:2] == ["gunicorn", "workers"]:
+            who = f"gunicorn's {_WORKERS.get(parts[-1], parts[-1])} worker"
+        return (f"{who} needs {module}, which application.requirements does not bring. Add its package "
                 f"to your requirements, or only for the lab under application: packages: [{module}], if the package "
                 "has the name of the module.")  # fmt: skip
     by_callable = path.endswith(_WRAPPER)
@@ -170,14 +174,6 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
         such = f", such as {there}" if there else ""
         return f"{who}, which {where} does not have. Name a module that is there{such}."
     return f"{who.removesuffix(name)}{module}, which application.requirements does not bring. {_PACKAGES}"
-
-
-def _importer(path: str) -> str:
-    """Return who has a file of site-packages, as the subject of a sentence."""
-    parts = path.removesuffix(".py").split("/")
-    if parts[:2] == ["gunicorn", "workers"]:
-        return f"gunicorn's {_WORKERS.get(parts[-1], parts[-1])} worker"
-    return f"The package {parts[0]}"
 
 
 def _places(folder: Path, module: str) -> Iterator[Path]:

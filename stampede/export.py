@@ -6,7 +6,7 @@ import re
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
@@ -47,34 +47,46 @@ def pack(run_folders: Sequence[Path], target: Path, further: Mapping[str, bytes]
     run, and LabError when the archive cannot be written.
     """
     runs = [read_run(folder) for folder in run_folders]
+    with (
+        whole_archive(target, _OTHER_NAME) as part,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=part, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for folder, run in zip(run_folders, runs, strict=True):
+            began = 0
+            with suppress(ValueError):
+                began = max(0, int(datetime.fromisoformat(run.began).timestamp()))
+            for name in files(folder):
+                with (folder / name).open("rb") as file:
+                    size = (folder / name).stat().st_size
+                    _add(archive, file, size, f"{_top(folder, run)}/{name}", began)
+        for name, content in (further or {}).items():
+            _add(archive, BytesIO(content), len(content), name, 0)
+
+
+@contextmanager
+def whole_archive(target: Path, other_name: str) -> Iterator[IO[bytes]]:
+    """Yield a file that gets the name ``target`` after the block, unless another program has made such a file.
+
+    Raise LabError if it cannot be written; ``other_name`` is an option that names another place.
+    """
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
             try:
-                with _archive(part) as archive:
-                    for folder, run in zip(run_folders, runs, strict=True):
-                        for name in files(folder):
-                            with (folder / name).open("rb") as file:
-                                size = (folder / name).stat().st_size
-                                _add(archive, file, size, f"{_top(folder, run)}/{name}", _began(run))
-                    for name, content in (further or {}).items():
-                        _add(archive, BytesIO(content), len(content), name, 0)
+                yield part
                 part.flush()
                 os.fchmod(part.fileno(), 0o644)
-                _name(Path(part.name), target)
+                try:
+                    target.hardlink_to(part.name)
+                except OSError:  # the file is there, or the file system has no hard links
+                    if os.path.lexists(target):
+                        raise
+                    Path(part.name).rename(target)
             finally:
                 Path(part.name).unlink(missing_ok=True)
     except OSError as error:
         problem = f"{target} cannot be written: {error.strerror or error}."
-        raise LabError(problem, hint=f"Free some space, or choose another place: {_OTHER_NAME}") from None
-
-
-@contextmanager
-def _archive(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
-    with (
-        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        yield archive
+        raise LabError(problem, hint=f"Free some space, or choose another place: {other_name}") from None
 
 
 def _add(archive: tarfile.TarFile, file: IO[bytes], size: int, name: str, mtime: int) -> None:
@@ -85,26 +97,7 @@ def _add(archive: tarfile.TarFile, file: IO[bytes], size: int, name: str, mtime:
     archive.addfile(entry, file)
 
 
-def _name(part: Path, target: Path) -> None:
-    """Give a finished file its name. Raise FileExistsError when another program has made a file of this name."""
-    try:
-        target.hardlink_to(part)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if os.path.lexists(target):
-            raise
-        part.rename(target)
-
-
 def _top(run_folder: Path, run: Run) -> str:
     """Return ``<experiment>-<run time>``, the folder in the archive. A run that was unpacked has this name already."""
     experiment, folder = re.sub(r"[^\w.-]", "-", run.experiment), run_folder.resolve().name
     return folder if folder.startswith(f"{experiment}-") else f"{experiment}-{folder}"
-
-
-def _began(run: Run) -> int:
-    try:
-        return max(0, int(datetime.fromisoformat(run.began).timestamp()))
-    except ValueError:
-        return 0

@@ -135,6 +135,8 @@ def verification_of(folder: Path) -> "Verification":
 
 def verified(folder: Path, console: Console) -> list[str]:
     """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
+    from stampede.report.spread import word_list  # noqa: PLC0415
+
     found = verification_of(folder)
     for difference in found.differences:
         console.print(str(difference), markup=False, soft_wrap=True)
@@ -146,20 +148,10 @@ def verified(folder: Path, console: Console) -> list[str]:
         raise LabError(problem)
     if found.differences:
         raise LabError(f"{folder} was changed since it was measured.")
+    order = ["predicted.json", "summary.json", "diagnosis.json", "report.html", "requests.parquet"]
+    derived = word_list(sorted({Path(path).name for path in found.derived}, key=order.index))
     recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
-    unchanged = f"{recorded} unchanged; {_derived(found.derived)} follow from these files."
-    return [unchanged, f"{MANIFEST}: {found.manifest}"]
-
-
-def _derived(paths: list[str]) -> str:
-    """Return the names of derived files as part of a sentence. The files of the whole run come first."""
-    from stampede.report.spread import word_list  # noqa: PLC0415
-
-    names = sorted(
-        {Path(path).name for path in paths},
-        key=["predicted.json", "summary.json", "diagnosis.json", "report.html", "requests.parquet"].index,
-    )
-    return word_list(names)
+    return [f"{recorded} unchanged; {derived} follow from these files.", f"{MANIFEST}: {found.manifest}"]
 
 
 def run_and_variant(command: str, run: str, results: Path) -> tuple[Path, Run, str | None]:

@@ -15,7 +15,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -115,7 +115,7 @@ def open_text(path: Path, *, most_bytes: int = MOST_LOG_BYTES) -> Iterator["Line
     ``most_bytes`` or more than MOST_TIMES its packed size.
     """
     try:
-        with _opened(path) as file:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else open_regular(path, may_be_pipe=True) as file:
             packed = _Counted(path, file, most_bytes)
             stream = io.BufferedReader(packed, _BLOCK)
             for packed_as, unpacks in _UNPACKS.items():
@@ -156,7 +156,9 @@ class Lines:
         if text and not text.endswith("\n"):
             text += self._stream.readline(LONGEST_LINE + 1)
             if not text.endswith("\n"):
-                text += self._end_of_line()
+                while (rest := self._stream.readline(MIB)) and not rest.endswith("\n"):
+                    pass  # leave out the rest of a line that is too long
+                text += rest[-1:]
         kept, first, at = [], 0, 0
         while at < len(text):
             end = text.rfind("\n", at, at + LONGEST_LINE + 1)
@@ -179,13 +181,6 @@ class Lines:
         """Yield all lines that are left, each with its end."""
         while lines := self.take(1000):
             yield from lines
-
-    def _end_of_line(self) -> str:
-        """Leave out the rest of a line that is too long."""
-        while piece := self._stream.readline(MIB):
-            if piece.endswith("\n"):
-                return "\n"
-        return ""
 
 
 _BLOCK = 1 << 17
@@ -213,16 +208,6 @@ class _Counted(io.RawIOBase):
             raise WrongUse(f"{self._path} unpacks to more than {MOST_TIMES} times its size, as no log does.",
                            hint="If it is a log, unpack it, and name the unpacked file.")  # fmt: skip
         return int(count)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a log, or standard input. Raise OSError if it is a device or a folder."""
-    if str(path) == "-":
-        yield sys.stdin.buffer
-        return
-    with open_regular(path, may_be_pipe=True) as file:
-        yield file
 
 
 def _check(mode: int, *, may_be_pipe: bool) -> None:

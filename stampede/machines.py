@@ -36,8 +36,29 @@ def _reach_machines(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
 
 def check_machines(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, e.g. stampede machines check."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms"):
+        table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
     with _reach_machines(file) as (_, machines):
-        lacks = [*_show_machines(machines)]
+        there = [machine for machine in machines if content_of(IMAGE, machine)]
+        lacks = [f"{machine.name} has no image {IMAGE}; stampede machines join copies it"
+                 for machine in machines if machine not in there]  # fmt: skip
+        with start_probes(there, say) as probes:
+            for machine in machines:
+                probe, clock = probes.get(machine.name), "unknown"
+                host = describe_host(machine, probe)
+                if probe:  # how far its clock is ahead of the lab's, in ms
+                    asked = probe.exchanges()
+                    uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
+                    clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
+                size = str(host.cores), f"{host.memory_gib:g}"
+                table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
+                if json.loads(machine.run("info", "--format", "{{json .}}"))["MemoryLimit"] is False:
+                    lacks.append(f"the engine of {machine.name} cannot limit the memory of containers")
+                if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= host.cores:
+                    which = f"containers may use {machine.cpuset}"
+                    lacks.append(f"{machine.name} has {host.cores} cores, but its file says that {which}")
+        out.print(table)
         if len(machines) > 1:
             try:
                 swarm.check_joined(swarm.nodes_of(machines))
@@ -65,32 +86,3 @@ def leave_machines(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. stampede machines leave."""
     with _reach_machines(file) as (_, machines):
         swarm.leave(machines, say)
-
-
-def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
-    """Print a row for each machine, and yield what machines lack."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms"):
-        table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
-    there = [machine for machine in machines if content_of(IMAGE, machine)]
-    yield from (
-        f"{machine.name} has no image {IMAGE}; stampede machines join copies it"
-        for machine in machines
-        if machine not in there
-    )
-    with start_probes(there, say) as probes:
-        for machine in machines:
-            probe, clock = probes.get(machine.name), "unknown"
-            host = describe_host(machine, probe)
-            if probe:  # how far its clock is ahead of the lab's, in ms
-                asked = probe.exchanges()
-                uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
-                clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
-            size = str(host.cores), f"{host.memory_gib:g}"
-            table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
-            if json.loads(machine.run("info", "--format", "{{json .}}"))["MemoryLimit"] is False:
-                yield f"the engine of {machine.name} cannot limit the memory of containers"
-            if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= host.cores:
-                which = f"containers may use {machine.cpuset}"
-                yield f"{machine.name} has {host.cores} cores, but its file says that {which}"
-    out.print(table)

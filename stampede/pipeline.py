@@ -58,8 +58,7 @@ def stored_summary(run_folder: Path) -> Summary | None:
             return None
     except (FileNotFoundError, UnicodeDecodeError):
         return None
-    lacks_page = _draws_pages() and not (run_folder / "report.html").exists()  # the core has derived the run
-    if lacks_page:
+    if _draws_pages() and not (run_folder / "report.html").exists():  # the core has derived the run
         return None
     summary = read_summary(run_folder)
     check_names(run_folder, read_run(run_folder), summary)

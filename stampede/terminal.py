@@ -2,9 +2,8 @@
 
 import json
 import os
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
@@ -17,7 +16,8 @@ from rich.segment import Segment
 
 from stampede.errors import LabError
 from stampede.interruption import was_left
-from stampede.records.unprintable import UNPRINTABLE
+from stampede.records.plural import plural
+from stampede.records.unprintable import OBEYED
 from stampede.theory import COMPILED, must_compile
 
 if TYPE_CHECKING:
@@ -60,15 +60,12 @@ class Plain(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield what is printed, with U+FFFD in the place of what a terminal would obey."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=_OBEYED.sub("\ufffd", segment.text))
+            yield segment if segment.control else segment._replace(text=OBEYED.sub("\ufffd", segment.text))
 
     def on_broken_pipe(self) -> None:
         """End without an error if nobody reads any more, as in ``stampede list | head -1``."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0)
-
-
-_OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
 
 
 INTERRUPTED = 130
@@ -97,12 +94,12 @@ def print_json(values: Mapping[str, object]) -> None:
 
 def write_json(text: str) -> None:
     """Print a text of JSON, with escapes in the place of what a terminal would obey."""
-    _write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    _write(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def write(text: str) -> None:
     """Print a text that is data as it is, with U+FFFD in the place of what a terminal would obey."""
-    _write(_OBEYED.sub("\ufffd", text))
+    _write(OBEYED.sub("\ufffd", text))
 
 
 def _write(text: str) -> None:
@@ -130,17 +127,18 @@ def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, bu
     """
     first, *further = planned.rounds
     if budget_s is None:
-        size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
+        batches = plural(len(planned.batches), "batch", "batches")
+        size = f"{plural(len(planned.trials), 'trial')} in {batches}"
         console.print(f"{escape(name)}: {size}, about {time_in_words(expected_s)}.", soft_wrap=True)
     else:
-        each = f"{count(first.trials, 'trial')}, about {time_in_words(expected_s)}"
+        each = f"{plural(len(first.trials), 'trial')}, about {time_in_words(expected_s)}"
         until = f"until every claim is decided or {time_in_words(round(budget_s))} are over"
         console.print(f"{escape(name)}: rounds of {each}, {until}.", soft_wrap=True)
     for number, batch in enumerate(first.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
     if further:
-        rounds = f"{count(further, 'further round')}" if budget_s is None else "Further rounds"
+        rounds = plural(len(further), "further round") if budget_s is None else "Further rounds"
         console.print(f"  {rounds}: the same, each in an order of its own", soft_wrap=True)
 
 
@@ -155,11 +153,6 @@ def time_in_words(seconds: int) -> str:
     """Return a time in minutes and seconds, e.g. ``3 min 05 s``."""
     minutes, rest = divmod(seconds, 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
-
-
-def count(things: Sized, one: str, many: str = "") -> str:
-    """Return how many things there are, e.g. ``2 trials``."""
-    return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
 
 
 @contextmanager

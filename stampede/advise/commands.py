@@ -11,14 +11,7 @@ from stampede.errors import WrongUse
 from stampede.finished import results_of, run_and_variant
 from stampede.paths import RESULTS
 from stampede.records.model import name_from
-from stampede.run.options import (
-    Duration,
-    Limits,
-    MeasureOptions,
-    Results,
-    RunRequest,
-    Trials,
-)
+from stampede.run.options import Duration, Limits, MeasureOptions, Results, RunRequest, Trials
 from stampede.terminal import out, print_json, say, say_how_theory_runs
 
 if TYPE_CHECKING:
@@ -56,15 +49,13 @@ def advise(
     if not classes and Path(run).suffix in (".yaml", ".yml"):  # no folder of a run is named so
         run, classes = "", Path(run)
     if classes and (run or load):
-        raise WrongUse("--classes describes a service that no run knows, so it has no run and no --load.",
-                       hint="stampede advise mine.yaml, or stampede advise results/heavy-mix/latest --try 3",
-        )  # fmt: skip
+        problem = "--classes describes a service that no run knows, so it has no run and no --load."
+        raise WrongUse(problem, hint="stampede advise mine.yaml, or stampede advise results/heavy-mix/latest --try 3")
     if limits and not classes:
         raise WrongUse("--limits is for a file, because a run has limits of its own.", hint="stampede advise mine.yaml")
     if as_json and attempts:
-        raise WrongUse(
-            "--json prints the ranking, and --try measures it.", hint="stampede advise --json, without --try"
-        )
+        problem = "--json prints the ranking, and --try measures it."
+        raise WrongUse(problem, hint="stampede advise --json, without --try")
     bound = re.fullmatch(r"(\d+\.?\d*)(ms|s)", p99)
     if p99 and not (bound and float(bound[1])):
         raise WrongUse(f"--p99 {p99}: it must be a time with its unit.", hint="--p99 300ms, or --p99 2s")

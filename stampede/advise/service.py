@@ -57,11 +57,6 @@ class Service(Model):
         return self
 
     @property
-    def is_of_pods(self) -> bool:
-        """Whether the file describes containers behind a balancer, and not a machine."""
-        return self.cpus is not None or self.replicas is not None
-
-    @property
     def at_peak(self) -> dict[str, RequestClass]:
         """The classes as they come in the busiest minute.
 
@@ -82,30 +77,27 @@ class Service(Model):
         """How many requests are at work at once on average, if none waits."""
         return sum(asked.at_work for asked in self.at_peak.values())
 
-    @property
-    def cores_at_most(self) -> float:
-        """How many cores are busy if requests compute all that they may compute."""
-        return sum(
-            asked.at_work * (1.0 if asked.computes is None else asked.computes) for asked in self.at_peak.values()
-        )
+    def cores_busy(self, unknown: float) -> float:
+        """Return how many cores are busy if requests compute for this part of their time where the file is silent."""
+        return sum(asked.at_work * (unknown if asked.computes is None else asked.computes)
+                   for asked in self.at_peak.values())  # fmt: skip
 
     def load(self, unknown: float = 0.0) -> OfferedLoad:
         """Return what is to be served in the busiest minute.
 
         ``unknown`` is the part of its time that a request computes if the file does not say it.
         """
-        busy = sum(asked.at_work * (unknown if asked.computes is None else asked.computes)
-                   for asked in self.at_peak.values())  # fmt: skip
-        needed = ceil(busy / (UTILISED * self.cpus)) if self.cpus else 1
+        needed = ceil(self.cores_busy(unknown) / (UTILISED * self.cpus)) if self.cpus else 1
         pods = self.replicas or min(MOST_REPLICAS, max(1, needed))
         cores = self.cpus * pods if self.cpus else float(self.cores or 1)
-        each = pods if self.is_of_pods else 1
+        of_pods = self.cpus is not None or self.replicas is not None  # not of a machine
+        each, most = pods if of_pods else 1, self.cores_busy(1.0)
         return OfferedLoad(
             classes=[simulated_class(name, asked, unknown) for name, asked in self.at_peak.items()],
-            computes=bool(self.cores_at_most), cores=cores, cpus=self.cpus, balance=self.balance,
-            pods=pods if self.is_of_pods else None, memory_mib=self.memory_mib,
+            computes=bool(most), cores=cores, cpus=self.cpus, balance=self.balance,
+            pods=pods if of_pods else None, memory_mib=self.memory_mib,
             worker_mib=self.worker_mib or WORKER_MIB["flask_app"],
-            least_workers=2 if cores / each > 1 and self.cores_at_most / each > ONE_PROCESS else 1,
+            least_workers=2 if cores / each > 1 and most / each > ONE_PROCESS else 1,
             threads=self.threads,
         )  # fmt: skip
 
@@ -123,11 +115,8 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
     computes = any(asked.computes for asked in service.classes.values())
     classes = {name: asked.model_copy(update={"computes": asked.computes or None})
                for name, asked in service.at_peak.items()}  # fmt: skip
-    asked = {
-        "script": "classes.js",
-        "settings": {"classes": as_json(classes)},
-        "duration": {"short": "60s", "full": "5m"},
-    }
+    duration = {"short": "60s", "full": "5m"}
+    asked = {"script": "classes.js", "settings": {"classes": as_json(classes)}, "duration": duration}
     try:
         load = Load.model_validate(asked)
     except ValidationError as error:

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption
 from stampede.advise.ranking import (
     WAITS_MS,
@@ -78,10 +77,8 @@ def print_answer(
         for case in cases:
             best = case.ways[ranked_names([case])[0][0]].option if case.ways else None
             stands = _stands([capacity(best, case.load, p99_ms)], case.load.pods or 1, p99_ms) if best else ""
-            _say(
-                console,
-                f"{case.computes:4.0%}  {f'{best.size}, {best.kind.label}: {stands}' if best else 'more cores'}",
-            )
+            told = f"{best.size}, {best.kind.label}: {stands}" if best else "more cores"
+            _say(console, f"{case.computes:4.0%}  {told}")
         _say(console, _TO_FIND_OUT)
         return
     ways, load = [case.ways[names[0]] for case in cases], cases[-1].load
@@ -94,6 +91,18 @@ def print_answer(
     rest = (load.memory_mib - SERVER_MIB) / option.workers
     slowest = sorted(last.response_ms, key=lambda name: -last.response_ms[name])[:MOST_CLASSES]
     p99 = ", ".join(f"{name} {_range(way.response_ms.get(name) for way in ways)} ms" for name in slowest)
+    throttled = ""  # what the quota of cores costs, unless it is hardly anything
+    if load.computes and load.cpus:
+        free = predict_option(option, replace(load, cpus=None, cores=1024.0))
+        lost = {name: last.p99_ms[name] - free.p99_ms.get(name, 0.0) for name in last.p99_ms}
+        name = max(lost, key=lambda name: lost[name])
+        if lost[name] > WAITS_MS:
+            throttled = f"p99 of {name} has {number(lost[name])} ms of throttling at {load.cpus:g} cores"
+    of_today = ""
+    if today:
+        name = max(today.response_ms, key=lambda name: today.response_ms[name])
+        of_today = f"{today.option.size}: p99 {name} {number(today.response_ms[name])} ms; "
+        of_today += f"{percent(today.beside)} wait avoidably"
     answer = {
         "serve with": f"{plural(option.workers, 'worker')} x {plural(option.threads, 'thread')}{where} "
                       f"({option.kind.label}; others: --ways)",
@@ -101,9 +110,9 @@ def print_answer(
                   f"{load.memory_mib} MiB hold workers of up to {rest:.0f} MiB (stampede try measures them)",
         "now": f"{number(load.rate)}/s{f' on {pods}' if load.pods else ''}: p99 {p99}; {percent(last.beside)} wait "
                "avoidably",
-        "today": f"{today.option.size}: p99 {_slow(today)}; {percent(today.beside)} wait avoidably" if today else "",
+        "today": of_today,
         "stands": _stands(carried, pods, p99_ms),
-        "quota": _stopped(option, load, last),
+        "quota": throttled,
         "unknown": "how much requests compute: from none to all of their time" if len(cases) > 1 else
                    _QUOTA_UNKNOWN if load.computes and load.cpus and option.threads > 1 else "",
     }  # fmt: skip
@@ -141,11 +150,6 @@ def _range(values: Iterable[float | None]) -> str:
     return f"{found[0]} to {found[-1]}" if found and found[0] != found[-1] else (found or ["?"])[0]
 
 
-def _slow(way: RankedOption) -> str:
-    name = max(way.response_ms, key=lambda name: way.response_ms[name])
-    return f"{name} {number(way.response_ms[name])} ms"
-
-
 def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None) -> str:
     """Return how many requests a second a container carries, under each assumption, and what bounds them."""
     known = [found for found in carried if found]
@@ -155,20 +159,6 @@ def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None)
     rate, alone = _range(found.rate / pods for found in known), ", ".join(known[-1].alone)
     but = f", but {alone} takes longer even alone" if alone else ""
     return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{but}"
-
-
-def _stopped(option: ServingOption, load: OfferedLoad, way: RankedOption) -> str:
-    """Return what the quota of cores costs; empty: hardly anything."""
-    if not (load.computes and load.cpus):
-        return ""
-    free = predict_option(option, replace(load, cpus=None, cores=1024.0))
-    lost = {name: way.p99_ms[name] - free.p99_ms.get(name, 0.0) for name in way.p99_ms}
-    name = max(lost, key=lambda name: lost[name])
-    return (
-        f"p99 of {name} has {number(lost[name])} ms of throttling at {load.cpus:g} cores"
-        if lost[name] > WAITS_MS
-        else ""
-    )
 
 
 def print_ways(
@@ -185,20 +175,18 @@ def print_ways(
         classes = [*best[0].p99_ms]
         if len(classes) > MOST_CLASSES:
             classes = [max(classes, key=lambda name: best[-1].p99_ms.get(name, 0.0))]
-        lines = [
-            (
-                way.option.kind.label,
-                way.option.size,
-                *(f"{number(way.p50_ms.get(name))}, {number(way.p99_ms.get(name))}" for name in classes),
-                f"{percent(way.refused)} refused" if way.refuses else percent(way.beside),
-                *([f"{way.option.memory_mib:.0f}"] if memory_of else []),
-                *([_times(capacity(way.option, case.load))] if case.computes is None else []),
-            )
-            for way in [*best, *([today] if today else [])]
-        ]  # fmt: skip
-        memory = ["MiB"] if memory_of else []
-        head = ("way to serve", "w x t", *(f"{name}: p50, p99" for name in classes), "beside", *memory,
-                *(["up to"] if case.computes is None else []))  # fmt: skip
+        lines = []
+        for way in [*best, *([today] if today else [])]:
+            times = (f"{number(way.p50_ms.get(name))}, {number(way.p99_ms.get(name))}" for name in classes)
+            beside = f"{percent(way.refused)} refused" if way.refuses else percent(way.beside)
+            line = [way.option.kind.label, way.option.size, *times, beside]
+            line += [f"{way.option.memory_mib:.0f}"] if memory_of else []
+            if case.computes is None:
+                carried = capacity(way.option, case.load)
+                line.append(f"{carried.times:.2g} x" if carried and carried.times >= 1 else "waits")
+            lines.append(line)
+        head = ["way to serve", "w x t", *(f"{name}: p50, p99" for name in classes), "beside"]
+        head += ["MiB"] * bool(memory_of) + ["up to"] * (case.computes is None)
         if_ = "" if case.computes is None else f", if requests compute {case.computes:.0%} of their time"
         _print_table(console, f"Predicted: what requests lose, in ms; the waits beside a free thread; the load{if_}",
                      head, lines)  # fmt: skip
@@ -211,15 +199,11 @@ def print_ways(
         _say(console, f"{label}: {reason}")
 
 
-def _times(carried: Capacity | None) -> str:
-    return f"{carried.times:.2g} x" if carried and carried.times >= 1 else "waits"
-
-
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style))
 
 
-def _print_table(console: Console, title: str, head: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
+def _print_table(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     console.print()
     console.print(terminal_table(Table(title, head, lines, words=2)))
 

@@ -9,9 +9,10 @@ import typer
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
 from stampede.paths import RESULTS
+from stampede.records.plural import plural
 from stampede.run.measuring import measure
 from stampede.run.options import MeasureOptions, Name, Results, RunRequest, measure_options
-from stampede.terminal import count, say, time_in_words
+from stampede.terminal import say, time_in_words
 from stampede.typed import typed
 
 
@@ -92,8 +93,8 @@ def reproduce(
     todo = [timed for timed in experiments if not show and (fresh or not timed.run(results))]
     total_s = sum(timed.expected_s for timed in todo)
     if todo:
-        say(f"{count(todo, 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the same "
-            "command goes on with what is left.")  # fmt: skip
+        say(f"{plural(len(todo), 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the "
+            "same command goes on with what is left.")  # fmt: skip
     invalid = []
     for position, timed in enumerate(todo, start=1):
         rest_s = sum(other.expected_s for other in todo[position - 1 :])

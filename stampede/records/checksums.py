@@ -70,8 +70,7 @@ def read_manifest(run_folder: Path) -> Hashes:
             text = line.decode("utf-8")
         except UnicodeDecodeError:
             raise BadRun(f"{path}:{number}: not UTF-8") from None
-        found = _LINE.fullmatch(text)
-        if not found:
+        if not (found := _LINE.fullmatch(text)):
             raise BadRun(f"{path}:{number}: not a hash, two spaces and a path: {_short(text)}")
         digits, name = found.groups()
         if not _can_be_listed(name):

@@ -304,37 +304,16 @@ def as_json(classes: Mapping[str, RequestClass]) -> str:
     return json.dumps(said, separators=(",", ":"))
 
 
-def read_load_classes(text: str) -> dict[str, LoadClass]:
-    """Read the classes of a load of the lab from JSON. Raise pydantic's ValidationError."""
-    return LOAD_CLASSES.validate_json(text)
-
-
-def read_own_classes(text: str) -> dict[str, OwnRequestClass]:
-    """Read what an own application is asked for from JSON. Raise pydantic's ValidationError."""
-    return OWN_CLASSES.validate_json(text)
-
-
-def own_classes_as_json(asked: dict[str, OwnRequestClass]) -> str:
-    """Return what an own application is asked for as JSON, for the setting of a load.
+def own_as_json(asked: OwnRequest | Mapping[str, OwnRequest]) -> str:
+    """Return a login, or classes, of requests to an own application as JSON, for the setting of a load.
 
     A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
     """
-    classes = {name: _fitting(described) for name, described in asked.items()}
-    return json.dumps(classes, separators=(",", ":"))
-
-
-def read_login(text: str) -> Login:
-    """Read a login from JSON, as the setting of a load has it. Raise pydantic's ValidationError."""
-    return Login.model_validate_json(text)
-
-
-def login_as_json(login: Login) -> str:
-    """Return a login as JSON, for the setting of a load, percent-encoded as classes are."""
-    return json.dumps(_fitting(login), separators=(",", ":"))
+    said = _fitting(asked) if isinstance(asked, OwnRequest) else {name: _fitting(of) for name, of in asked.items()}
+    return json.dumps(said, separators=(",", ":"))
 
 
 def _fitting(asked: OwnRequest) -> dict[str, Any]:
-    """Return a request whose texts are percent-encoded where a character does not fit into an env file."""
     said = asked.model_dump(exclude_defaults=True)
     if "body" in said:
         said["body"] = quote(said["body"], safe=_FITS)

@@ -3,22 +3,21 @@
 ``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
 """
 
-import errno
 import json
 import os
-import re
 import tempfile
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
+from stampede.errors import WrongUse
+from stampede.foreign import read_bytes
 from stampede.records.mistakes import explain, placed, unread
 from stampede.records.model import Record
 from stampede.records.run import SCHEMA, Run, TrialRecord
 from stampede.records.summary import Summary
-from stampede.records.unprintable import UNPRINTABLE
+from stampede.records.unprintable import OBEYED
 
 R = TypeVar("R", bound=Record)
 MOST_BYTES = 64 * 2**20
@@ -76,13 +75,10 @@ def write_whole(path: Path, text: str) -> None:
 
 def read_bounded(path: Path) -> bytes:
     """Read a file of a run. Raise BadRun if it has more than MOST_BYTES, and OSError if it is a pipe or a device."""
-    if not (S_ISREG(mode := path.stat().st_mode) or S_ISDIR(mode)):
-        raise OSError(errno.EINVAL, "It is a pipe or a device")
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise BadRun(f"{path} has more than {MOST_BYTES // 2**20} MiB, so it is not read")
-    return content
+    try:
+        return read_bytes(path, most_bytes=MOST_BYTES)
+    except WrongUse as error:
+        raise BadRun(error.message.removesuffix(".")) from None
 
 
 def read_values(path: Path, schema: int | None = None) -> dict[str, Any]:
@@ -97,13 +93,9 @@ def read_values(path: Path, schema: int | None = None) -> dict[str, Any]:
     found = values.get("schema") if isinstance(values, dict) else None
     if type(found) is not int or (schema is not None and found != schema):
         raise BadRun(f"{path} has schema {found}; this version reads schema {schema or SCHEMA}")
-    if "\\u" in text or _OBEYED.search(text):
+    if "\\u" in text or OBEYED.search(text):
         values = _shown(values)
     return cast("dict[str, Any]", values)
-
-
-_OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
-"""What a terminal obeys instead of showing it, and what no picture can have."""
 
 
 def _shown(values: Any) -> Any:  # noqa: ANN401  # whatever JSON has
@@ -112,7 +104,7 @@ def _shown(values: Any) -> Any:  # noqa: ANN401  # whatever JSON has
         return {_shown(key): _shown(value) for key, value in values.items()}
     if isinstance(values, list):
         return [*map(_shown, values)]
-    return _OBEYED.sub("\ufffd", values) if isinstance(values, str) else values
+    return OBEYED.sub("\ufffd", values) if isinstance(values, str) else values
 
 
 def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from stampede.records.classes import Between, LoadClass, Mean, Range, read_load_classes
+from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range
 from stampede.records.duration import in_seconds
 from stampede.records.model import Record
 
@@ -88,13 +88,6 @@ def _class(of: LoadClass) -> TrafficClass:
     return TrafficClass(work=[Work(does=does, takes_s=takes)], rounds=of.rounds, **arrivals)
 
 
-def _computing(rounds: int, waits_s: float, computes_s: float, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
-    """Return the class of requests that wait and compute in turns, for so long in all."""
-    waits = [Work(takes_s=_part(waits_s, 1 / rounds))] if waits_s else []
-    work = [*waits, Work(does="compute", takes_s=_part(computes_s, 1 / rounds))]
-    return TrafficClass(work=work, rounds=rounds, **arrivals)
-
-
 def _part(takes: Takes, part: float) -> Takes:
     """Return a part of durations, without the last digits of a division."""
     match takes:
@@ -111,10 +104,10 @@ def _part(takes: Takes, part: float) -> Takes:
 def _asked(settings: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
     """Return the class of requests that a script asks for in one way: they wait, call, or wait and compute in turns."""
     if settings.get("does", "compute") == "compute":
-        each_ms = settings["wait_ms"], settings["cpu_ms"]
-        return _computing(settings["rounds"], *(settings["rounds"] * ms / 1000 for ms in each_ms), **arrivals)
-    work = Work(does=settings["does"], takes_s=settings["delay_s"])
-    return TrafficClass(work=[work], **arrivals)
+        parts = (("wait", settings["wait_ms"]), ("compute", settings["cpu_ms"]))
+        work = [Work(does=does, takes_s=round(ms / 1000, 12)) for does, ms in parts if ms or does == "compute"]
+        return TrafficClass(work=work, rounds=settings["rounds"], **arrivals)
+    return TrafficClass(work=[Work(does=settings["does"], takes_s=settings["delay_s"])], **arrivals)
 
 
 def climbing_rates(first: float, last: float, steps: int) -> list[int]:
@@ -141,7 +134,7 @@ def climbing_rates_rps(asked: Asked) -> list[int]:
 
 TRAFFIC: Mapping[str, Callable[[Asked], Traffic]] = {
     "burst.js": lambda asked: Traffic(classes={"burst": _asked(asked, burst=asked["burst"], every_s=asked["every_s"])}),
-    "classes.js": lambda asked: of_classes(read_load_classes(asked["classes"])),
+    "classes.js": lambda asked: of_classes(LOAD_CLASSES.validate_json(asked["classes"])),
     "steps.js": lambda asked: Traffic(classes={"arrival": _asked(asked, rates_rps=climbing_rates_rps(asked))}),
 }
 """The classes of requests that the scripts of k6/ send, as theory simulates them."""

@@ -78,11 +78,10 @@ def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
         yield KeyClaim("Why:", "", run.because.removesuffix("."), run.because.removesuffix("."))
     for pair in cures(run, summary):
-        cured = [_cured_sentence(summary, pair[0], answer) for answer, _ in asked[:1]]
-        sentences = [_measured_sentence(run, summary, *pair), *filter(None, cured)]
-        short = measured_phrase(run, summary, pair) + "".join(
-            _uncured(summary, pair, answer) for answer, _ in asked[:1]
-        )
+        short, sentences = measured_phrase(run, summary, pair), [_measured_sentence(run, summary, *pair)]
+        for answer, _ in asked[:1]:
+            short += _uncured(summary, pair, answer)
+            sentences += filter(None, [_cured_sentence(summary, pair[0], answer)])
         yield KeyClaim(lead(run, pair), pair[1].says, short, ". ".join(sentences))
 
 

@@ -51,7 +51,20 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         for key, value in run.variants[0].settings.items()
         if all(repr(variant.settings.get(key)) == repr(value) for variant in run.variants)
     }
-    bars_title, bars = _bars(run, summary, section)
+    _, lead = deciding_columns(run, summary, section.columns if section else ())
+    bars_title, bars = "", list[Bar]()
+    if lead:  # a bar for each variant, of what the answer is about
+        rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
+        labels, of = section.labels if section else {}, lead.group
+        bars = bars_of([
+            (labels.get(name, name), short_figure(row.unit, row.measured), row.measured)
+            for name, row in rows.items()
+            if row and row.measured is not None
+        ])  # fmt: skip
+        whose = f"{of.request_class} requests, " if of.request_class else ""
+        under = f" ({of.load})" if of.load and len(run.loads) > 1 else ""
+        measured = of._replace(load=None, request_class=None, stats=(lead.stat,)).title(run, stat=lead.stat)
+        bars_title = capitalised(f"{whose}{measured}{under}")
     page = render(
         "report.html",
         *_SCRIPTS,
@@ -65,9 +78,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         answers=list(key_claims(run, summary)),
         bars_title=bars_title,
         bars=bars,
-        page=f"../../../docs/experiments/{run.experiment}.md"
-        if (_EXPERIMENTS / f"{run.experiment}.md").exists()
-        else None,
+        page=f"../../../docs/experiments/{run.experiment}.md" * (_EXPERIMENTS / f"{run.experiment}.md").exists(),
         timelines=timelines,
         figures=figures,
         cite=_cite(run),
@@ -107,22 +118,6 @@ class Opening(NamedTuple):
     first: FirstFigure | None = None
     bars_title: str = ""
     bars: Sequence[Bar] = ()
-
-
-def _bars(run: Run, summary: Summary, section: Section | None) -> tuple[str, list[Bar]]:
-    """Return what the answer is about, and a bar for each variant."""
-    _, lead = deciding_columns(run, summary, section.columns if section else ())
-    if lead is None:
-        return "", []
-    rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
-    found = [(name, row.unit, row.measured) for name, row in rows.items() if row and row.measured is not None]
-    labels = section.labels if section else {}
-    bars = bars_of([(labels.get(name, name), short_figure(of_unit, value), value) for name, of_unit, value in found])
-    group = lead.group
-    of = f"{group.request_class} requests, " if group.request_class else ""
-    under = f" ({group.load})" if group.load and len(run.loads) > 1 else ""
-    measured = group._replace(load=None, request_class=None, stats=(lead.stat,)).title(run, stat=lead.stat)
-    return capitalised(f"{of}{measured}{under}"), bars
 
 
 def timeline_page(

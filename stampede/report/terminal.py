@@ -40,7 +40,10 @@ FURTHER = ("min", "p60", "p70", "p80", "p95", "jain index", "max over mean")
 def print_tables(console: Console, run: Run, summary: Summary, section: Section | None = None) -> None:
     """Print the whole result of a run. ``section`` has its diagnosis."""
     _print_question(console, run)
-    console.print(validity_text(run, summary))
+    verdict, notes = summary.validity.verdict, summary.validity.notes
+    head = Text.assemble("The measurement is ", (verdict, _STYLES[verdict]), f": {trials_phrase(summary)}.")
+    noted: list[RenderableType] = [Text("Also noted:"), _listed(notes)] if notes else []
+    console.print(Group(head, _listed(doubts_of(run, summary)), *noted))
     whole = [*quantity_tables(run, summary)]
     quantities = [short for table in whole if (short := table.without(FURTHER)).rows]
     _print_all(console, quantities)
@@ -121,17 +124,6 @@ def _print_all(console: Console, tables: Iterable[Table]) -> None:
             console.print(terminal_table(part))
 
 
-def validity_text(run: Run, summary: Summary) -> RenderableType:
-    """Return the run's validity, each kind of reason to doubt it, and what else was noted, one line each."""
-    verdict = summary.validity.verdict
-    head = Text.assemble(
-        "The measurement is ", (verdict, _STYLES.get(verdict, "")), f": {trials_phrase(summary)}."
-    )  # fmt: skip
-    notes = summary.validity.notes
-    noted: list[RenderableType] = [Text("Also noted:"), _listed(notes)] if notes else []
-    return Group(head, _listed(doubts_of(run, summary)), *noted)
-
-
 def _listed(sentences: Sequence[str]) -> rich.Table:
     grid = rich.Table.grid(padding=(0, 1))
     for sentence in sentences:
@@ -182,10 +174,8 @@ def _parts(table: Table, width: int) -> Iterator[Table]:
     least = len([*_fitting(figures, widths, room, len(figures))])
     parts = [*_fitting(figures, widths, room, ceil(len(figures) / max(least, 1)))] or [[]]
     for part in parts:
-        kept = [*words, *part, *numbers]
-        rows = [[row[place] for place in kept] for row in table.rows]
         note = table.note if part is parts[-1] else ""
-        yield replace(table, head=[table.head[place] for place in kept], rows=rows, note=note).without_gaps()
+        yield replace(table.only([*words, *part, *numbers]), note=note).without_gaps()
 
 
 def _fitting(places: Sequence[int], widths: Sequence[int], room: int, most: int) -> Iterator[list[int]]:

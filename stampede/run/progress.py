@@ -11,9 +11,10 @@ from rich.text import Text
 
 from stampede.docker.machine_usage import Progress
 from stampede.plan import Plan, timing
+from stampede.records.plural import plural
 from stampede.records.run import TrialRecord
 from stampede.run.machine_lock import Say
-from stampede.terminal import count, say, talk, time_in_words
+from stampede.terminal import say, talk, time_in_words
 
 WORD_EVERY_S = 60
 """How often a step that takes longer than expected says so, if there is no terminal."""
@@ -148,5 +149,5 @@ class LiveLine:
         batch, rounds = plan.batches[batches], plan.trials[-1].number
         of = "" if self._expected.budget_s is not None else f" of {rounds}"
         words = [f"round {batch[0].number}{of}"] if rounds > 1 else []
-        variants = batch[0].variant_name if len(batch) == 1 else count(batch, "variant")
+        variants = batch[0].variant_name if len(batch) == 1 else plural(len(batch), "variant")
         return ", ".join([*words, batch[0].load_name, variants])

@@ -18,7 +18,7 @@ from stampede.records.classes import (
     PATH_PATTERN,
     Login,
     OwnRequestClasses,
-    own_classes_as_json,
+    own_as_json,
 )
 from stampede.records.mistakes import Wording
 from stampede.records.model import Model
@@ -379,7 +379,7 @@ class UserService(Model):
     def _something_is_asked(self) -> Self:
         if bool(self.requests) == bool(self.replay):
             raise ValueError("give either requests or replay: what people ask for")
-        if (length := len(own_classes_as_json(self.requests))) > MOST_ASKED:
+        if (length := len(own_as_json(self.requests))) > MOST_ASKED:
             raise ValueError(f"requests have {length:,} characters in all, but k6 can be told only {MOST_ASKED:,}")
         return self
 

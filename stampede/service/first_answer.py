@@ -10,9 +10,10 @@ from stampede.docker.machine_usage import is_busy
 from stampede.experiment.model import Experiment
 from stampede.plan import timing
 from stampede.records.folder import read_trial, trial_folder
+from stampede.records.plural import plural
 from stampede.records.summary import Summary
 from stampede.run.options import MeasureOptions
-from stampede.terminal import count, interruptible, report_path, say, time_in_words
+from stampede.terminal import interruptible, report_path, say, time_in_words
 
 
 def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
@@ -24,13 +25,13 @@ def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
     first_s, every_s = (
         sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
     )
-    ways_too = f" and {count(ways, 'other way')}" if ways else ""
+    ways_too = f" and {plural(len(ways), 'other way')}" if ways else ""
     say(
         f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
         f"2. Each class of requests alone: about {time_in_words(round(alone_s))}.\n"
         f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
         "Then comes the first answer; Ctrl-C after it keeps it.\n"
-        f"4. Today's way{ways_too}, {count(every.rounds, 'trial')} each: about {time_in_words(round(every_s))}; "
+        f"4. Today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about {time_in_words(round(every_s))}; "
         "longer if further ways may lift a limit."
     )
 

@@ -16,7 +16,7 @@ from stampede.docker.doctor import make_ready
 from stampede.docker.engine import engine_cores
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
-from stampede.records.classes import login_as_json, own_classes_as_json
+from stampede.records.classes import own_as_json
 from stampede.records.folder import write_whole
 from stampede.records.mistakes import reason_of
 from stampede.records.model import name_from
@@ -297,9 +297,9 @@ def experiment_of(
     if replay:
         script, classes, further = REPLAY, replay.classes, {"users_max": replay.users_max}
         duration = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
-    settings = {"classes": own_classes_as_json(classes), **further}
+    settings = {"classes": own_as_json(classes), **further}
     if service.login:
-        settings["login"] = login_as_json(service.login)
+        settings["login"] = own_as_json(service.login)
     asked = {"script": script, "settings": settings, "duration": duration}
     try:
         load = Load.model_validate(asked)

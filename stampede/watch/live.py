@@ -74,7 +74,7 @@ class LiveFeed:
         self._runs = runs
         self._older = {path.name for path in runs.glob("*")}
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._run: Run | None = None
         self._parts: set[Path] = set()
         self._trials: list[_Trial] = []
@@ -92,13 +92,24 @@ class LiveFeed:
             self._look()
             known = after - self._dropped if batch == self._batch else 0
             rows = self._rows[max(0, known) :]
+            there = [trial.variant.name for trial in self._trials]
+            asked = [claim.value.variant for claim in self._run.telling_claims] if self._run else []
             return {
                 "batch": self._batch,
                 "after": self._dropped + len(self._rows),
                 "now": 1000 * (self._now_s - (self._first_s or self._now_s)),
                 "stage": self.stage.text,
-                "trials": [_described(trial) for trial in self._trials],
-                "pair": self._pair(),
+                "trials": [
+                    {
+                        "variant": trial.variant.name,
+                        "workers": 0 if trial.variant.elastic else trial.variant.workers,
+                        "threads": None if trial.variant.elastic else trial.variant.threads,
+                        "labels": labels(trial.workers),
+                    }
+                    for trial in self._trials
+                ],
+                # shown first: the variants of the first claims, as in the report
+                "pair": [*dict.fromkeys(name for name in [*asked, *there] if name in there)][:2],
                 "classes": longest_first(self._classes),
                 "rows": rows,
             }
@@ -106,21 +117,23 @@ class LiveFeed:
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            self._close_files()
-
-    def _close_files(self) -> None:
-        for trial in self._trials:
-            for file in trial.files.values():
+            for file in [file for trial in self._trials for file in trial.files.values()]:
                 file.close()
-        self._trials = []
+            self._trials = []
 
     def _look(self) -> None:
         """Find the trials that are measured now, and read what was written since."""
         runs = [path for path in self._runs.glob("*/run.json") if path.parent.name not in {*self._older, "latest"}]
         folder = max(runs).parent if runs else None
         parts = {*folder.glob("*/*/.*.part")} if folder else set()
-        if folder and parts and not self._parts & parts:
-            self._begin(folder)
+        if folder and parts and not self._parts & parts:  # another batch
+            self.close()
+            self._run = None
+            with suppress(BadRun):
+                self._run = read_run(folder)
+            self._parts, self._classes = set(), {}
+            self._rows, self._dropped, self._first_s = [], 0, None
+            self._batch += 1
         self._parts |= parts
         if self._run:
             known = {trial.part for trial in self._trials}
@@ -135,16 +148,6 @@ class LiveFeed:
         if len(self._rows) > MOST_KEPT:
             self._dropped += len(self._rows) - MOST_KEPT
             self._rows = self._rows[-MOST_KEPT:]
-
-    def _begin(self, folder: Path) -> None:
-        self._close_files()
-        try:
-            self._run = read_run(folder)
-        except BadRun:
-            self._run = None
-        self._parts, self._classes = set(), {}
-        self._rows, self._dropped, self._first_s = [], 0, None
-        self._batch += 1
 
     def _take(self, trial: _Trial, file: str, line: bytes) -> None:
         """Add what a line says of a request, if it is one of the two points that the load scripts write for each."""
@@ -179,23 +182,8 @@ class LiveFeed:
             )
         )  # fmt: skip
 
-    def _pair(self) -> list[str]:
-        """Return the variants that are shown first: those of the first claims, as in the report."""
-        there = [trial.variant.name for trial in self._trials]
-        asked = [claim.value.variant for claim in self._run.telling_claims] if self._run else []
-        return [*dict.fromkeys(name for name in [*asked, *there] if name in there)][:2]
-
 
 _OURS = (b'{"metric":"request_sent"', b'{"metric":"request_answered"')
-
-
-def _described(trial: _Trial) -> dict[str, Any]:
-    return {
-        "variant": trial.variant.name,
-        "workers": 0 if trial.variant.elastic else trial.variant.workers,
-        "threads": None if trial.variant.elastic else trial.variant.threads,
-        "labels": labels(trial.workers),
-    }
 
 
 @contextmanager

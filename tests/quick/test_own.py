@@ -42,7 +42,7 @@ from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
 from stampede.predict.kinds import label_of
-from stampede.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
+from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, own_as_json
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.queueing import Queueing
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
@@ -1920,10 +1920,10 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
 
     found = read_user_service(service)
 
-    said = own_classes_as_json(found.requests)
+    said = own_as_json(found.requests)
     assert not set("'\\") & set(said)
     assert "s3cr" not in said
-    told = read_own_classes(said)["buy"]
+    told = OWN_CLASSES.validate_json(said)["buy"]
     assert unquote(told.body or "") == body
     assert unquote(told.headers["X-Own"]) == 'a "b"'
     [load] = experiment_of(service, found, candidates(found, LAYER)).all_loads.values()
@@ -1947,7 +1947,9 @@ def test_a_login_is_a_setting_of_the_load_and_its_secrets_stay_names(service: Pa
 
     said = load.environment()["LOGIN"]
     assert not set("'\\") & set(said)
-    assert {unquote(name): unquote(value) for name, value in read_login(said).form.items()} == login["form"]
+    assert {unquote(name): unquote(value) for name, value in Login.model_validate_json(said).form.items()} == login[
+        "form"
+    ]
     assert load.derived_environment("20s")["SESSIONS"] == "27"  # 4 and 3 users, and 10 s of 2 requests a second
     assert replayed.environment()["LOGIN"] == said
     assert replayed.derived_environment("20s")["SESSIONS"] == "100"

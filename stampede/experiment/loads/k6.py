@@ -27,7 +27,7 @@ from stampede.experiment.loads.settings import (
     own_classes,
     rounds,
 )
-from stampede.records.classes import read_load_classes
+from stampede.records.classes import LOAD_CLASSES
 from stampede.records.duration import in_seconds
 from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps, rates_per_s
 
@@ -97,7 +97,8 @@ def _users_max(settings: Settings) -> dict[str, str]:
 
 def _paths(settings: Settings) -> dict[str, str]:
     """Return what each class asks for, in which {s} stands for the seconds that a request takes."""
-    return {"PATHS": json.dumps({name: of.path for name, of in read_load_classes(str(settings["classes"])).items()})}
+    classes = LOAD_CLASSES.validate_json(str(settings["classes"]))
+    return {"PATHS": json.dumps({name: of.path for name, of in classes.items()})}
 
 
 def _sessions(settings: Settings) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stampede.errors import Misplaced
 from stampede.experiment.loads.settings import Described, Number, Word
-from stampede.records.classes import LoadClass, OwnRequestClass, read_load_classes, read_own_classes
+from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, LoadClass, OwnRequestClass
 from stampede.records.duration import in_seconds
 from stampede.records.nearest import nearest_first
 from stampede.records.run import LoadKind
@@ -194,7 +194,7 @@ def numbers_of(values: Settings) -> Numbers:
 def described_classes(settings: Settings) -> Mapping[str, LoadClass] | Mapping[str, OwnRequestClass]:
     """Return classes of requests of the lab's application, or those that somebody's own application is asked for."""
     described = str(settings["classes"])
-    return read_own_classes(described) if '"path":' in described else read_load_classes(described)
+    return (OWN_CLASSES if '"path":' in described else LOAD_CLASSES).validate_json(described)
 
 
 def computing_class(settings: Settings) -> LoadClass | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, Login, read_load_classes, read_login, read_own_classes
+from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, Login
 from stampede.records.mistakes import Kind, reason_in_json
 from stampede.records.nearest import nearest_first
 
@@ -111,7 +111,7 @@ def load_classes(example: str) -> Described:
 
 
 def _read_classes(value: str) -> None:
-    for name, described in read_load_classes(value).items():
+    for name, described in LOAD_CLASSES.validate_json(value).items():
         if described.longest_s > ANSWER_WITHIN_S or (described.timeout_s or 0) > ANSWER_WITHIN_S:
             takes_s = described.timeout_s or described.longest_s
             raise ValueError(f"{name}: a request takes {takes_s:g} s, but {GIVES_UP}")
@@ -120,10 +120,12 @@ def _read_classes(value: str) -> None:
 def own_classes(example: str) -> Described:
     """Return a setting that describes what somebody's own application is asked for."""
     like = 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}'
-    return Described(example, OWN_CLASSES, read_own_classes, like)
+    return Described(example, OWN_CLASSES, OWN_CLASSES.validate_json, like)
 
 
-LOGIN = Described("", Login, read_login, 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}')
+LOGIN = Described(
+    "", Login, Login.model_validate_json, 'JSON of a request, e.g. {"path": "/login", "body": "user=ada"}'
+)
 """A setting that describes how users log in to somebody's own application."""
 
 

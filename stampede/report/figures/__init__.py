@@ -34,9 +34,9 @@ def pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) ->
         charts = [*_charts(database, run, summary)]
     for chart, metrics, load in charts:
         if chart is not None:
-            claimed = (metric in metrics and (not load or name in (None, load)) for metric, name in asked)
-            telling = not asked or any(claimed)
-            yield Picture(Markup(svg(chart)), mark_tables(chart), telling)  # noqa: S704  # we draw these pictures
+            telling = any(metric in metrics and (not load or name in (None, load)) for metric, name in asked)
+            drawn = Markup(svg(chart))  # noqa: S704  # we draw these pictures
+            yield Picture(drawn, mark_tables(chart), telling or not asked)
 
 
 def published_picture(run: Run, summary: Summary) -> Picture | None:

@@ -4,6 +4,7 @@ import altair as alt
 
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.metrics.workers import labels
+from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import LoadRecord, Run
@@ -14,8 +15,6 @@ from stampede.report.figures.drawing import (
     MEASURED,
     WIDTH,
     Marks,
-    bars_subtitle,
-    each_trial_subtitle,
     in_a_row,
     inline_data,
     interval_ends,
@@ -39,8 +38,9 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
     title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
     rows = [row for measure in run.curve.values for row in measured_rows(summary, load, measure).values()]
-    theory = "; theory's line is dashed" * any(row.predicted is not None for row in rows)
-    subtitle = each_trial_subtitle(run) + theory
+    interval = ", its interval" * (run.trials >= ENOUGH)
+    subtitle = f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
+    subtitle += "; theory's line is dashed" * any(row.predicted is not None for row in rows)
     return style_chart(in_a_row(panels), title, subtitle, None)
 
 
@@ -116,7 +116,8 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     rows = [in_a_row(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS) for server in servers]
     title = f"What changes with {plain_name(setting.lower())}"
     chart = stacked(rows).resolve_scale(color="independent")
-    subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars_subtitle(run)}; diamonds are published"
+    bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
+    subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars}; diamonds are published"
     return style_chart(chart, title, subtitle, None)
 
 

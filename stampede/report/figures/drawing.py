@@ -10,7 +10,6 @@ import vl_convert
 
 from stampede.evaluate.metrics import MetricName
 from stampede.evaluate.read import Key
-from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
 from stampede.records.run import Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
@@ -86,11 +85,6 @@ def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Es
     return {name: row for name, row in found.items() if row and row.median is not None}
 
 
-def bars_subtitle(run: Run) -> str:
-    """Return what the bars through the median show."""
-    return "its interval" if run.trials >= ENOUGH else "the range of the trials"
-
-
 def interval_ends(row: Estimate, name: str, floor: float) -> dict[str, float]:
     """Return a measured value and the ends of its interval, or of the range of few trials.
 
@@ -99,12 +93,6 @@ def interval_ends(row: Estimate, name: str, floor: float) -> dict[str, float]:
     assert row.measured is not None
     low, high = line_ends(row)
     return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
-
-
-def each_trial_subtitle(run: Run) -> str:
-    """Return what the marks of a figure with a dot for each trial are, for its subtitle."""
-    interval = ", its interval" * (run.trials >= ENOUGH)
-    return f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
 
 
 def time_axis(field: str, lasted_s: float, title: str, *, last: bool) -> alt.X:

@@ -23,10 +23,21 @@ def mark_tables(chart: alt.TopLevelMixin) -> list[Table]:
     drawn = chart.to_dict(validate=False)
     datasets = drawn.get("datasets", {})
     whole: dict[str, Any] = {"data": drawn.get("data"), "encoding": {}, "title": ""}
-    parts = [_of_layer(layer, datasets) for layer in _layers(drawn | {"title": ""}, whole)]
+    parts: list[tuple[dict[str, str], str, list[dict[str, Any]]]] = []  # columns by field, title, and marks
+    for layer in _layers(drawn | {"title": ""}, whole):
+        columns: dict[str, str] = {}
+        for name in _CHANNELS:
+            channel = layer["encoding"].get(name, {})
+            if "field" in channel and "aggregate" not in channel:
+                title = channel.get("title") or (channel.get("axis") or {}).get("title")
+                columns.setdefault(channel["field"], title if isinstance(title, str) else plain_name(channel["field"]))
+        data = layer["data"] or {}
+        marks = data.get("values") or datasets.get(data.get("name", ""), [])
+        if len(columns) > 1 and marks:
+            parts.append((columns, layer["title"], marks))
     kept: list[tuple[dict[str, str], str, list[dict[str, Any]]]] = []
     tables = []
-    for columns, title, marks in sorted(filter(None, parts), key=lambda part: -len(part[0])):
+    for columns, title, marks in sorted(parts, key=lambda part: -len(part[0])):
         told = {tuple(mark.get(field) for field in columns) for mark in marks}
         if any(
             title == other and columns.keys() <= fields.keys()
@@ -38,7 +49,11 @@ def mark_tables(chart: alt.TopLevelMixin) -> list[Table]:
         shown = marks[:: -(-len(marks) // MOST_ROWS)]
         left_out = len(marks) - len(shown)
         note = f"{left_out} further marks, from everywhere in the figure, have no row here" if left_out else ""
-        rows = [[_cell(mark.get(field)) for field in columns] for mark in shown]
+        cells = [[mark.get(field) for field in columns] for mark in shown]
+        rows = [
+            [number(cell) if isinstance(cell, int | float) and cell is not True else str(cell or "") for cell in row]
+            for row in cells
+        ]
         tables.append(Table(title, [*columns.values()], rows, words=len(columns), note=note))
     return tables
 
@@ -54,22 +69,3 @@ def _layers(spec: dict[str, Any], outer: dict[str, Any]) -> Iterator[dict[str, A
         yield inner
     for part in parts:
         yield from _layers(part, inner)
-
-
-def _of_layer(
-    layer: dict[str, Any], datasets: dict[str, Any]
-) -> tuple[dict[str, str], str, list[dict[str, Any]]] | None:
-    """Return a layer's columns by field, its title and its marks; None: it has fewer than two columns, or no mark."""
-    columns: dict[str, str] = {}
-    for name in _CHANNELS:
-        channel = layer["encoding"].get(name, {})
-        if "field" in channel and "aggregate" not in channel:
-            title = channel.get("title") or (channel.get("axis") or {}).get("title")
-            columns.setdefault(channel["field"], title if isinstance(title, str) else plain_name(channel["field"]))
-    data = layer["data"] or {}
-    marks = data.get("values") or datasets.get(data.get("name", ""), [])
-    return (columns, layer["title"], marks) if len(columns) > 1 and marks else None
-
-
-def _cell(value: object) -> str:
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value or "")

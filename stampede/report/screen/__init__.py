@@ -80,7 +80,7 @@ def _above(run: Run, summary: Summary, section: Section | None) -> Iterator[_Par
         yield _Part(words.sureness(run, summary, LINES * WIDTH), most=LINES)
     else:
         for place, pair in enumerate(answers(run, summary)):
-            yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
+            yield _Part(words.claim_sentence(run, summary, pair), most=3, gives_way=6 * place)
         yield from map(_Part, words.cure_sentences(run, summary))
         if run.claims and not cures(run, summary):
             yield _Part("Helps: this experiment names no cure.", most=1, gives_way=9)

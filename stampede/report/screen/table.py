@@ -12,7 +12,7 @@ from rich.text import Text
 from stampede.evaluate.metrics import unit
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import Estimate, Summary
+from stampede.records.summary import Summary
 from stampede.report.answer import answers, cures
 from stampede.report.screen.columns import Group, Lead, deciding_columns
 from stampede.report.section import Section
@@ -43,7 +43,11 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     variants = [
         variant.name
         for variant in run.variants
-        if any(_value(group.row(summary, variant.name, stat)) is not None for group in groups for stat in group.stats)
+        if any(
+            (row := group.row(summary, variant.name, stat)) and row.measured is not None
+            for group in groups
+            for stat in group.stats
+        )
     ]
     if not variants:
         return []
@@ -56,9 +60,14 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     while cell_len(head[-1]) > width or (len(columns) > _FEWEST_COLUMNS and cell_len(head[-1]) + 2 + _STRIP > width):
         columns.pop()
         head, widths = _head(columns, name_width, corner)
-    strips = _strips(summary, lead, variants, width - cell_len(head[-1]) - 2) if lead else []
-    if strips:
-        head[-1] += "  " + strips[0]
+    strips: list[str] = []
+    if lead and (room_for_strips := width - cell_len(head[-1]) - 2) >= _STRIP:
+        rows = [lead.group.row(summary, variant, lead.stat) for variant in variants]
+        if values := [value for row in rows if row for value in (row.measured, row.published) if value is not None]:
+            of_unit = unit(lead.group.metric, lead.stat)
+            scale = scale_of(values, of_unit, room_for_strips)
+            strips = [strip(scale, row.measured, row.published) if row else "" for row in rows]
+            head[-1] += "  " + scale.axis(of_unit)
     starred = any(cell.endswith("*") for column in columns for cell in column.cells)
     fitting = room - len(head) - starred
     fitting -= len(variants) > fitting and not starred  # a line says how many variants are left out
@@ -71,7 +80,7 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
             line = Text(set_cell_size(labels.get(variant, variant), name_width))
             for column, cells in zip(columns, widths, strict=True):
                 line.append(" " + column.cells[place].rjust(cells), style=column.style)
-            line.append("  " + strips[place + 1] if strips else "", style="cyan")
+            line.append("  " + strips[place] if strips else "", style="cyan")
             line.rstrip()
             lines.append(line)
     notes = [f"… and {plural(len(variants) - len(kept), 'more variant')}"] if len(kept) < len(variants) else []
@@ -106,10 +115,6 @@ def _columns(
                 yield _Column("", "publ.", published, "dim")
 
 
-def _value(row: Estimate | None) -> float | None:
-    return row.measured if row else None
-
-
 def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[list[str], list[int]]:
     """Return the lines above the rows, and the width of each column, with room for the titles of groups.
 
@@ -136,17 +141,6 @@ def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[lis
     names = [*[""] * (height - 2), *([corner] if height > 1 else []), "variant"]
     lines = [" ".join([name.ljust(name_width), *parts]) for name, *parts in zip(names, *padded, strict=True)]
     return lines, widths
-
-
-def _strips(summary: Summary, lead: Lead, variants: Sequence[str], width: int) -> list[str]:
-    """Return the axis and a strip for each variant; nothing if there is no room for them, or no value."""
-    rows = [lead.group.row(summary, variant, lead.stat) for variant in variants]
-    values = [value for row in rows if row for value in (row.measured, row.published) if value is not None]
-    if width < _STRIP or not values:
-        return []
-    scale = scale_of(values, unit(lead.group.metric, lead.stat), width)
-    strips = [strip(scale, _value(row), row.published if row else None) for row in rows]
-    return [scale.axis(unit(lead.group.metric, lead.stat)), *strips]
 
 
 _BAR, _MARK = "━", "◆"

@@ -16,16 +16,15 @@ from stampede.typed import option, typed
 _OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
 
 
-def answer_sentence(run: Run, summary: Summary, pair: Pair) -> str:
-    """Return a claim that answers the question, with its number."""
+def claim_sentence(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return a claim that answers the question, or names a cure, with its number."""
     return f"{lead(run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
 
 
 def cure_sentences(run: Run, summary: Summary) -> Iterator[str]:
     """Yield the first cure with its number, and a sentence on all other cures by the names of their variants."""
     pairs = cures(run, summary)
-    for pair in pairs[:1]:
-        yield f"{lead(run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+    yield from (claim_sentence(run, summary, pair) for pair in pairs[:1])
     by_lead: dict[str, list[str]] = {}
     for pair in pairs[1:]:
         short = f"{pair[0].value.variant} ({measured_phrase(run, summary, pair)})"

@@ -38,12 +38,14 @@ class Table:
             return [[row] for row in self.rows]
         return [list(rows) for _, rows in groupby(self.rows, key=lambda row: row[0])]
 
+    def only(self, places: Sequence[int]) -> "Table":
+        """Return the table with only the columns at these places, in this order."""
+        head, *rows = [[row[place] for place in places] for row in (self.head, *self.rows)]
+        return replace(self, head=head, rows=rows, words=sum(place < self.words for place in places))
+
     def without(self, names: Collection[str]) -> "Table":
         """Return the table without the columns of these names, and without gaps."""
-        kept = [place for place, name in enumerate(self.head) if name not in names]
-        rows = [[row[place] for place in kept] for row in self.rows]
-        words = sum(place < self.words for place in kept)
-        return replace(self, head=[self.head[place] for place in kept], rows=rows, words=words).without_gaps()
+        return self.only([place for place, name in enumerate(self.head) if name not in names]).without_gaps()
 
     def without_gaps(self) -> "Table":
         """Return the table without the rows that have no figure, and without the columns that have nothing at all.
@@ -53,10 +55,7 @@ class Table:
         figures = [place for place in range(self.words, len(self.head)) if self.head[place] not in COUNTS]
         rows = [row for row in self.rows if not figures or any(row[place] not in _EMPTY for place in figures)]
         kept = [place for place in range(len(self.head)) if any(row[place] not in _EMPTY for row in rows)]
-        return replace(
-            self, head=[self.head[place] for place in kept], rows=[[row[place] for place in kept] for row in rows],
-            words=sum(place < self.words for place in kept),
-        )  # fmt: skip
+        return replace(self, rows=rows).only(kept)
 
 
 def in_one_line(cell: str) -> str:

@@ -22,7 +22,10 @@ def comparison_answer(a: Side, b: Side, found: Sequence[Change]) -> str:
     told = [row for row in found if row.verdict != "~"]
     if not told:
         return f"No measured value differs by more than chance ({plural(len(found), 'value')} compared)."
-    most = max(told, key=_certain_change)
+    # how far from no change the nearer end of the interval is; a share counts as tenths of a factor of ten
+    most = max(
+        told, key=lambda row: min(abs(10 * end) if row.of_share else abs(log(end)) for end in (row.low, row.high))
+    )
     apart = a.variant != b.variant and a.variant and b.variant
     names = (a.variant, b.variant) if apart else ("a", "b")
     of_a, of_b = (
@@ -46,14 +49,16 @@ def comparison_tables(
     tables = []
     if differs:
         tables.append(Table("How they differ", ("setting", "a", "b"), differs, words=3))
-    rows = [
-        (
-            row.variant, _quantity(row, found), _side(row.a, row.of_a), _side(row.b, row.of_b),
-            _interval(row) if row.has_interval else "–",
-            _change(row, row.smallest) if row.has_interval else "–", row.verdict,
+    rows = []
+    for row in [row for row in found if every or row.verdict != "~"]:
+        of_unit = "" if row.unit in ("share", "index") else f", {row.unit}"
+        what = f"{metric_phrase(row.metric, row.request_class)} {plain_name(row.stat)}{of_unit}"
+        sides = (
+            number(middle) if len(values) >= ENOUGH or not values else "; ".join(map(number, values))
+            for middle, values in ((row.a, row.of_a), (row.b, row.of_b))
         )
-        for row in found if every or row.verdict != "~"
-    ]  # fmt: skip
+        change = (_interval(row), _change(row, row.smallest)) if row.has_interval else ("–", "–")
+        rows.append((row.variant, what + _load_suffix(row, found), *sides, *change, row.verdict))
     if rows:
         head = ("variant", "what", "a", "b", "change", "smallest", "")
         title = "What was measured" if every else "What differs by more than chance"
@@ -61,23 +66,8 @@ def comparison_tables(
     return tables
 
 
-def _certain_change(row: Change) -> float:
-    """Return how far from no change the nearer end of the interval is; a share counts as tenths of a factor of ten."""
-    ends = (row.low, row.high)
-    return min(abs(10 * end) if row.of_share else abs(log(end)) for end in ends)
-
-
-def _quantity(row: Change, found: Sequence[Change]) -> str:
-    unit = "" if row.unit in ("share", "index") else f", {row.unit}"
-    return f"{metric_phrase(row.metric, row.request_class)} {plain_name(row.stat)}{unit}{_load_suffix(row, found)}"
-
-
 def _load_suffix(row: Change, found: Sequence[Change]) -> str:
     return f" ({row.load})" if len({each.load for each in found}) > 1 else ""
-
-
-def _side(middle: float, values: Sequence[float]) -> str:
-    return number(middle) if len(values) >= ENOUGH or not values else "; ".join(map(number, values))
 
 
 def _interval(row: Change) -> str:

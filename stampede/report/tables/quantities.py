@@ -88,8 +88,8 @@ def _quantity_table(
         n = str(max((row.n for row in mine.values()), default=0))
         by = divisor_suffix(_divided_by(run, name, load, metric.name, request_class, completion_times=False))
         figures = {
-            f"published{by}": {stat: _shown(row, row.published) for stat, row in mine.items()},
-            "predicted": {stat: _shown(row, row.predicted) for stat, row in mine.items()},
+            f"published{by}": {stat: _count(row.unit, row.published) for stat, row in mine.items()},
+            "predicted": {stat: _count(row.unit, row.predicted) for stat, row in mine.items()},
             "measured": {stat: _measured_cell(row) for stat, row in mine.items() if not row.pooled},
             "pooled": {stat: _measured_cell(row) for stat, row in mine.items() if row.pooled},
         }
@@ -108,23 +108,21 @@ def _quantity_table(
     return Table(title, head, lines, words=2, note=note).without_gaps()
 
 
-def _shown(row: Estimate, value: float | None) -> str:
-    return number(whole_number(row.unit, value))
+def _count(of_unit: str, value: float | None) -> str:
+    return number(whole_number(of_unit, value))
 
 
 def _measured_cell(row: Estimate) -> str:
     """Return a value, and below it its interval; or what each trial measured. Equal numbers are shown once."""
-    shown = _shown(row, row.measured)
+    shown = _count(row.unit, row.measured)
     if row.measured is None:
         return shown
-    ends = [_shown(row, end) for end in line_ends(row)]
+    ends = [_count(row.unit, end) for end in line_ends(row)]
     if {*ends} == {shown}:
         return shown
-    return (
-        f"{shown}\n{' to '.join(ends)}"
-        if is_certain(row)
-        else word_list([_shown(row, of) for of in row.values.values()])
-    )
+    if is_certain(row):
+        return f"{shown}\n{' to '.join(ends)}"
+    return word_list([_count(row.unit, of) for of in row.values.values()])
 
 
 def _divided_by(
@@ -236,10 +234,6 @@ def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
     yield from visits_tables(run, summary)
     yield from errors_tables(run, summary)
     yield from stairs_tables(run, summary)
-
-
-def _count(of_unit: str, value: float | None) -> str:
-    return number(whole_number(of_unit, value))
 
 
 _COLUMNS: dict[str, tuple[MetricName, Statistic, Callable[[float | None], str]]] = {

@@ -28,7 +28,11 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
         why = _why(row, _unless_all(summary, suspect_of(run, summary, claim.quantities)), {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
-        measured = [_measured(row), spread(claim_values(claim, run, summary), row.low, row.high)]
+        value = claim_value(row)
+        if row.measured is not None:  # a share and an index have their name
+            value = f"{plain_name(row.stat)} {value}" if row.unit in ("share", "index") else value
+            value += " times" * (row.unit == "ratio")
+        measured = [value, spread(claim_values(claim, run, summary), row.low, row.high)]
         bound = row.bound + (" ms" if row.unit == "ms" else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))
     told = [*shared, *_doubt_told(doubts)]
@@ -50,16 +54,6 @@ def _doubt_told(doubts: Sequence[str]) -> list[str]:
 def _unless_all(summary: Summary, suspect: str) -> str:
     """Return how many trials are suspect, but nothing if all of the run are, as its first sentence says."""
     return "" if all(trial.verdict == "suspect" for trial in summary.trials) else suspect
-
-
-def _measured(row: ClaimRow) -> str:
-    """Return the measured value of a claim with its unit. A share and an index have their name, a ratio has "times"."""
-    value = claim_value(row)
-    if row.measured is None:
-        return value
-    if row.unit in ("share", "index"):
-        return f"{plain_name(row.stat)} {value}"
-    return f"{value} times" if row.unit == "ratio" else value
 
 
 def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> list[str]:

@@ -23,7 +23,7 @@ from stampede.docker.machine_usage import Quiet
 from stampede.docker.redaction import LOCAL_ENV, local_words, redact
 from stampede.plan import PlannedTrial
 from stampede.plan.placement import k6_service
-from stampede.records.classes import Login, OwnRequestClass, read_login, read_own_classes
+from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass
 from stampede.records.files import ALONE
 from stampede.records.folder import trial_folder, write_record, write_whole
 from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, Seconds, TrialRecord
@@ -121,7 +121,7 @@ class Trial:
     def login(self) -> Login | None:
         """How users log in before the load; None: nobody logs in."""
         said = self.planned.load.settings.get("login")
-        return read_login(str(said)) if said else None
+        return Login.model_validate_json(str(said)) if said else None
 
     @property
     def user(self) -> Session:
@@ -131,7 +131,7 @@ class Trial:
     @property
     def asked_classes(self) -> dict[str, OwnRequestClass]:
         """The classes of requests that somebody's own application is asked for."""
-        return read_own_classes(str(self.planned.load.settings["classes"]))
+        return OWN_CLASSES.validate_json(str(self.planned.load.settings["classes"]))
 
     @property
     def measures_unloaded_latency(self) -> bool:

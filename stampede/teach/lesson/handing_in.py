@@ -6,8 +6,9 @@ from stampede.errors import WrongUse
 from stampede.export import checked, pack
 from stampede.finished import verified
 from stampede.records.checksums import MANIFEST, sha256
+from stampede.records.plural import plural
 from stampede.teach.lesson.notes import Notes, notes_file, read_notes
-from stampede.terminal import count, say, talk
+from stampede.terminal import say, talk
 from stampede.typed import typed
 
 
@@ -38,5 +39,6 @@ def hand_in(folder: Path, to: Path | None) -> Path:
     numbers = Notes(steps=steps).model_dump_json(indent=1, by_alias=True).encode() + b"\n"
     pack(runs, target, {f"lesson/{notes_file(folder.parent).name}": numbers})
     say(f"On the page of the class, your manifests begin with {', '.join(sha256(run / MANIFEST)[:8] for run in runs)}.")
-    say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
+    told = plural(len(runs), "step")
+    say(f"The file has the runs of {told} and your predictions, but nothing that you wrote in words.")
     return target
