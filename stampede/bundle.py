@@ -211,7 +211,6 @@ _XZ = "import lzma, shutil, sys; shutil.copyfileobj(sys.stdin.buffer, lzma.open(
 
 
 def _write_hashes(folder: Path) -> None:
-    """Write the hash of every file of the bundle, for sha256sum."""
     files = sorted(found for found in folder.rglob("*") if found.is_file())
     lines = [f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
     (folder / "sha256sums").write_text("".join(lines), encoding="utf-8")

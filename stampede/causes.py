@@ -177,7 +177,6 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
 
 
 def _places(folder: Path, module: str) -> Iterator[Path]:
-    """Yield the folders that have a module, seen from the application's folder."""
     for place, folders, files in _walk(folder):
         is_package = module in folders and any((folder / place / module).glob("*.py"))
         if f"{module}.py" in files or is_package:

@@ -1,19 +1,16 @@
 """The commands about the machines of a cluster: what each of them has, and whether they are in one swarm."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from stampede.docker.client import Machine
 from stampede.docker.cluster import swarm
 from stampede.docker.cluster.engines import offset_s
 from stampede.docker.cluster.images import bring_images, content_of
-from stampede.docker.cluster.machines import Cluster, machines_of, read_machines
+from stampede.docker.cluster.machines import machines_of
 from stampede.docker.cluster.probe import IMAGE, start_probes
 from stampede.docker.cluster.ready import describe_host, use_cluster
 from stampede.docker.doctor import make_ready
@@ -25,21 +22,13 @@ MachinesFile = Annotated[Path, typer.Option("--machines", help="The file that na
 DEFAULT = Path("machines.yaml")
 
 
-@contextmanager
-def _reach_machines(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
-    """Yield the machines of a file, the first of which is the engine of Docker's commands meanwhile."""
-    cluster = read_machines(file)
-    machines = machines_of(cluster)
-    with use_cluster(cluster):
-        yield cluster, machines
-
-
 def check_machines(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, e.g. stampede machines check."""
     table = Table(box=None, pad_edge=False)
     for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms"):
         table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
-    with _reach_machines(file) as (_, machines):
+    with use_cluster(file) as cluster:
+        machines = machines_of(cluster)
         there = [machine for machine in machines if content_of(IMAGE, machine)]
         lacks = [f"{machine.name} has no image {IMAGE}; stampede machines join copies it"
                  for machine in machines if machine not in there]  # fmt: skip
@@ -72,7 +61,8 @@ def check_machines(file: MachinesFile = DEFAULT) -> None:
 
 def join_machines(file: MachinesFile = DEFAULT) -> None:
     """Put all machines into one swarm, and make the swarm if there is none, e.g. stampede machines join."""
-    with _reach_machines(file) as (cluster, machines):
+    with use_cluster(file) as cluster:
+        machines = machines_of(cluster)
         swarm.nodes_of(machines)
         make_ready(say)
         build_images([BESIDE_SERVERS["client"]], say)
@@ -84,5 +74,5 @@ def join_machines(file: MachinesFile = DEFAULT) -> None:
 
 def leave_machines(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. stampede machines leave."""
-    with _reach_machines(file) as (_, machines):
-        swarm.leave(machines, say)
+    with use_cluster(file) as cluster:
+        swarm.leave(machines_of(cluster), say)

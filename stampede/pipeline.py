@@ -78,7 +78,6 @@ def _derived_from(run_folder: Path) -> str:
 
 
 def _draws_pages() -> bool:
-    """Whether the packages of the extra that draws report.html are installed."""
     return all(map(find_spec, ("altair", "jinja2", "vl_convert")))
 
 

@@ -147,7 +147,6 @@ def read_service(path: Path, resources: Found | None = None) -> Service:
 
 
 def _duration(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything
-    """Return what to write where a log gave no durations."""
     missing = place[-1:] == ("takes_s",) and values["classes"][place[1]]["takes_s"] is None
     return "how many seconds a request takes, which the log does not say" if missing else None
 

@@ -209,7 +209,6 @@ def _print_table(console: Console, title: str, head: Sequence[str], lines: Seque
 
 
 def _print_work(console: Console, service: Service) -> None:
-    """Print how much work a described service has, and what its file leaves open."""
     rate = sum(asked.at_most_per_second for asked in service.at_peak.values())
     when = " in the busiest minute" if service.peak > 1 else ""
     least, most = (ceil(service.at_work + times * sqrt(service.at_work)) for times in _SPARE)

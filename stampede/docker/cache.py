@@ -21,11 +21,14 @@ def recall_packages(question: str, find: Callable[[], dict[str, str]]) -> dict[s
     ``question`` becomes a part of a file's name. An empty answer is not kept, and an answer that cannot be read is
     found again. If the cache cannot be written, the next command asks again.
     """
-    with suppress(OSError, ValueError):
-        return _PACKAGES.validate_json(_file(question).read_bytes())
-    if packages := find():
+    file: Path | None = None
+    with suppress(OSError, RuntimeError, ValueError):  # RuntimeError: the user has no home folder
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        file = folder / "stampede" / "packages" / f"{question}.json"
+        return _PACKAGES.validate_json(file.read_bytes())
+    packages = find()
+    if packages and file:
         with suppress(OSError):
-            file = _file(question)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, _PACKAGES.dump_json(packages).decode())
             for _, path in sorted((path.stat().st_mtime_ns, path) for path in file.parent.glob("*.json"))[:-MOST]:
@@ -39,12 +42,3 @@ def digest(*parts: bytes) -> str:
     for part in parts:
         found.update(hashlib.sha256(part).digest())
     return found.hexdigest()[:16]
-
-
-def _file(question: str) -> Path:
-    """Return the file that keeps an answer. Raise OSError if the user has no home folder."""
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError as error:
-        raise FileNotFoundError(str(error)) from None
-    return folder / "stampede" / "packages" / f"{question}.json"

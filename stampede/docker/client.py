@@ -59,11 +59,6 @@ class Machine:
         """The beginning of a command for this machine's engine."""
         return ["docker", *(["--context", self.context] if self.context else [])]
 
-    @property
-    def engine_name(self) -> str:
-        """The machine in a message: ``the container engine``, or with the name of the machine."""
-        return f"the container engine of {self.name}" if self.name else "the container engine"
-
     def run(self, *words: str, within_s: float = ANSWERS_WITHIN_S, stdin: bytes = b"") -> str:
         """Return what the engine answers to a command. Raise DockerError if it refuses, or is silent for too long."""
         try:

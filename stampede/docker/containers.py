@@ -53,11 +53,6 @@ class ContainerInfo:
     hostname: str = ""
     image: str = ""
 
-    @property
-    def is_generator(self) -> bool:
-        """Whether this is a load generator."""
-        return is_generator(self.service)
-
     async def execute(self, *command: str, stdin: bytes = b"", within_s: float = 120) -> str:
         """Run a command in this container, and return its output. Raise DockerError if that fails."""
         words = ["exec", *(["--interactive"] if stdin else []), self.id, *command]

@@ -93,8 +93,8 @@ def make_engine_ready(say: Say) -> None:
     if client and engine_version():
         return
     check_that_it_may_be_used()
-    # Debian keeps the engine's program in a folder that only root's PATH contains
-    program = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # only root's PATH contains Debian's folder of the engine
+    program = shutil.which("dockerd", path=path)
     elsewhere = _is_elsewhere()
     if not client or (is_debian_root() and not program and not elsewhere):
         if not is_debian_root():
@@ -107,7 +107,7 @@ def make_engine_ready(say: Say) -> None:
         run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
                     "The container engine could not be installed.", say)  # fmt: skip
         say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
-        program = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        program = shutil.which("dockerd", path=path)
     if engine_version():
         return
     if os.geteuid() != 0 or not program or elsewhere:

@@ -58,7 +58,8 @@ class EngineFacts:
     def kind(self) -> str:
         """What must be the same for two machines to count as the same combination."""
         engine = f"{self.name} {self.version.partition('.')[0]}" + self.containerd * " with containerd's images"
-        return f"{engine}, cgroups {self.cgroups}, {self.architecture}, {user_kind(rootless=self.rootless)}"
+        rights = "rootless" if self.rootless else "root" if os.geteuid() == 0 else "an ordinary user"
+        return f"{engine}, cgroups {self.cgroups}, {self.architecture}, {rights}"
 
 
 _told: dict[tuple[str | None, ...], EngineFacts] = {}
@@ -92,11 +93,6 @@ def ask_engine() -> EngineFacts | None:
         unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
     )
     return _told[chosen]
-
-
-def user_kind(*, rootless: bool) -> str:
-    """Return in words with which rights the lab and its engine run."""
-    return "rootless" if rootless else "root" if os.geteuid() == 0 else "an ordinary user"
 
 
 def way_into_the_group() -> str:

@@ -182,8 +182,7 @@ def origin(image: str) -> str:
 
 def digests(image: str) -> list[str]:
     """Return the digests of an image in its registry; an empty list for a stand-in."""
-    found = inspected(image)
-    return [] if label(image, STAND_IN) else found["RepoDigests"] or []
+    return [] if label(image, STAND_IN) else inspected(image)["RepoDigests"] or []
 
 
 def contents(image: str) -> str:

@@ -142,7 +142,6 @@ def _waiting(before_us: int | None, now_us: int | None, passed_s: float) -> floa
 
 
 def _pressure_us(resource: Literal["cpu", "memory"]) -> int | None:
-    """Return for how many microseconds since the machine's start any program waited for a resource; None if unknown."""
     try:
         return pressure_us(Path(f"/proc/pressure/{resource}").read_text(encoding="ascii"))
     except OSError:  # a kernel without pressure stall information

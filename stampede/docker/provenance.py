@@ -9,6 +9,7 @@ import psutil
 from stampede.docker.cache import digest, recall_packages
 from stampede.docker.client import HERE
 from stampede.docker.commands import output
+from stampede.docker.containers import BOX
 from stampede.docker.engine import engine_cores, engine_version, plugin_version
 from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
 from stampede.docker.processor import cpuinfo, model_name
@@ -83,9 +84,7 @@ def packages_of(identity: str) -> dict[str, str]:
     question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
 
     def look() -> dict[str, str]:
-        said = HERE.told("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
-                         "--security-opt", "no-new-privileges", "--entrypoint", "sh", identity, "-c", _PACKAGES
-                         )  # fmt: skip
+        said = HERE.told("run", "--rm", "--network", "none", *BOX, "--entrypoint", "sh", identity, "-c", _PACKAGES)
         return dict(line.split(maxsplit=1) for line in said.splitlines() if len(line.split()) == 2)
 
     return recall_packages(question, look)

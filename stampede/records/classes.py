@@ -43,7 +43,6 @@ class Mean(Model):
 
 
 def _kind(takes: object) -> str:
-    """Return which kind of durations a file means."""
     if isinstance(takes, dict | Between | Mean):
         return "a mean" if isinstance(takes, Mean) or (isinstance(takes, dict) and "mean" in takes) else "two ends"
     return "a list" if isinstance(takes, list) else "a number"

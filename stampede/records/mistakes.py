@@ -268,7 +268,6 @@ def _alternatives(schema: Schema) -> list[Schema]:
 
 
 def _key_schema(schema: Schema) -> Schema:
-    """Return the schema of the keys of a mapping whose keys the file chooses."""
     pattern = next(iter(schema.get("patternProperties", {})), None)
     return {"type": "string", "pattern": pattern} if pattern else {"type": "string", **schema.get("propertyNames", {})}
 

@@ -72,13 +72,11 @@ def figures_counted(summary: Summary, article: Article) -> str:
 
 
 def _tolerance(summary: Summary) -> str:
-    """Return how near a figure must be to the published figure, e.g. 25 % or 5 to 10 %."""
     least, most = (found(100 * row.within for row in summary.published) for found in (min, max))
     return f"{most:g} %" if least == most else f"{least:g} to {most:g} %"
 
 
 def _used_floors(summary: Summary, article: Article) -> list[Floor]:
-    """Return the floors by which at least one figure differs."""
     used = {
         (row.load, row.request_class, row.metric)
         for row in summary.published

@@ -146,7 +146,6 @@ def _cite(run: Run) -> str:
 
 
 def _data(run: Run, load: LoadTimeline, began_s: float | None = None) -> Markup:
-    """Return the timeline of one load as JSON, for the script."""
     return script_json(
         {
             "load": load.load,

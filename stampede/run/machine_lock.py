@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from math import inf
 from pathlib import Path
 
+from stampede.docker.commands import Say
 from stampede.errors import LabError
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one lock for all users; a link in its place is refused
 TELL_AGAIN_S, LOOK_AGAIN_S = 60, 0.2
 """How often a lab that waits for the lock says so, and how often it looks, in seconds."""
-
-Say = Callable[[str], None]
 
 
 @contextmanager
@@ -24,9 +24,22 @@ def machine_lock(say: Say, doing: str = "") -> Iterator[Callable[[str], None]]:
     ``doing`` is the command that holds the lock. Yield a function that tells labs that wait for the lock at which step
     the command is.
     """
-    descriptor = _open_lock()
+    descriptor, told_s = -1, -inf
+    for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):  # another user may have made the file
+        with suppress(OSError):
+            descriptor = os.open(LOCK, os.O_NOFOLLOW | os.O_CLOEXEC | mode, 0o644)
+            break
+    else:
+        raise LabError(f"The lock {LOCK} cannot be opened or created.", hint=f"Remove it: sudo rm {LOCK}")
     try:
-        _wait_for_lock(descriptor, say)
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() - told_s > TELL_AGAIN_S:
+                told_s = time.monotonic()
+                say(f"Another run is measuring ({_holder(descriptor)}). This run starts when that run has ended.")
+            time.sleep(LOOK_AGAIN_S)
         began = f"{os.getpid()}\n{datetime.now().astimezone():%H:%M}\n{doing}\n"
         noted: list[str] = []
 
@@ -50,34 +63,9 @@ def wait_for_turn(say: Say) -> None:
         pass
 
 
-def _wait_for_lock(descriptor: int, say: Say) -> None:
-    """Wait for the lock, and repeat now and then who holds it and what that command is doing."""
-    told_s: float | None = None
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass
-        else:
-            return
-        if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
-            told_s = time.monotonic()
-            say(f"Another run is measuring ({_holder(descriptor)}). This run starts when that run has ended.")
-        time.sleep(LOOK_AGAIN_S)
-
-
 def _holder(descriptor: int) -> str:
     """Return who holds the lock: its process and how to stop it, since when, and what it does."""
     noted = os.pread(descriptor, 1000, 0).decode(errors="replace").strip()
     process, since, doing, step = [*noted.split("\n"), "", "", "", ""][:4]
     said = [f"process {process}", since and f"since {since}", doing, step and f"now: {step}"]
     return ", ".join(filter(None, said)) + (f"; to stop it: kill {process}" if process.isdecimal() else "")
-
-
-def _open_lock() -> int:
-    """Open the lock file that all users of this machine share, for reading only if another user made the file."""
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
-    for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):
-        with suppress(OSError):
-            return os.open(LOCK, flags | mode, 0o644)
-    raise LabError(f"The lock {LOCK} cannot be opened or created.", hint=f"Remove it: sudo rm {LOCK}")

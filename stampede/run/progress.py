@@ -9,11 +9,11 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
+from stampede.docker.commands import Say
 from stampede.docker.machine_usage import Progress
 from stampede.plan import Plan, timing
 from stampede.records.plural import plural
 from stampede.records.run import TrialRecord
-from stampede.run.machine_lock import Say
 from stampede.terminal import say, talk, time_in_words
 
 WORD_EVERY_S = 60

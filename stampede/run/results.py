@@ -11,13 +11,13 @@ from pathlib import Path
 
 from stampede.docker import leftovers
 from stampede.docker.client import Machine
+from stampede.docker.commands import Say
 from stampede.errors import LabError, WrongUse
 from stampede.finished import OTHER_PLACE, no_room
 from stampede.records.checksums import seal
 from stampede.records.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.run.machine_lock import Say
 from stampede.run.record import now
 from stampede.run.trial.files import compress_points
 

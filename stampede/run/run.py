@@ -10,6 +10,7 @@ from pathlib import Path
 from stampede.docker import leftovers, provenance
 from stampede.docker.cluster.engines import Engines
 from stampede.docker.cluster.ready import engines_on, find_machines, machine_records, server_host
+from stampede.docker.commands import Say
 from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from stampede.docker.machine_usage import Progress
 from stampede.docker.redaction import local_words, redact
@@ -21,7 +22,7 @@ from stampede.records.checksums import seal
 from stampede.records.folder import write_record
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.run.machine_lock import Say, machine_lock
+from stampede.run.machine_lock import machine_lock
 from stampede.run.options import RunRequest
 from stampede.run.progress import BatchEnd, trial_lines
 from stampede.run.record import record_of
@@ -114,7 +115,6 @@ def _closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
 def _measure_rounds(
     request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress, end_batch: BatchEnd
 ) -> None:
-    """Measure round after round, until the plan ends or the rounds suffice."""
     began, budget_s = time.monotonic(), request.options.budget_s
     with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
         for done, trials in enumerate(measured, start=1):

@@ -26,7 +26,8 @@ from stampede.run.trial import checking
 from stampede.run.trial import trial as of_trial
 from stampede.run.trial.alone import Answer
 from stampede.run.trial.compose import Composed, compose, factors_of, share_load
-from stampede.run.trial.rates import NoRate, rate_after
+from stampede.run.trial.rates import rate_after
+from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.trial import Trial, worst_exit_code
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
@@ -361,15 +362,15 @@ def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tm
     start = f"{relative}, which shows no capacity: "
     folder = tmp_path / RUN / "one" / "mix" / "2"
 
-    with pytest.raises(NoRate) as caught:
+    with pytest.raises(TrialFailed) as caught:
         rate_of(stack, FOLLOWED)
     assert str(caught.value) == f"{relative}, which has no record"
     make_trial(tmp_path / RUN, "one", 2, climbing(0))
-    with pytest.raises(NoRate) as caught:
+    with pytest.raises(TrialFailed) as caught:
         rate_of(stack, PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))
     assert str(caught.value) == f"{start}the rate of visits does not climb"
     (folder / "points.json.gz").unlink()
-    with pytest.raises(NoRate) as caught:
+    with pytest.raises(TrialFailed) as caught:
         rate_of(stack, FOLLOWED)
     assert str(caught.value) == f"{start}{folder} has no points.json.gz"
 

@@ -24,8 +24,9 @@ from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TrialRecord
 from stampede.run.trial import batch, replacing
 from stampede.run.trial.batch import Batch
+from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers, restart_replicas
-from stampede.run.trial.trial import Trial, TrialFailed
+from stampede.run.trial.trial import Trial
 from stampede.servers.gunicorn import GunicornSync
 from tests.conftest import PATIENCE_S
 from tests.told import Told

@@ -70,10 +70,9 @@ class UsageSamplers:
 
     def read(self) -> "UsageUnderLoad":
         """Return what was seen of each machine."""
-        states = {name: _unless_lost(look) for name, look in self._engines.looks.items()}
         usages: dict[str, Usage | None] = {}
-        for name, state in states.items():
-            before = self._before[name]
+        for name, look in self._engines.looks.items():
+            state, before = _unless_lost(look), self._before[name]
             usages[name] = state.usage_since(before) if state and before else None
         for name, probe in self._engines.probes.items():
             self.exchanges[name] += _unless_lost(probe.exchanges) or []

@@ -8,8 +8,6 @@ from stampede.docker.client import Machine, Role
 from stampede.records.mistakes import PATTERNS, Wording
 from stampede.records.model import NAME_PATTERN, Model, Name
 
-EXAMPLE = "bench-1: {context: bench-1, role: servers}"
-
 
 class MachineEntry(Model):
     """One machine as machines.yaml describes it."""
@@ -20,11 +18,6 @@ class MachineEntry(Model):
     role: Role = Field("both", description="What runs on the machine: servers, load generators, or both.")
     cores: int | None = Field(None, ge=1, le=1024, description="How many cores containers may use; left out: all.")
     address: str = Field("", description="The address by which the other machines reach this machine.")
-
-    @property
-    def cpuset(self) -> str:
-        """The cores that containers on this machine may use, as Docker takes them; empty: all."""
-        return "" if self.cores is None else "0" if self.cores == 1 else f"0-{self.cores - 1}"
 
 
 class Cluster(Model):
@@ -49,7 +42,7 @@ class Cluster(Model):
 WORDING = Wording(
     {NAME_PATTERN: (PATTERNS[NAME_PATTERN][0], "bench-1")},
     {"MachineEntry": "{context: bench-1, role: servers}"},
-    hint=f"A complete machine: {EXAMPLE}",
+    hint="A complete machine: bench-1: {context: bench-1, role: servers}",
 )
 
 
@@ -62,8 +55,8 @@ def read_machines(path: Path) -> Cluster:
 
 def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machines of a cluster. The first one for servers is where images are built."""
-    machines = [
-        Machine(name, machine.context, machine.role, machine.cpuset, shares_files=False)
-        for name, machine in cluster.machines.items()
-    ]
+    machines = []
+    for name, entry in cluster.machines.items():
+        cpuset = "" if entry.cores is None else "0" if entry.cores == 1 else f"0-{entry.cores - 1}"
+        machines.append(Machine(name, entry.context, entry.role, cpuset, shares_files=False))
     return tuple(sorted(machines, key=lambda machine: machine.role == "load"))

@@ -19,7 +19,6 @@ from stampede.docker.client import Machine
 from stampede.docker.commands import Say
 from stampede.docker.containers import BOX, OWNER_LABEL, owner
 from stampede.docker.machine_usage import MachineState, pressure_us
-from stampede.docker.processor import model_name
 from stampede.errors import LabError
 from stampede.records.run import Exchange
 
@@ -88,11 +87,6 @@ class Probe:
             cpu_waits_us=pressure_us(cpu), memory_waits_us=pressure_us(memory),
             available=int(kib["MemAvailable"]) * 1024, memory=int(kib["MemTotal"]) * 1024,
         )  # fmt: skip
-
-    def cpu_model(self) -> str:
-        """Return the model of the machine's processor; empty if the kernel does not tell."""
-        [text] = self.exchange("/proc/cpuinfo")[1]
-        return model_name(text)
 
     def _line(self) -> bytes:
         assert self._process.stdout

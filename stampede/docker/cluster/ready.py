@@ -18,41 +18,23 @@ from stampede.docker.cluster.swarm import check_joined, nodes_of
 from stampede.docker.commands import Say
 from stampede.docker.engine import engine_cores, memory_budget, plugin_version
 from stampede.docker.facts import ask_engine
-from stampede.experiment.model import Experiment
-from stampede.experiment.variations import generated_on
-from stampede.plan.placement import MemoryBudgets, load_machines, server_machines
+from stampede.docker.processor import model_name
+from stampede.plan.placement import MemoryBudgets, server_machines
 from stampede.records.run import Host, RunMachine
 from stampede.servers.limits import MemoryBudget
 
 
 @contextmanager
-def read_cluster(file: Path | None) -> Iterator[Cluster | None]:
-    """Read the file of machines, if there is one, and make its first machine the engine of Docker's commands.
+def use_cluster(file: Path) -> Iterator[Cluster]:
+    """Read the file of machines, and make its first machine the engine of Docker's commands, which builds the images.
 
-    Raise WrongUse if the file is wrong, and LabError if an engine does not answer or is in no swarm.
+    Raise WrongUse if the file is wrong.
     """
-    cluster = read_machines(file) if file else None
-    with use_cluster(cluster):
-        if cluster:
-            find_machines(cluster)
-        yield cluster
-
-
-def spread_generators(experiment: Experiment, cluster: Cluster | None) -> Experiment:
-    """Return an experiment with a load generator on each machine for load."""
-    return generated_on(experiment, len(load_machines(machines_of(cluster)))) if cluster else experiment
-
-
-@contextmanager
-def use_cluster(cluster: Cluster | None) -> Iterator[None]:
-    """Make the first machine of a cluster the engine that Docker's commands use, which builds the images."""
-    if cluster is None:
-        yield
-        return
+    cluster = read_machines(file)
     before = {name: os.environ.pop(name, None) for name in ("DOCKER_CONTEXT", "DOCKER_HOST")}
     os.environ["DOCKER_CONTEXT"] = machines_of(cluster)[0].context or "default"
     try:
-        yield
+        yield cluster
     finally:
         del os.environ["DOCKER_CONTEXT"]
         os.environ.update({name: value for name, value in before.items() if value is not None})
@@ -124,7 +106,7 @@ def describe_host(machine: Machine, probe: Probe | None) -> Host:
     """Describe one machine of a cluster; without a probe, its processor has the name of its architecture."""
     info = json.loads(machine.run("info", "--format", "{{json .}}"))
     return Host(
-        cpu=(probe and probe.cpu_model()) or info["Architecture"],
+        cpu=(probe and model_name(probe.exchange("/proc/cpuinfo")[1][0])) or info["Architecture"],
         cores=info["NCPU"],
         memory_gib=round(info["MemTotal"] / 2**30, 1),
         kernel=f"{info['OSType'].capitalize()} {info['KernelVersion']}",

@@ -86,7 +86,6 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
 
 
 def _number_axis(over: str, settings: list[int]) -> alt.X:
-    """Return the axis of a setting that is a positive number."""
     axis = alt.X("setting:Q", title=plain_name(over), axis=alt.Axis(values=settings, format="d"))
     return axis.scale(type="log", base=2, nice=False, padding=12)
 

@@ -155,7 +155,6 @@ def _panel(
 
 
 def _ratios(summary: Summary, others: Marks, order: list[str]) -> alt.LayerChart | alt.FacetChart:
-    """Draw measured / published of the figures that are not times: a row for each variant."""
     named = [name for name in order if any(mark["variant"] == name for mark in others)]
     marks = [
         {**mark, "offset": (2 * place + 1) / len(found) - 1}

@@ -29,7 +29,6 @@ def render(name: str, *scripts: str, app: str = "", fetches: bool = False, **val
 
 @cache
 def _environment(app: str) -> Environment:
-    """Return the templates and scripts of the package ``app`` and of the report."""
     return Environment(
         loader=ChoiceLoader([PackageLoader(package, ".") for package in (app, *_PACKAGES) if package]),
         autoescape=select_autoescape(),

@@ -104,7 +104,6 @@ def next_lines(run: Run, summary: Summary, report: str, tables: str, width: int)
 
 
 def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
-    """Yield what somebody may type next, the most useful command first."""
     name = run.experiment
     if any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
         yield f"on a quiet machine: {typed('run', name) if run.claims else run.command}"

@@ -186,7 +186,6 @@ def _request_columns(
 
 
 def _says(trial: LaneTrial, stats: dict[str, float]) -> str:
-    """Return in words how many requests had an avoidable wait, and how many failed."""
     parts = []
     if trial.waits is not None:
         some, longest, of = "no request", "", len(trial.waits.beside_s)
@@ -210,5 +209,4 @@ def _turns(segments: waiting.Segments) -> list[int]:
 
 
 def _in_tenths(seconds: float) -> int:
-    """Return seconds as whole tenths of a millisecond."""
     return round(10_000 * seconds)

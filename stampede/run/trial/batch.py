@@ -23,7 +23,7 @@ from stampede.errors import LabError
 from stampede.interruption import uninterrupted
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.duration import in_seconds
-from stampede.records.run import TODAY, TrialRecord
+from stampede.records.run import TODAY, USER_SERVICE, TrialRecord
 from stampede.run.trial.checking import ask_for_each_class, log_in
 from stampede.run.trial.trial import AT_ONCE, Trial
 from stampede.typed import typed
@@ -113,9 +113,8 @@ class Batch:
     ) -> "Batch":  # fmt: skip
         """Return the batch of planned trials that comes after another."""
         turns = asyncio.Semaphore(AT_ONCE)
-        return cls(
-            [Trial(each, run_folder, len(planned), engines, turns) for each in planned], engines, progress, before
-        )
+        trials = [Trial(each, run_folder, len(planned), engines, turns) for each in planned]
+        return cls(trials, engines, progress, before)
 
     @property
     def ready(self) -> list[Trial]:
@@ -141,8 +140,10 @@ class Batch:
                         expected_s = timing.calibrate_s(trial.planned.load)
                         await self._each("calibrating", expected_s, Trial.calibrate, "calibrate", only=[trial])
                 await self._each("logging users in", 2, log_in, only=[trial for trial in self.ready if trial.login])
-                for trial in [trial for trial in self.ready if trial.measures_unloaded_latency]:
-                    await self._each("asking alone", 2, Trial.measure_unloaded_latency, only=[trial])
+                for trial in self.ready:  # of somebody's own application, once in a run
+                    of = trial.planned
+                    if (of.load.script, of.variant_name, of.number) == (USER_SERVICE, TODAY, 1):
+                        await self._each("asking alone", 2, Trial.measure_unloaded_latency, only=[trial])
                 await self._each("observing the servers", 1, Trial.observe_before)
                 if self.ready:
                     await self._settle()
@@ -153,9 +154,8 @@ class Batch:
         planned = [trial.planned for trial in self.ready]
         samplers = await asyncio.to_thread(UsageSamplers, self.engines)
         at = time.time() + timing.generators_up_s(planned[0].load, len(planned))
-        within_s = K6_SLACK_S + max(
-            in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned
-        )
+        lasts_s = (in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned)
+        within_s = K6_SLACK_S + max(lasts_s)
 
         async def watch_machines() -> None:
             """See how busy the machines are, and end all loads as soon as one has hardly any memory left."""
@@ -224,9 +224,8 @@ class Batch:
                     self.progress(f"starting the {what}", passed_s, passed_s - since_s)
                 else:
                     self.progress(what, min(since_s, passed_s), expected_s)
-                if self.stop_signals and not last:
-                    for trial in self.trials:
-                        trial.interrupt()
+                with suppress(Stopped):  # first, each step ends
+                    self._heed_signals(last=last)
         self._heed_signals(last=last)
 
     def _heed_signals(self, *, last: bool = False) -> None:
@@ -236,8 +235,6 @@ class Batch:
             raise Stopped
 
     async def _settle(self) -> None:
-        """Wait until the machines are quiet."""
-
         def progress(what: str, passed_s: float, expected_s: float) -> None:
             self._heed_signals()
             self.progress(what, passed_s, expected_s)
@@ -261,7 +258,7 @@ class Batch:
                 yield
             except MachineLost as error:
                 for trial in self.trials:
-                    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+                    trial.fail_with(error)
             finally:
                 for task in tasks:
                     task.cancel()

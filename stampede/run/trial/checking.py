@@ -13,6 +13,7 @@ from stampede.docker.containers import containers_of
 from stampede.errors import LabError
 from stampede.records.classes import Login, OwnRequestClass
 from stampede.records.run import USER_SERVICE
+from stampede.report.wording import shortened
 from stampede.run.trial import reasons
 from stampede.run.trial.alone import Answer, ask
 from stampede.run.trial.login import Refusal, Session, wait_for_sessions
@@ -63,7 +64,7 @@ async def log_in(trial: Trial) -> LabError | None:
     trial.sessions = [session for session in told if isinstance(session, Session)]
     if refused := next((refusal for refusal in told if isinstance(refusal, Refusal)), None):
         said_since = await _logged_since(trial, before)
-        return _failed(trial, not_logged_in(login, refused, said_since, trial.masked, _folder_of(trial)))
+        return trial.fail_with(not_logged_in(login, refused, said_since, trial.masked, _folder_of(trial)))
     return None
 
 
@@ -96,11 +97,10 @@ async def ask_for_each_class(trial: Trial, say: Say) -> None:
             break
     say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
     if errors:
-        raise _failed(trial, joined(errors, len(asked)))
+        raise trial.fail_with(joined(errors, len(asked)))
 
 
 async def _logged(trial: Trial) -> dict[str, str]:
-    """Return all that each container of the application has written, by the id of the container."""
     return {container.id: await trial.said_by(container) for container in trial.servers}
 
 
@@ -115,12 +115,6 @@ async def _logged_since(trial: Trial, before: Mapping[str, str]) -> str:
 def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Return what containers have written since an earlier moment, given all that each of them wrote."""
     return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
-
-
-def _failed(trial: Trial, error: LabError) -> LabError:
-    """Fail because of an error, and return it."""
-    trial.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
-    return error
 
 
 async def _why_not_healthy(trial: Trial) -> LabError:
@@ -163,9 +157,8 @@ def not_meant(
         reason = problem.splitlines()[-1] if problem else "nobody gave a reason"
         message = f"{asked}, is not answered when it is asked alone: {reason}."
     elif described.expected_status:
-        message = (
-            f"{asked}, is answered with status {answer.status}, but expected_status is {described.expected_status}."
-        )
+        expected = described.expected_status
+        message = f"{asked}, is answered with status {answer.status}, but expected_status is {expected}."
     else:
         message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
     parts = [
@@ -230,17 +223,13 @@ def not_healthy(said: str, probed: str, beside: str = "", folder: Path | None = 
 
 def table_of(asked: Mapping[str, OwnRequestClass], answers: Mapping[str, Answer]) -> str:
     """Return how a single request of each class was answered before any load, in lines of at most 80 columns."""
-    rows = [(_cut(name, MOST_NAME), _cut(f"{asked[name].method} {asked[name].path}", MOST_REQUEST), answer)
+    rows = [(shortened(name, MOST_NAME), shortened(f"{asked[name].method} {asked[name].path}", MOST_REQUEST), answer)
             for name, answer in answers.items()]  # fmt: skip
     of_name, of_request = (max(map(len, column)) for column in ([row[0] for row in rows], [row[1] for row in rows]))
     return "\n".join(
         f"  {name:{of_name}}  {request:{of_request}}  {answer.status or 'none':>4}{answer.took_ms:7.0f} ms"
         for name, request, answer in rows
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def joined(errors: Sequence[LabError], of: int) -> LabError:

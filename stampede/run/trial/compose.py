@@ -63,11 +63,23 @@ def compose(
     workload = trial.variant.workload
     if workload:
         local |= workload.variables
-    local |= write_settings(
-        trial, part, start_after_s=generators_up_s(trial.load, side_by_side), visits_per_s=visits_per_s
-    )
+    load = trial.load
+    settings = {"load": _variables(load.at(visits_per_s), trial.duration)}
+    if load.client:
+        start = {"START_AFTER": f"{generators_up_s(load, side_by_side):g}s"}
+        settings["client"] = _variables(load.client, trial.duration) | start
+    for name, variables in settings.items():
+        local[f"LAB_{name.upper()}_SETTINGS"] = str(part / f"{name}.env")
+        write_whole(part / f"{name}.env", env_text(variables))
     resolved = resolve(trial, part, local, project)
-    resolved["services"] = _complete(resolved["services"], trial.load.generators)
+    # docker-compose.yml declares dependencies as optional, for Compose by hand; in a trial they are required
+    for service in resolved["services"].values():
+        service["depends_on"] = {
+            other: condition | {"required": True}
+            for other, condition in service.get("depends_on", {}).items()
+            if other in resolved["services"]
+        }
+    resolved["services"] |= share_load(resolved["services"]["k6"], load.generators)
     if workload:
         workload.extend(resolved, trial.variant.service)
     whole = redact_composed(resolved, local)
@@ -149,20 +161,6 @@ def factors_of(trial: PlannedTrial) -> dict[str, str]:
     return factors
 
 
-def write_settings(
-    trial: PlannedTrial, part: Path, *, start_after_s: float = 0, visits_per_s: float | None = None
-) -> dict[str, str]:
-    """Write the settings of a trial's scripts to the folder ``part``; return the local factors that name the files."""
-    load = trial.load
-    local = {"LAB_LOAD_SETTINGS": str(part / "load.env")}
-    write_whole(part / "load.env", env_text(_variables(load.at(visits_per_s), trial.duration)))
-    if load.client:
-        local |= {"LAB_CLIENT_SETTINGS": str(part / "client.env")}
-        start = {"START_AFTER": f"{start_after_s:g}s"}
-        write_whole(part / "client.env", env_text(_variables(load.client, trial.duration) | start))
-    return local
-
-
 def resolve(trial: PlannedTrial, part: Path, local: Mapping[str, str], project: str) -> dict[str, Any]:
     """Write a trial's factors to the folder ``part``, and return what Compose makes of docker-compose.yml with them.
 
@@ -206,20 +204,6 @@ def _compose_words(trial: PlannedTrial, project: str, file: Path, variables: Seq
     )  # fmt: skip
 
 
-def _complete(services: Services, generators: int) -> Services:
-    """Return the services of a trial with all of its k6 containers. Services depend only on services of the trial.
-
-    docker-compose.yml declares dependencies as optional, for Compose by hand. In a trial they are required.
-    """
-    complete = {}
-    for name, service in services.items():
-        there = {other: condition for other, condition in service.get("depends_on", {}).items() if other in services}
-        complete[name] = service | {
-            "depends_on": {other: condition | {"required": True} for other, condition in there.items()}
-        }
-    return complete | share_load(complete["k6"], generators)
-
-
 def share_load(k6: dict[str, Any], count: int) -> Services:
     """Return the services of ``count`` k6 containers, each of which sends its share; empty if ``count`` is 1."""
     if count == 1:
@@ -244,10 +228,8 @@ def _variables(script: Script, duration: str) -> dict[str, str]:
 
 def env_text(values: Mapping[str, str]) -> str:
     """Return variables as an env file, which Compose and a shell can read."""
-    return "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
-
-
-def _quoted(value: str) -> str:
-    if "'" not in value:
-        return f"'{value}'"
-    return '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+    text = ""
+    for name, value in values.items():
+        quoted = f"'{value}'" if "'" not in value else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+        text += f"{name}={quoted}\n"
+    return text

@@ -20,12 +20,6 @@ RESULTS_THERE = f"{VOLUME}/{OWN}"
 """The folder of results in the container, which LAB_FOLDER names: the volume itself would belong to root."""
 COPIED_WITHIN_S = 600
 """How long it may take to fetch the points of a load."""
-_SCRIPTS = {"client": (CLIENTS, "/clients")}
-
-
-async def bring(container: ContainerInfo, folder: str, files: Mapping[str, str]) -> None:
-    """Write files into a folder of a container that has not started yet. Raise DockerError if that fails."""
-    await _unpack(container, folder, {name: text.encode() for name, text in files.items()})
 
 
 async def bring_scripts(container: ContainerInfo, replay: Path | None) -> None:
@@ -33,15 +27,15 @@ async def bring_scripts(container: ContainerInfo, replay: Path | None) -> None:
 
     ``replay`` is the folder with the requests of a log, if k6 sends the requests of a log.
     """
-    await _bring_folder(container, *_SCRIPTS.get(container.service, (K6, "/k6")))
+    await _bring_folder(container, *((CLIENTS, "/clients") if container.service == "client" else (K6, "/k6")))
     if replay and container.service != "client":
         await _bring_folder(container, replay, "/replay")
-    await _unpack(container, VOLUME, {}, [OWN])
+    await bring(container, VOLUME, {}, [OWN])
 
 
 async def _bring_folder(container: ContainerInfo, source: Path, target: str) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    await _unpack(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
+    await bring(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
 
 
 async def fetch_results(container: ContainerInfo, folder: Path) -> None:
@@ -53,9 +47,7 @@ async def fetch_results(container: ContainerInfo, folder: Path) -> None:
                 path.rename(folder / path.name)
 
 
-async def _unpack(
-    container: ContainerInfo, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()
-) -> None:
+async def bring(container: ContainerInfo, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
     """Write files and empty folders into a folder of a container. They belong to the lab's user, who runs it, too."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from stampede.docker.client import DockerError
-from stampede.docker.containers import ContainerInfo
+from stampede.docker.containers import ContainerInfo, is_generator
 from stampede.evaluate.metrics.servers import cut_logs
 from stampede.evaluate.read.observation import SENT, WRITTEN, read_containers
 from stampede.records.folder import write_whole
@@ -45,7 +45,7 @@ async def observe(
                 write_whole(part / f"{container.name}.{moment}.txt", f"{counts}{last_section}{settings}\n")
                 found[container.name] = settings
 
-    asked = (each for each in containers if not each.is_generator and not each.service.startswith(BESIDE))
+    asked = (each for each in containers if not is_generator(each.service) and not each.service.startswith(BESIDE))
     await asyncio.gather(*(ask(container) for container in asked if container.status == "running"))
     return found
 
@@ -68,7 +68,7 @@ async def log_starts(containers: Sequence[ContainerInfo]) -> dict[str, LogStart]
             size = sum(len(line.partition(b" ")[2]) for line in lines)
             found[container.id] = LogStart(b"".join(lines[:1]), size)
 
-    await asyncio.gather(*(look(container) for container in containers if not container.is_generator))
+    await asyncio.gather(*(look(container) for container in containers if not is_generator(container.service)))
     return found
 
 

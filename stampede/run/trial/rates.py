@@ -5,14 +5,11 @@ from pathlib import Path
 from stampede.experiment.loads.script import WrongSetting
 from stampede.plan import PlannedTrial
 from stampede.records.folder import BadRun, read_trial, trial_folder
-
-
-class NoRate(Exception):
-    """The rate of a load is relative to a capacity that is unknown; the message says why."""
+from stampede.run.trial.reasons import TrialFailed
 
 
 def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> float:
-    """Return the rate of a trial that follows from another trial of this round. Raise NoRate without a capacity."""
+    """Return the rate of a trial that follows from another one of this round. Raise TrialFailed without a capacity."""
     # imported here because loading DuckDB takes as long as a whole set-up
     from stampede.evaluate.metrics.visits import measured_capacity_per_s  # noqa: PLC0415
     from stampede.evaluate.read.rows import UnreadablePoints  # noqa: PLC0415
@@ -24,20 +21,20 @@ def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> 
     try:
         record = read_trial(folder)
         if record.reason:
-            raise NoRate(f"the rate is relative to {which}, which was not measured: {record.reason}")
+            raise TrialFailed(f"the rate is relative to {which}, which was not measured: {record.reason}")
         capacity_per_s = measured_capacity_per_s(
             folder, key, follows.load.environment(), follows.duration, record.machines
         )
     except BadRun:
-        raise NoRate(f"the rate is relative to {which}, which has no record") from None
+        raise TrialFailed(f"the rate is relative to {which}, which has no record") from None
     except (UnreadablePoints, ValueError) as error:
         reason = str(error).replace(f"{folder}/", "")
-        raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
+        raise TrialFailed(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
     if not capacity_per_s:
-        raise NoRate(f"the rate is relative to {which}, where visits already failed in the first step")
+        raise TrialFailed(f"the rate is relative to {which}, where visits already failed in the first step")
     rate_per_s = trial.load.relative.times * capacity_per_s
     try:
         trial.load.at(rate_per_s)
     except WrongSetting as error:
-        raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
+        raise TrialFailed(f"the rate is relative to {which}, and is too high: {error}") from None
     return rate_per_s

@@ -11,6 +11,10 @@ from stampede.plan import PlannedTrial
 from stampede.servers.workload import BESIDE
 
 
+class TrialFailed(Exception):
+    """A step of a trial failed; the message says why."""
+
+
 async def last_lines(container: ContainerInfo) -> str:
     """Return the last lines of a container that is not healthy; empty if it has said nothing."""
     lines = (await container.output()).decode(errors="replace").splitlines()

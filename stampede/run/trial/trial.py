@@ -21,12 +21,13 @@ from stampede.docker.commands import in_words
 from stampede.docker.containers import SERVICE, ContainerInfo, containers_of, is_generator
 from stampede.docker.machine_usage import Quiet
 from stampede.docker.redaction import LOCAL_ENV, local_words, redact
+from stampede.errors import LabError
 from stampede.plan import PlannedTrial
 from stampede.plan.placement import k6_service
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass
 from stampede.records.files import ALONE
 from stampede.records.folder import trial_folder, write_record, write_whole
-from stampede.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, Seconds, TrialRecord
+from stampede.records.run import Calibration, ContainerLog, Seconds, TrialRecord
 from stampede.run.record import now
 from stampede.run.trial import calibration, reasons
 from stampede.run.trial.alone import Front, alone_ms
@@ -34,7 +35,8 @@ from stampede.run.trial.compose import Composed, compose, env_text
 from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
 from stampede.run.trial.login import Session, without_sessions
 from stampede.run.trial.observing import LogStart, log_record, log_starts, note_cuts, observe
-from stampede.run.trial.rates import NoRate, rate_after
+from stampede.run.trial.rates import rate_after
+from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers
 from stampede.servers.workload import BEFORE
 
@@ -46,10 +48,6 @@ AT_ONCE = 2
 slowly, and gives up after 20 s."""
 K6_STOPS_WITHIN_S = 10
 UNHEALTHY = "the servers did not become healthy"
-
-
-class TrialFailed(Exception):
-    """A step of a trial failed; the message says why."""
 
 
 @contextmanager
@@ -103,7 +101,7 @@ class Trial:
     @property
     def generators(self) -> list[ContainerInfo]:
         """The load generators, once they were created."""
-        return [container for container in self.containers if container.is_generator]
+        return [container for container in self.containers if is_generator(container.service)]
 
     @property
     def servers(self) -> list[ContainerInfo]:
@@ -133,12 +131,6 @@ class Trial:
         """The classes of requests that somebody's own application is asked for."""
         return OWN_CLASSES.validate_json(str(self.planned.load.settings["classes"]))
 
-    @property
-    def measures_unloaded_latency(self) -> bool:
-        """Whether requests to somebody's own application are first sent one at a time: once in a run."""
-        trial = self.planned
-        return trial.load.script == USER_SERVICE and trial.variant_name == TODAY and trial.number == 1
-
     async def attempt(self, step: Callable[["Trial"], Awaitable[object]], name: str = "") -> None:
         """Do a step, and note how long it took if it has a name. If it fails, the trial ends, and raises nothing."""
         self._step, began, before = asyncio.current_task(), time.monotonic(), self.outcome
@@ -166,6 +158,11 @@ class Trial:
         """End this trial because it failed. Only the first reason counts."""
         self._end("failed", reason)
 
+    def fail_with(self, error: LabError) -> LabError:
+        """End this trial because of an error, and return it."""
+        self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+        return error
+
     def interrupt(self) -> None:
         """End this trial because somebody asked to stop, unless it has failed before."""
         self._end("interrupted", f"interrupted at {now()}")
@@ -173,7 +170,7 @@ class Trial:
     def lose(self, machine: Machine, why: str) -> None:
         """End this trial because a machine does not answer any more: requests to it wait for a minute each."""
         self.lost.add(machine)
-        self.fail(f"{machine.engine_name} stopped answering: {why}")
+        self.fail(f"the container engine{f' of {machine.name}' if machine.name else ''} stopped answering: {why}")
 
     def _end(self, outcome: Literal["interrupted", "failed"], reason: str) -> None:
         if self.outcome == "measured":
@@ -206,8 +203,6 @@ class Trial:
                 raise TrialFailed(reason)
             for generator in [each for each in self.generators if not each.machine.shares_files]:
                 await bring_scripts(generator, variant.workload.load_files if variant.workload else None)
-        except NoRate as error:
-            raise TrialFailed(str(error)) from None
         except TimeoutError:
             there = reasons.unhealthy_containers(await self._there(), variant.front)
             what = next((container.service for container in there if container.status == "running"), "the start")
@@ -246,14 +241,13 @@ class Trial:
             with failing("a single request before the load was not answered"):
                 self.calibration = await calibration.calibrate(self.planned.load, at_work_ms)
         except (ValueError, KeyError) as error:
-            raise TrialFailed(
-                f"a single request before the load got an answer that the lab cannot read: {error}"
-            ) from None
+            problem = f"a single request before the load got an answer that the lab cannot read: {error}"
+            raise TrialFailed(problem) from None
         text = env_text(calibration.calibrated_request(self.planned.load, self.calibration))
         write_whole(self.part / "calibration.env", text)
         for generator in self.generators:
             if not generator.machine.shares_files:
-                await bring(generator, RESULTS_THERE, {"calibration.env": text})
+                await bring(generator, RESULTS_THERE, {"calibration.env": text.encode()})
 
     async def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
@@ -278,7 +272,7 @@ class Trial:
                 with failing(f"{generator.service} did not start"):
                     if not generator.machine.shares_files:
                         begins = f"START_AT_MS={1000 * samplers.begins_at(generator.machine, at):.0f}\n"
-                        await bring(generator, RESULTS_THERE, {"start.env": begins})
+                        await bring(generator, RESULTS_THERE, {"start.env": begins.encode()})
                     await generator.machine.call("container", "start", generator.id)
             async with asyncio.timeout(at - time.time() + within_s):
                 replacing = asyncio.create_task(replace_workers(self, at))
@@ -293,14 +287,9 @@ class Trial:
         except TimeoutError:
             raise TrialFailed(f"the load did not end within {within_s:g} s") from None
         finally:
-            await asyncio.gather(
-                *(
-                    each.machine.call("container", "stop", "--time", str(K6_STOPS_WITHIN_S), each.id)
-                    for each in self.generators
-                    if each.id in self.loading and each.machine not in self.lost
-                ),
-                return_exceptions=True,
-            )
+            going = [each for each in self.generators if each.id in self.loading and each.machine not in self.lost]
+            stop = ("container", "stop", "--time", str(K6_STOPS_WITHIN_S))
+            await asyncio.gather(*(each.machine.call(*stop, each.id) for each in going), return_exceptions=True)
             self.loading = set()
 
     async def react_to(self, event: dict[str, Any]) -> None:
@@ -426,10 +415,12 @@ class Trial:
             machines=[
                 load.record(
                     machine.name,
-                    hosts=[
-                        each.hostname for each in self.containers if each.machine == machine and not each.is_generator
+                    [
+                        each.hostname
+                        for each in self.containers
+                        if each.machine == machine and not is_generator(each.service)
                     ],
-                    generators=[points_of(each.service) for each in self.generators if each.machine == machine],
+                    [points_of(each.service) for each in self.generators if each.machine == machine],
                 )
                 for machine in self.engines.machines
                 if self.engines.overlay and load
