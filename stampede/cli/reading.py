@@ -150,12 +150,13 @@ def export(
 ) -> None:
     """Verify a run, or the runs of the lesson, and pack it into one file, e.g. stampede export results/lesson."""
     from stampede.export import archive_path, pack  # noqa: PLC0415
-    from stampede.teach.lesson import handing_in  # noqa: PLC0415
+    from stampede.teach.lesson.handing_in import hand_in  # noqa: PLC0415
+    from stampede.teach.lesson.notes import NOTES  # noqa: PLC0415
 
     folder = run or latest(results)
     with run_for("export"):
-        if handing_in.is_lesson(folder):
-            out.print(str(handing_in.hand_in(folder, to)), markup=False, soft_wrap=True)
+        if (folder / NOTES).is_file():
+            out.print(str(hand_in(folder, to)), markup=False, soft_wrap=True)
             return
         target = archive_path(folder, to)
         for line in verified(folder, talk):

@@ -34,7 +34,6 @@ from stampede.records.summary import Summary
 from stampede.servers import KINDS
 from stampede.service.description import WORDING as WORDING_OF_SERVICES
 from stampede.service.description import UserService
-from stampede.teach.classroom.predictions import Answers
 from stampede.teach.lesson.model import Lesson
 from stampede.teach.lesson.notes import Notes
 from tests.wrong import garbled, mistakes, places_in
@@ -110,7 +109,6 @@ KINDS_OF_FILES: dict[str, tuple[Kind, Wording, Callable[[], list[Any]]]] = {
     "own classes": (OWN_CLASSES, PLAIN, lambda: [values_of(SERVICE)["requests"]]),
     "login": (Login, PLAIN, lambda: [values_of(SERVICE)["login"]]),
     "notes": (Notes, PLAIN, lambda: [NOTES]),
-    "answers": (Answers, PLAIN, lambda: [NOTES]),
     "run.json": (Run, PLAIN, lambda: recorded(Run, "run.json")),
     "trial.json": (TrialRecord, PLAIN, lambda: recorded(TrialRecord, "trial.json")),
     "summary.json": (Summary, PLAIN, lambda: recorded(Summary, "summary.json")),

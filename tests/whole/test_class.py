@@ -24,9 +24,10 @@ from stampede.teach.classroom import submissions
 from stampede.teach.classroom.archive import BadArchive
 from stampede.teach.classroom.archive import unpack as unpack_archive
 from stampede.teach.classroom.drawing import assign_lanes
-from stampede.teach.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
-from stampede.teach.classroom.predictions import NumberPrediction, collect_predictions
+from stampede.teach.classroom.outliers import far_from_median, find_reasons, kernel_name, outliers
+from stampede.teach.classroom.predictions import collect_predictions
 from stampede.teach.classroom.strips import Dot, Strip
+from stampede.teach.lesson.notes import Bar
 from stampede.verification import compute_summary
 from tests.browsing import SCHEMES, opened, tab
 from tests.conftest import Lab
@@ -43,7 +44,7 @@ QUESTION = "the last of ten requests is answered after"
 def lesson(yours: float, says: str = QUESTION) -> bytes:
     """Return what the lab's lesson records, with a sentence that a student wrote."""
     bar = {"says": says, "unit": "ms", "yours": yours, "theory": 1000.0, "measured": 1100.0, "low": None, "high": None}
-    step = {"prediction": {"values": [yours], "at": ""}, "result": {"run": "", "bars": [bar]},
+    step = {"prediction": {"values": [yours], "at": ""}, "result": {"run": "", "at": "", "bars": [bar], "claims": []},
             "explanation": "dolores thinks that the threads wait"}  # fmt: skip
     return json.dumps({"schema": 1, "steps": {"ten-at-once": step, "later": {"result": None}}}).encode()
 
@@ -450,11 +451,14 @@ def test_predictions_that_cannot_be_understood_are_named(lab: Lab, tmp_path: Pat
 
 
 def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
-    one, other = (NumberPrediction("step", says, "ms", 1.0, None, 3.0) for says in ("asked of all", "asked of one"))
+    one, other, zero = (
+        ("step", Bar(says=says, unit="ms", yours=yours, theory=None, measured=3 * yours, low=None, high=None))
+        for says, yours in (("asked of all", 1), ("asked of one", 1), ("nothing", 0))
+    )
 
-    assert [found.says for found in collect_predictions({1: [one, other, other], 2: [one]})] == ["asked of all"]
-    assert not one.is_near
-    assert NumberPrediction("step", "", "share", 0.0, None, 0.0).is_near
+    found = collect_predictions({1: [one, other, other, zero], 2: [one, zero]})
+
+    assert [(each.says, each.near) for each in found] == [("asked of all", 0), ("nothing", 2)]
 
 
 @pytest.mark.parametrize(
@@ -519,7 +523,7 @@ def test_a_reason_says_how_many_laptops_like_this_differ() -> None:
     facets = {1: {"cores": "2", "lab": "a"}, 2: {"cores": "2", "lab": "b"}, 3: {"cores": "8", "lab": "a"},
               4: {"cores": "8", "lab": "b"}, 5: {"cores": "8", "lab": "a"}}  # fmt: skip
 
-    assert find_reasons(1, {1, 2}, facets) == [Reason("cores", "2", ["8"], 2, 2, 3, 0)]
+    assert find_reasons(1, {1, 2}, facets) == ["cores: 2; the others: 8 (2 of 2 like this differ, 0 of 3 others)"]
 
 
 @pytest.mark.parametrize(

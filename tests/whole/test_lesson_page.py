@@ -128,7 +128,7 @@ def test_a_setting_with_few_values_is_chosen_from_a_list(
     student.predict(step, [15, 20])
     measuring.busy = True
     result = student.measure(step)
-    notes.write_notes(student.results, student.notes.with_step(student.step(3), prediction=PREDICTED, result=result))
+    student.notes.with_step(student.step(3), prediction=PREDICTED, result=result).write(student.folder)
     page.reload()
     expect(page.locator(".verdict").first).to_have_text(f"{result.claims[0].verdict}, suspect")
     expect(page.get_by_text("Suspect: something disturbed trials")).to_be_visible()
@@ -148,10 +148,10 @@ def test_a_setting_with_few_values_is_chosen_from_a_list(
 
 
 def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
-    notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps[1:]}))
+    notes.Notes(steps={one.name: DONE for one in student.lesson.steps[1:]}).write(student.folder)
     page.reload()
     expect(page.get_by_text("stampede export")).to_have_count(0)
-    notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps}))
+    notes.Notes(steps={one.name: DONE for one in student.lesson.steps}).write(student.folder)
     page.reload()
 
     expect(page.get_by_text(f"stampede export {student.results}/lesson --to your-name.tar.gz")).to_be_visible()

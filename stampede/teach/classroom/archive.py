@@ -28,14 +28,17 @@ def unpack(path: Path, folder: Path) -> None:
             for member in archive:
                 if member.isdir():
                     continue
-                name, left = _checked_name(member), left - member.size
+                name, left = member.name.removeprefix("./"), left - member.size
+                parts = name.split("/")
+                if not member.isfile() or name.startswith("/") or "" in parts or ".." in parts:
+                    raise BadArchive(f"has an entry that no export has: {member.name!a}")
                 if left < 0:
                     raise BadArchive(f"has more than {MOST_BYTES // 2**30} GiB of files")
                 if name.endswith(".json") and member.size > FILE_BYTES:
                     raise BadArchive(f"has {name} of {member.size / 2**20:,.0f} MiB; at most "
                                      f"{FILE_BYTES // 2**20} MiB are read")  # fmt: skip
                 file = archive.extractfile(member)
-                if file and not any(part.startswith(".") for part in name.split("/")):
+                if file and not any(part.startswith(".") for part in parts):
                     (folder / name).parent.mkdir(parents=True, exist_ok=True)
                     with (folder / name).open("wb") as target:
                         shutil.copyfileobj(file, target)
@@ -43,11 +46,3 @@ def unpack(path: Path, folder: Path) -> None:
         if isinstance(error, OSError) and error.errno:  # else it comes from damaged data
             raise
         raise BadArchive("is damaged, or not an archive of stampede export") from None
-
-
-def _checked_name(member: tarfile.TarInfo) -> str:
-    """Return the name of an entry. Raise BadArchive unless it is a file inside the archive's own folders."""
-    name = member.name.removeprefix("./")
-    if not member.isfile() or name.startswith("/") or any(part in ("", "..") for part in name.split("/")):
-        raise BadArchive(f"has an entry that no export has: {member.name!a}")
-    return name

@@ -21,7 +21,8 @@ from stampede.teach.classroom.strips import Mode, Strip
 
 WIDTH, RADIUS = 800, 10
 LANE = 2 * RADIUS + 3
-_COLOURS = ("#440154", "#31688e", "#35b779", "#fde725", "#d1495b", "#8d5a2b", "#7a7a7a")
+COLOURS = ("#440154", "#31688e", "#35b779", "#fde725", "#d1495b", "#8d5a2b", "#7a7a7a")
+"""For the numbers of cores, the darkest for the fewest."""
 _DARK = ("#440154", "#31688e", "#d1495b", "#8d5a2b", "#7a7a7a")
 SHAPES: dict[Mode, str] = {"sleep": "circle", "hold": "square", "burn": "diamond"}
 THEORY, GOOD = "#7a2fa0", "#dff0e3"
@@ -37,11 +38,6 @@ def assign_lanes(places: Sequence[float]) -> list[int]:
         taken[lane] = places[index]
         found[index] = lane
     return found
-
-
-def core_colours(cores: Sequence[int]) -> dict[int, str]:
-    """Return a colour for each number of cores, the darkest for the fewest."""
-    return {number: _COLOURS[place % len(_COLOURS)] for place, number in enumerate(sorted(set(cores)))}
 
 
 def draw_strip(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup:
@@ -111,9 +107,6 @@ def _drawn(
     with debug_mode(False):  # Altair would check each part of a chart against its schema; the tests do that
         chart = alt.layer(*layers).properties(width=WIDTH, height=round(LANE * (top - bottom)))
         drawn_svg = svg(chart.configure(font="Arial, Helvetica, sans-serif"), label)
-    drawn_svg = _ELSEWHERE.sub(r'href="#\1" aria-label="\1"', drawn_svg).replace('role="img"', 'role="group"', 1)
-    return Markup(drawn_svg)  # noqa: S704  # we draw it
-
-
-_ELSEWHERE = re.compile(r'xlink:href="[^"#]*#([^"]*)"')
-"""vl-convert takes links within a page for links to its own site."""
+    # vl-convert takes links within a page for links to its own site
+    drawn_svg = re.sub(r'xlink:href="[^"#]*#([^"]*)"', r'href="#\1" aria-label="\1"', drawn_svg)
+    return Markup(drawn_svg.replace('role="img"', 'role="group"', 1))  # noqa: S704  # we draw it

@@ -7,7 +7,6 @@ from math import log
 from statistics import median
 from typing import NamedTuple
 
-from stampede.records.run import Run
 from stampede.teach.classroom.strips import Dot, Laptop, Strip, SubmittedRun
 
 FEW = 5
@@ -33,33 +32,12 @@ class Outlier(NamedTuple):
     by_value: bool
 
 
-class Reason(NamedTuple):
-    """What is different about a laptop that differs.
-
-    ``value`` is what it has, and ``others`` what the laptops have that do not differ. ``with_it`` laptops have the same
-    value, and ``differ`` of them differ. ``without`` laptops have another value, and ``differ_without`` of them differ.
-    """
-
-    name: str
-    value: str
-    others: list[str]
-    with_it: int
-    differ: int
-    without: int
-    differ_without: int
-
-    @property
-    def weight(self) -> float:
-        """How much more often laptops with this value differ than laptops with other values: 1: always and never."""
-        return self.differ / self.with_it - (self.differ_without / self.without if self.without else 0)
-
-
 class Differing(NamedTuple):
     """A laptop that differs from the class in an experiment, in what, and why that may be; the best reason first."""
 
     laptop: Laptop
     outliers: list[Outlier]
-    reasons: list[Reason]
+    reasons: list[str]
 
 
 def differing(laptops: Sequence[Laptop], experiment: str, strips: Sequence[Strip]) -> list[Differing]:
@@ -102,8 +80,11 @@ def far_from_median(values: Mapping[int, float], unit: str) -> set[int]:
     return far
 
 
-def find_reasons(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[Reason]:
-    """Return what is different about a laptop: what fewer than half of the laptops that do not differ have, too."""
+def find_reasons(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[str]:
+    """Return what is different about a laptop: what fewer than half of the laptops that do not differ have, too.
+
+    Each reason says whether laptops like it differ; the one first with which they differ most often.
+    """
     others = {number: facets[number] for number in facets if number not in differ} or {
         number: facets[number] for number in facets if number != laptop
     }
@@ -114,9 +95,13 @@ def find_reasons(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str
             continue
         same = {number for number in facets if facets[number].get(name, "–") == value}
         rest = facets.keys() - same
+        weight = len(same & differ) / len(same) - (len(rest & differ) / len(rest) if rest else 0)
         values = [other for other, _ in theirs.most_common()]
-        found.append(Reason(name, value, values, len(same), len(same & differ), len(rest), len(rest & differ)))
-    return sorted((why for why in found if why.weight >= TELLING), key=lambda why: -why.weight)
+        told = ", ".join(values[:3]) + (" …" if len(values) > 3 else "")
+        like = f"{len(same & differ)} of {len(same)} like this differ, {len(rest & differ)} of {len(rest)} others"
+        if weight >= TELLING:
+            found.append((weight, f"{name}: {value}; the others: {told} ({like})"))
+    return [reason for _, reason in sorted(found, key=lambda each: -each[0])]
 
 
 def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
@@ -141,12 +126,13 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
     yield "kernel", kernel_name(host.kernel)
     yield "engine", plain(host.engine)
     yield "Compose", plain(host.compose)
-    yield "lab", lab_commit(run)
+    committed = run.git and re.fullmatch(r"[0-9a-f]{7,64}", run.git.commit)
+    yield "lab", committed[0][:8] if committed else "no git checkout"
     yield "lab's files", "changed" if run.git and run.git.dirty else "as committed"
     versions: dict[str, list[str]] = {}
     for image in run.images:
         repository = image.name.partition(":")[0]
-        if repository in _BASE_IMAGES:
+        if repository in ("debian", "grafana/k6"):
             yield f"image {repository}", "stand-in" if image.stand_in else "as published"
         elif not repository.startswith("stampede/"):
             continue
@@ -156,19 +142,11 @@ def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(dict.fromkeys(sorted(found)))
 
 
-_BASE_IMAGES = ("debian", "grafana/k6")
-
-
 def kernel_name(told: str) -> str:
     """Return a kernel's name and version, without what somebody who built it may have added."""
     version = re.match(r"[A-Za-z]+ [\d.]+\d", told)
     kind = next((kind for word, kind in _KINDS_OF_KERNEL.items() if word in told.lower()), "")
     return f"{version[0] if version else 'unknown'}{f' ({kind})' if kind else ''}"
-
-
-def lab_commit(run: Run) -> str:
-    """Return the commit of the lab, short."""
-    return run.git.commit[:8] if run.git and re.fullmatch(r"[0-9a-f]{7,64}", run.git.commit) else "no git checkout"
 
 
 def plain(text: str) -> str:

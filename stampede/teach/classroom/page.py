@@ -1,10 +1,12 @@
 """The page of a class: strips with a dot for each laptop, who differs and why, and predictions beside results."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from stampede.experiment.model import Experiment
 from stampede.records.folder import write_whole
 from stampede.records.plural import plural
 from stampede.report.page import render
@@ -17,26 +19,20 @@ from stampede.report.wording import (
     unit_suffix,
     whole_number,
 )
-from stampede.teach.classroom.drawing import core_colours, draw_predictions, draw_strip
-from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Outlier, Reason, differing, traits
-from stampede.teach.classroom.predictions import ClassPrediction, NumberPrediction, collect_predictions
-from stampede.teach.classroom.strips import Laptop, OwnExperiment, Strip, strips
+from stampede.teach.classroom.drawing import COLOURS, draw_predictions, draw_strip
+from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Outlier, differing, traits
+from stampede.teach.classroom.predictions import ClassPrediction, collect_predictions
+from stampede.teach.classroom.strips import Laptop, Strip, strips
+from stampede.teach.lesson.notes import Bar
 
-MODES = {
-    "●": "requests sleep",
-    "■": "requests hold the interpreter lock (CPU=hold)",
-    "◆": "requests compute (CPU=burn)",
-}
 _OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "trials", "lab", "lab's files")
-_MOST_REASONS = 6
 
 
 class Chapter(NamedTuple):
-    """What the page says of one experiment."""
+    """What the page says of one experiment. ``own`` is the lab's own file."""
 
     name: str
-    title: str
-    question: str
+    own: Experiment
     says: str
     predictions: list[ClassPrediction]
     strips: list[Strip]
@@ -46,55 +42,46 @@ class Chapter(NamedTuple):
 def write_class_page(
     target: Path,
     laptops: Sequence[Laptop],
-    own: Mapping[str, OwnExperiment],
-    predictions: Mapping[int, list[NumberPrediction]],
+    experiments: Mapping[str, Experiment],
+    predictions: Mapping[int, list[tuple[str, Bar]]],
     *,
     left_out: int,
     checked: bool,
 ) -> list[Chapter]:
-    """Write the page of a class, whole or not at all, and return its chapters. ``own``: the lab's experiments."""
-    of_cores = core_colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
-    names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
+    """Write the page of a class, whole or not at all, and return its chapters, one for each experiment with a run."""
+    cores = sorted({handed.run.cores for laptop in laptops for handed in laptop.runs.values()})
+    of_cores = dict(zip(cores, cycle(COLOURS), strict=False))
     collected = collect_predictions(predictions)
     chapters = []
-    for name in names:
-        title, question, step = own[name].title, own[name].question, own[name].step
-        made = strips(laptops, name, own[name])
+    for name, own in experiments.items():
+        there = sum(name in laptop.runs for laptop in laptops)
+        if not there:
+            continue
+        made = strips(laptops, name, own)
         differ = differing(laptops, name, made)
-        says = _says(sum(name in laptop.runs for laptop in laptops), made, differ)
-        asked = [prediction for prediction in collected if step and prediction.step == step]
-        chapters.append(Chapter(name, title, question, says, asked, made, differ))
+        claims = [len(strip.verdicts) for strip in made if strip.claim]
+        says = f"{plural(there, 'laptop')}; {claims.count(1)} of {len(claims)} claims have the same verdict on all. "
+        if differ:
+            names = ", ".join(row.laptop.name for row in differ)
+            says += f"{len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
+        else:
+            says += "No laptop differs from the others."
+        asked = [found for found in collected if name == f"lesson-{found.step}"]
+        chapters.append(Chapter(name, own, says, asked, made, differ))
     page = render(
-        "class.html", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores, modes=MODES,
+        "class.html", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
         left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
         head=[*_OF_LAPTOPS, "manifests"], cells=_cells, heading=_heading, what=_what, told=_told, verdicts=_verdicts,
         draw=lambda strip: draw_strip(strip, of_cores, f"{_heading(strip)}. {_told(strip)}"),
-        summary=_prediction_summary, how=_how, why=_why, most_reasons=_MOST_REASONS,
+        summary=_prediction_summary, how=_how,
         draw_predictions=lambda found: draw_predictions(
             found, f"The class predicted: {found.says}. {_prediction_summary(found)}"
         ),
-        has_predictions=any(chapter.predictions for chapter in chapters), checked=_CHECKED[checked],
+        has_predictions=any(chapter.predictions for chapter in chapters), checked=checked,
     )  # fmt: skip
     write_whole(target, page)
     return chapters
-
-
-_CHECKED = {
-    False: "Every measured file has the hash that its manifest lists. The results are those that the laptops computed; "
-    "stampede class --check computes them again.",
-    True: "Every measured file has the hash that its manifest lists, and the results were computed again.",
-}
-
-
-def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
-    claims = [strip for strip in made if strip.claim]
-    same = sum(len(claim.verdicts) == 1 for claim in claims)
-    told = f"{plural(there, 'laptop')}; {same} of {len(claims)} claims have the same verdict on all"
-    if not differ:
-        return f"{told}. No laptop differs from the others."
-    names = ", ".join(row.laptop.name for row in differ)
-    return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
 
 
 def _prediction_summary(prediction: ClassPrediction) -> str:
@@ -154,15 +141,6 @@ def _how(standing: Outlier) -> str:
     verdict = f"{dot.verdict} (most: {strip.most})" if by_verdict else ""
     value = f"{_number(strip, dot.value)} (median: {_number(strip, strip.median)})" if by_value else ""
     return f"{says}: {', '.join(filter(None, (verdict, value)))}"
-
-
-def _why(why: Reason) -> str:
-    """Return one thing that is different about a laptop, and whether laptops like it differ, too."""
-    others = ", ".join(why.others[:3]) + (" …" if len(why.others) > 3 else "")
-    return (
-        f"{why.name}: {why.value}; the others: {others} "
-        f"({why.differ} of {why.with_it} like this differ, {why.differ_without} of {why.without} others)"
-    )
 
 
 def _cells(laptop: Laptop) -> list[str]:

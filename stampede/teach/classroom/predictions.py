@@ -2,40 +2,21 @@
 
 from collections.abc import Mapping
 from statistics import median
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
 from stampede.records.mistakes import reason_in_json
+from stampede.teach.lesson.notes import Bar, Notes
 
 WITHIN = 2.0
 """A prediction is near if it differs from the measured number by at most this factor."""
 LEAST = 0.01
 """Numbers below this count as this, so that a predicted 0 is near a measured 0."""
-MOST = 1e12
-"""Larger numbers are not shown. No step of the lesson accepts a prediction that is so large."""
-Amount = Annotated[float, Field(ge=0, le=MOST)]
-
-
-class NumberPrediction(NamedTuple):
-    """One number that a student predicted, beside the number of theory (None: it has none) and the measured number."""
-
-    step: str
-    says: str
-    unit: str
-    predicted_value: float
-    theory: float | None
-    measured: float
-
-    @property
-    def is_near(self) -> bool:
-        """Whether the prediction was within a factor of two."""
-        low, high = sorted(max(value, LEAST) for value in (self.predicted_value, self.measured))
-        return high / low <= WITHIN
 
 
 class ClassPrediction(NamedTuple):
-    """What a class predicted of one number."""
+    """What a class predicted of one number, which theory predicts, too, unless it is None."""
 
     step: str
     says: str
@@ -46,62 +27,31 @@ class ClassPrediction(NamedTuple):
     near: int
 
 
-class _Bar(BaseModel):
-    """One number of a step. What else the lesson writes is not read."""
-
-    says: str
-    unit: str
-    yours: Amount
-    theory: Amount | None = None
-    measured: Amount
-
-
-class _Result(BaseModel):
-    bars: list[_Bar] = []
-
-
-class _Step(BaseModel):
-    result: _Result | None = None
-
-
-class Answers(BaseModel):
-    """What is read of a lesson.json. What a student explained in words is never read."""
-
-    steps: dict[str, _Step]
-
-
-def read_predictions(lesson: bytes) -> list[NumberPrediction]:
-    """Return the predictions in a lesson.json. Raise ValueError with the place of the first mistake."""
+def read_predictions(lesson: bytes) -> list[tuple[str, Bar]]:
+    """Return the numbers in a lesson.json, each with its step. Raise ValueError with the place of the first mistake."""
     try:
-        steps = Answers.model_validate_json(lesson).steps.items()
+        steps = Notes.model_validate_json(lesson).steps
     except ValidationError as error:
-        raise ValueError(reason_in_json(error, Answers, lesson)) from None
-    return [
-        NumberPrediction(name, bar.says, bar.unit, bar.yours, bar.theory, bar.measured)
-        for name, step in steps
-        for bar in (step.result.bars if step.result else [])
-    ]
+        raise ValueError(reason_in_json(error, Notes, lesson)) from None
+    return [(name, bar) for name, step in steps.items() if step.result for bar in step.result.bars]
 
 
-def collect_predictions(predictions: Mapping[int, list[NumberPrediction]]) -> list[ClassPrediction]:
+def collect_predictions(predictions: Mapping[int, list[tuple[str, Bar]]]) -> list[ClassPrediction]:
     """Return what a class predicted, question by question, of the questions that at least two laptops were asked.
 
     A question that only one laptop has may have been changed by its owner.
     """
-    asked: dict[tuple[str, str, str], dict[int, NumberPrediction]] = {}
+    asked: dict[tuple[str, str, str], dict[int, Bar]] = {}
     for laptop, of_one in predictions.items():
-        for guess in of_one:
-            asked.setdefault((guess.step, guess.says, guess.unit), {})[laptop] = guess
-    return [
-        ClassPrediction(
-            *key,
-            predictions=sorted(prediction.predicted_value for prediction in all_of),
-            theory=median(theory)
-            if (theory := [prediction.theory for prediction in all_of if prediction.theory is not None])
-            else None,
-            measured=sorted(prediction.measured for prediction in all_of),
-            near=sum(prediction.is_near for prediction in all_of),
-        )
-        for key, all_of in ((key, [*by_laptop.values()]) for key, by_laptop in asked.items())
-        if len(all_of) > 1
-    ]
+        for step, bar in of_one:
+            asked.setdefault((step, bar.says, bar.unit), {})[laptop] = bar
+    found = []
+    for key, by_laptop in asked.items():
+        if len(by_laptop) > 1:
+            yours, measured = zip(*((bar.yours, bar.measured) for bar in by_laptop.values()), strict=True)
+            theory = [bar.theory for bar in by_laptop.values() if bar.theory is not None]
+            ends = [sorted(max(value, LEAST) for value in pair) for pair in zip(yours, measured, strict=True)]
+            near = sum(high / low <= WITHIN for low, high in ends)
+            middle = median(theory) if theory else None
+            found.append(ClassPrediction(*key, sorted(yours), middle, sorted(measured), near))
+    return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal, NamedTuple
 
+from stampede.experiment.model import Experiment
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Run
 from stampede.records.summary import Summary
@@ -47,19 +48,6 @@ class Laptop:
     def name(self) -> str:
         """The name of the laptop on the page."""
         return f"laptop-{self.number}"
-
-
-class OwnExperiment(NamedTuple):
-    """What the lab's own file says of an experiment. ``claims`` has the words of each claim by ``claim_key``.
-
-    ``step``: the step of the lesson that measures the experiment; empty: none.
-    """
-
-    title: str
-    question: str
-    claims: Mapping[str, str]
-    variants: frozenset[str]
-    step: str = ""
 
 
 class Dot(NamedTuple):
@@ -118,24 +106,24 @@ class Strip:
 
 def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
     """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
-
-    def counts(handed: SubmittedRun) -> tuple[bool, int, str]:
-        """Of several runs of an experiment, one that was completed counts, then the most variants, then the newest."""
-        return handed.run.outcome == "completed", len(handed.run.variants), handed.run.began
-
-    chosen = [{handed.run.experiment: handed for handed in sorted(runs, key=counts)} for runs in submissions if runs]
-
-    def key(runs: Mapping[str, SubmittedRun]) -> tuple[int, list[str]]:
-        return min(handed.run.cores for handed in runs.values()), sorted(handed.manifest for handed in runs.values())
-
-    return [Laptop(number, runs) for number, runs in enumerate(sorted(chosen, key=key), start=1)]
+    chosen = []
+    for handed in filter(None, submissions):
+        # of several runs of an experiment, one that was completed counts, then the most variants, then the newest
+        best_last = sorted(handed, key=lambda of: (of.run.outcome == "completed", len(of.run.variants), of.run.began))
+        runs = {of.run.experiment: of for of in best_last}
+        key = min(of.run.cores for of in runs.values()), sorted(of.manifest for of in runs.values())
+        chosen.append((key, runs))
+    return [Laptop(number, runs) for number, (_, runs) in enumerate(sorted(chosen, key=lambda of: of[0]), start=1)]
 
 
-def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> list[Strip]:
+def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[Strip]:
     """Return the strips of an experiment: its claims, those that answer its question first, then published figures.
 
-    A published figure that a claim is about has no strip of its own, because it is on the strip of the claim.
+    ``own`` is what the lab's own file says of it. A published figure that a claim is about has no strip of its own,
+    because it is on the strip of the claim.
     """
+    load = next(iter(own.all_loads))
+    words_of = {_key(*claim.with_load(load).quantities) + claim.bound: claim.says for claim in own.claims}
     claims: dict[str, list[Strip]] = {}
     figures: dict[str, list[Strip]] = {}
     for laptop in laptops:
@@ -143,21 +131,20 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> li
             for found, strips_of in ((claims, _claims), (figures, _figures)):
                 for key, strip in strips_of(laptop.number, handed):
                     found.setdefault(key, []).append(strip)
-    made = [_strip(words, all_of) for key, all_of in claims.items()
-            if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
-    places = {words: place for place, words in enumerate(own.claims.values())}
+    made = [_joined(words, all_of) for key, all_of in claims.items()
+            if (words := words_of.get(key) or _shared(all_of))]  # fmt: skip
+    places = {words: place for place, words in enumerate(words_of.values())}
     made.sort(key=lambda strip: places.get(strip.says, len(places)))
     made.sort(key=lambda strip: _ROLES.get(strip.claim.role if strip.claim else None, 2))
     shown = {_key(strip.quantity) for strip in made if strip.claim and strip.quantity and not strip.claim.relative_to}
     return made + [
-        _strip("", all_of)
+        _joined("", all_of)
         for key, all_of in figures.items()
         if key not in shown and (len(all_of) > 1 or key.partition(" ")[0] in own.variants)
     ]
 
 
-def _strip(words: str, all_of: Sequence[Strip]) -> Strip:
-    """Return the strip of all laptops, made of the strips of each."""
+def _joined(words: str, all_of: Sequence[Strip]) -> Strip:
     return replace(
         all_of[0],
         says=words,
@@ -179,35 +166,26 @@ def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
     for said, row in zip(run.claims, summary.claims, strict=True):
         claim = said.with_load(run.loads[0].name)
         dot = Dot(laptop, row.measured, row.verdict, run.cores, cpu_mode(run, claim.value.load or ""), row.suspect)
-        predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
-        theory = [] if predicted is None else [predicted]
-        yield claim_key(claim), Strip(said.says, claim.value, row.stat, row.unit, claim, [dot], theory, published)
+        theory, published = (_known(summary, claim.quantities, word) for word in ("predicted", "published"))
+        strip = Strip(said.says, claim.value, row.stat, row.unit, claim, [dot], theory, next(iter(published), None))
+        yield _key(*claim.quantities) + claim.bound, strip
 
 
-def claim_key(claim: Claim) -> str:
-    """Return a text that is the same for claims that compare the same values with the same bound."""
-    return " / ".join(map(_key, claim.quantities)) + f" {claim.bound}"
+def _key(*quantities: Quantity) -> str:
+    """Return a text that is the same for the same quantities."""
+    return " / ".join(f"{of.variant} {of.load} {of.request_class} {of.metric} {of.stat}" for of in quantities)
 
 
-def _key(quantity: Quantity) -> str:
-    return f"{quantity.variant} {quantity.load} {quantity.request_class} {quantity.metric} {quantity.stat}"
-
-
-def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
-    """Return what is ``predicted`` or ``published`` of a claim's value, or of the ratio of its two values."""
-    values = [_of(summary, quantity, word) for quantity in claim.quantities]
-    match values:
+def _known(summary: Summary, quantities: Iterable[Quantity], word: str) -> list[float]:
+    """Return what is ``predicted`` or ``published`` of a value, or of the ratio of two values; empty: nothing is."""
+    rows = [summary.row(of.variant, of.load, of.request_class, of.metric, of.stat) for of in quantities]
+    match [row and getattr(row, word) for row in rows]:
         case [float(value)]:
-            return value
+            return [value]
         case [float(value), float(other)] if other:
-            return value / other
+            return [value / other]
         case _:
-            return None
-
-
-def _of(summary: Summary, asked: Quantity, word: str) -> float | None:
-    row = summary.row(asked.variant, asked.load, asked.request_class, asked.metric, asked.stat)
-    return None if row is None else row.predicted if word == "predicted" else row.published
+            return []
 
 
 def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
@@ -221,8 +199,7 @@ def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
                 variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
             )
             dot = Dot(laptop, figure.measured, figure.verdict, run.cores, cpu_mode(run, row.load), row.suspect)
-            predicted = _of(summary, quantity, "predicted")
-            theory = [] if predicted is None else [predicted]
+            theory = _known(summary, [quantity], "predicted")
             yield _key(quantity), Strip("", quantity, figure.stat, figure.unit, None, [dot], theory, figure.published)
 
 

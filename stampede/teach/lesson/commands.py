@@ -6,9 +6,10 @@ import typer
 
 from stampede.paths import RESULTS
 from stampede.run.options import Results
+from stampede.run.results import writing
 from stampede.teach.lesson import show
-from stampede.teach.lesson.model import read_lesson
-from stampede.teach.lesson.notes import forget, read_numbers
+from stampede.teach.lesson.model import read_lesson, step_experiment
+from stampede.teach.lesson.notes import NOTES
 from stampede.teach.lesson.teaching import Student
 from stampede.terminal import out, say
 
@@ -25,38 +26,42 @@ def lesson(
     results: Results = RESULTS,
 ) -> None:
     """Take the lesson, or go on with it: predict, measure, explain, try a change, e.g. stampede lesson."""
-    if restart and forget(results):
-        say("The predictions and answers are deleted; the runs are kept.")
     student = Student(read_lesson(), results)
+    if restart and (notes := student.folder / NOTES).exists():
+        with writing(results):
+            notes.unlink()
+        say("The predictions and answers are deleted; the runs are kept.")
     current = student.step(step)
+    experiment = step_experiment(student.lesson, current)
     answers = bool(predict or explain or change or solution)
+
+    def tell(text: str) -> None:
+        out.print(text, markup=False, soft_wrap=True)
+
     if page:
         from stampede.teach.lesson.page import LessonServer  # noqa: PLC0415  # loads Altair
 
         LessonServer(student).run(port)
-    elif not (step or answers or student.left):
-        _print(show.overview(student), "", show.complete(student))
-    else:
-        if predict:
-            student.predict(current, read_numbers(predict, current))
-        elif not answers:
-            _print(show.overview(student), "", show.introduction(student, current), "")
-        if not (explain or change or solution):
-            if student.notes.step(current).stage == "measure":
-                student.measure(current)
-            if student.notes.step(current).result:
-                _print(show.outcome(student, student.notes.step(current)))
-        if explain:
-            student.explain(current, explain)
-            _print(show.explanation(student, current, student.notes.step(current)))
-        if change:
-            _print(show.attempt_text(student.try_change(current, change)))
-        if solution:
-            student.show_solution(current)
-            _print(show.solution(current))
-        _print("", show.what_next(student, current))
-
-
-def _print(*texts: str) -> None:
-    for text in texts:
-        out.print(text, markup=False, soft_wrap=True)
+        return
+    if not (step or answers or student.left):
+        tell(show.complete(student))
+        return
+    if predict:
+        student.predict(current, predict.split(","))
+    elif not answers:
+        tell(f"Step {student.number(current)} of {len(student.lesson.steps)}: {experiment.title}\n")
+        tell(f"{show.paragraph(experiment.question)}\n\nWith diagrams: stampede lesson --page\n")
+    if not (explain or change or solution):
+        if student.notes.step(current).stage == "measure":
+            student.measure(current)
+        if student.notes.step(current).result:
+            tell(show.outcome(student, student.notes.step(current)))
+    if explain:
+        student.explain(current, explain)
+        tell(show.paragraph(f"The lab says: {experiment.because}"))
+    if change:
+        tell(show.attempt_text(student.try_change(current, change)))
+    if solution:
+        student.show_solution(current)
+        tell(show.paragraph(f"Solution: {show.solution_of(current)}"))
+    tell(f"\n{show.what_next(student, current)}")

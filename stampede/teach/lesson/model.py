@@ -65,11 +65,6 @@ class LessonStep(Model):
         """The name of the step's runs, in the folder of results and in their records."""
         return f"lesson-{self.name}"
 
-    @property
-    def exercise_run(self) -> str:
-        """The name of the runs of the step's exercise."""
-        return f"{self.run}-exercise"
-
 
 class Lesson(Model):
     """lesson.yaml: the steps in their order, and how all of them are measured."""

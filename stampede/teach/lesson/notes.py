@@ -1,7 +1,7 @@
-"""What a student has done so far: results/lesson/lesson.json. Each change of it is a function from notes to notes."""
+"""What a student has done so far: results/lesson/lesson.json. The page of a class reads the file, too."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -11,10 +11,13 @@ from stampede.records.mistakes import reason_in_json
 from stampede.records.model import Model
 from stampede.run.results import writing
 from stampede.teach.lesson.model import Lesson, LessonStep
-from stampede.typed import option, typed
+from stampede.typed import typed
 
+NOTES = "lesson.json"
 Stage = Literal["predict", "measure", "explain", "exercise", "done"]
 """What comes next in a step."""
+Amount = Annotated[float, Field(ge=0, le=1e12)]
+"""A number of the lesson. No step accepts a prediction that is larger, and the page of a class could not draw it."""
 
 
 class StudentPrediction(Model):
@@ -29,9 +32,9 @@ class Bar(Model):
 
     says: str
     unit: str
-    yours: float
-    theory: float | None
-    measured: float
+    yours: Amount
+    theory: Amount | None
+    measured: Amount
     low: float | None
     high: float | None
 
@@ -91,14 +94,9 @@ class StepNotes(Model):
     solution_at: str | None = None
 
     @property
-    def passed(self) -> bool:
-        """Whether a change passed the check of the exercise."""
-        return any(attempt.passed for attempt in self.attempts)
-
-    @property
     def shows_solution(self) -> bool:
-        """Whether the solution is no longer hidden."""
-        return self.passed or self.solution_at is not None
+        """Whether the solution is no longer hidden: the student asked for it, or a change passed the check."""
+        return self.solution_at is not None or any(attempt.passed for attempt in self.attempts)
 
     @property
     def stage(self) -> Stage:
@@ -130,76 +128,23 @@ class Notes(Model):
         """Return the steps that are not done."""
         return [step for step in lesson.steps if self.step(step).stage != "done"]
 
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the notes in a folder; there are none before the lesson begins. Raise WrongUse if this is impossible."""
+        path, again = folder / NOTES, f"To begin again: {typed('lesson', '--restart')}"
+        try:
+            content = path.read_bytes()
+            return cls.model_validate_json(content)
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise WrongUse(f"{path} cannot be read: {error.strerror}.", hint=again) from None
+        except ValidationError as error:
+            problem = f"{path} cannot be understood: {reason_in_json(error, cls, content)}."
+            raise WrongUse(problem, hint=again) from None
 
-def with_prediction(notes: Notes, step: LessonStep, values: list[float], at: str) -> Notes:
-    """Return notes with a prediction. Raise WrongUse if it is not possible, or if a result is already known."""
-    if notes.step(step).result:
-        raise WrongUse(
-            "The prediction cannot be changed any more, because the result is known.",
-            hint=f"To begin the whole lesson again: {typed('lesson', '--restart')}",
-        )
-    if len(values) != len(step.predict):
-        raise WrongUse(f"This step asks for {len(step.predict)} predictions, not {len(values)}.", hint=_example(step))
-    for value, asked in zip(values, step.predict, strict=True):
-        if not 0 <= value <= asked.at_most:
-            problem = f"The prediction {value:.15g} must be from 0 to {asked.at_most:.15g}"
-            raise WrongUse(f"{problem}: {asked.says} … {asked.unit}.", hint=_example(step))
-    return notes.with_step(step, prediction=StudentPrediction(values=values, at=at))
-
-
-def read_number(word: str, step: LessonStep) -> float:
-    """Return the number that a student wrote. Raise WrongUse if it is no number."""
-    try:
-        return float(word)
-    except ValueError:
-        raise WrongUse(f"The prediction {word.strip()!r} is no number.", hint=_example(step)) from None
-
-
-def read_numbers(text: str, step: LessonStep) -> list[float]:
-    """Return the numbers of a prediction such as ``10000,1000``. Raise WrongUse if one is no number."""
-    return [read_number(word, step) for word in text.split(",")]
-
-
-def _example(step: LessonStep) -> str:
-    examples = (["300", "2.5"] * len(step.predict))[: len(step.predict)]
-    return f"Write a number such as 300 or 2.5 (as an option: {option('predict', ','.join(examples))})."
-
-
-def notes_file(results: Path) -> Path:
-    """Return the file of the notes."""
-    return results / "lesson" / "lesson.json"
-
-
-_AGAIN = f"To begin again: {typed('lesson', '--restart')}"
-
-
-def read_notes(results: Path) -> Notes:
-    """Read the notes; there are none before the lesson begins. Raise WrongUse if the file cannot be understood."""
-    path = notes_file(results)
-    try:
-        content = path.read_bytes()
-        return Notes.model_validate_json(content)
-    except FileNotFoundError:
-        return Notes()
-    except OSError as error:
-        raise WrongUse(f"{path} cannot be read: {error.strerror}.", hint=_AGAIN) from None
-    except ValidationError as error:
-        problem = f"{path} cannot be understood: {reason_in_json(error, Notes, content)}."
-        raise WrongUse(problem, hint=_AGAIN) from None
-
-
-def write_notes(results: Path, notes: Notes) -> None:
-    """Write the notes, whole or not at all."""
-    path = notes_file(results)
-    with writing(results):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, notes.model_dump_json(indent=1, by_alias=True) + "\n")
-
-
-def forget(results: Path) -> bool:
-    """Delete the notes, and keep the runs. Return whether there were notes."""
-    path = notes_file(results)
-    there = path.exists()
-    with writing(results):
-        path.unlink(missing_ok=True)
-    return there
+    def write(self, folder: Path) -> None:
+        """Write the notes, whole or not at all."""
+        with writing(folder.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / NOTES, self.model_dump_json(indent=1, by_alias=True) + "\n")

@@ -14,8 +14,8 @@ from stampede.report.page import render, script_json
 from stampede.report.wording import number
 from stampede.servers.base import setting_text
 from stampede.teach.lesson import diagram, show
-from stampede.teach.lesson.model import LessonStep, choices, step_experiment
-from stampede.teach.lesson.notes import read_number
+from stampede.teach.lesson.model import choices, step_experiment
+from stampede.teach.lesson.notes import StepNotes
 from stampede.teach.lesson.picture import result_chart
 from stampede.teach.lesson.teaching import Student
 from stampede.terminal import interruptible, say, tell, time_in_words
@@ -45,8 +45,12 @@ class LessonServer:
                 return Response(step_page(self, read_whole(query.get("step"))))
             case ["", "state"]:
                 return Response.json(self.state())
-            case ["", "report", name, *change] if report := _report(self.student, name, "/".join(change)):
-                return Response(report)
+            case ["", "report", name, *change]:  # of a step, or of the change with this number in its exercise
+                done = self.student.notes.steps.get(name, StepNotes())
+                runs = {"": done.result.run} if done.result else {}
+                runs |= {str(place): attempt.run for place, attempt in enumerate(done.attempts, start=1)}
+                report = self.student.results / runs.get("/".join(change), "lesson") / "report.html"
+                return Response(report.read_text(encoding="utf-8")) if report.exists() else None
             case _:
                 return None
 
@@ -58,7 +62,7 @@ class LessonServer:
                 raise WrongUse("Something is being measured. Wait until it has ended.")
             match path, content:
                 case "/predict", {"values": [*values]}:
-                    self.student.predict(step, [read_number(str(value), step) for value in values])
+                    self.student.predict(step, [str(value) for value in values])
                 case "/measure", _:
                     self.student.check_measure(step)
                     self._begin(lambda: self.student.measure(step, self.stage.follow))
@@ -131,24 +135,11 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         chart=Markup(result_chart(done.result.bars)) if done.result else "",  # noqa: S704  # we draw it
         takes=time_in_words(student.expected_s(step)),
         measured=number,
-        suspicion=show.suspicion_note(done.result.claims) if done.result else "",
         before=[
             (name, setting_text(getattr(variant, name)), [setting_text(value) for value in choices(variant, name)])
             for name in step.exercise.settings
         ],
         solution=show.solution_of(step),
         following=student.number(left[0]) if left else 0,
-        hand_in=show.how_to_hand_in(student),
+        hand_in=student.hand_in,
     )
-
-
-def _report(student: Student, name: str, change: str) -> str | None:
-    """Return the report of a step, or of the change with this number in its exercise; None: there is none."""
-    step: LessonStep | None = next((step for step in student.lesson.steps if step.name == name), None)
-    if not step:
-        return None
-    done = student.notes.step(step)
-    runs = {str(place): attempt.run for place, attempt in enumerate(done.attempts, start=1)}
-    runs |= {"": done.result.run} if done.result else {}
-    path = student.results / runs[change] / "report.html" if change in runs else None
-    return path.read_text(encoding="utf-8") if path and path.exists() else None

@@ -1,6 +1,5 @@
-"""What the lesson says on a terminal, in at most 80 columns."""
+"""What the lesson says on a terminal, in at most 80 columns: the step, the numbers and the verdict."""
 
-from collections.abc import Sequence
 from textwrap import fill
 
 from stampede.report.wording import number, verdict_phrase
@@ -11,31 +10,6 @@ from stampede.teach.lesson.teaching import Student
 from stampede.terminal import time_in_words
 from stampede.typed import option, typed
 
-WIDTH = 80
-
-
-def overview(student: Student) -> str:
-    """Return the steps with what comes next in each of them."""
-    notes = student.notes
-    lines = [
-        f"  {place}. {notes.step(step).stage:<9} {step_experiment(student.lesson, step).title}"
-        for place, step in enumerate(student.lesson.steps, start=1)
-    ]
-    return "\n".join(["The steps of the lesson, with what comes next in each:", *lines])
-
-
-def introduction(student: Student, step: LessonStep) -> str:
-    """Return the question of a step. Its page draws where requests can wait in each variant."""
-    experiment = step_experiment(student.lesson, step)
-    heading = f"Step {student.number(step)} of {len(student.lesson.steps)}: {experiment.title}"
-    return "\n".join([heading, "", paragraph(experiment.question), "", "With diagrams: stampede lesson --page"])
-
-
-def questions(step: LessonStep) -> str:
-    """Return what the student predicts."""
-    asked = [f"{place}. {question.says} … {question.unit}" for place, question in enumerate(step.predict, start=1)]
-    return "\n".join(["Before anything is measured, predict:", *(paragraph(line, "  ", "     ") for line in asked)])
-
 
 def outcome(student: Student, done: StepNotes) -> str:
     """Return the predictions beside the results, and the verdicts."""
@@ -44,58 +18,22 @@ def outcome(student: Student, done: StepNotes) -> str:
         paragraph(f"{bar.says} … {bar.unit}: you predicted {number(bar.yours)}, measured {number(bar.measured)}")
         for bar in done.result.bars
     ]
-    lines += ["", *(verdict_text(claim) for claim in done.result.claims)]
     report = student.results / done.result.run / "report.html"
-    if doubt := suspicion_note(done.result.claims):
-        lines += ["", paragraph(doubt)]
-    return "\n".join(
-        [*lines, "", "The report shows each request; red requests wait beside a free thread.", f"Report: {report}"]
-    )
-
-
-def suspicion_note(claims: Sequence[Verdict]) -> str:
-    """Return what it means that verdicts are suspect; empty: none is."""
-    if not any(claim.suspect for claim in claims):
-        return ""
-    return "Suspect: something disturbed trials on which a verdict rests. The report says what it was."
+    return "\n".join([*lines, "", *map(verdict_text, done.result.claims), "", f"Report: {report}"])
 
 
 def verdict_text(verdict: Verdict) -> str:
     """Return a claim with its verdict and what was measured."""
     measured = "nothing measured" if verdict.measured is None else f"{number(verdict.measured)} {verdict.unit}"
-    known = verdict.low is not None and verdict.high is not None
-    interval = f", {number(verdict.low)} to {number(verdict.high)}" if known else ""
+    if verdict.low is not None and verdict.high is not None:
+        measured += f", {number(verdict.low)} to {number(verdict.high)}"
     found = verdict_phrase(verdict.verdict, verdict.suspect)
-    return paragraph(f"{found}: {verdict.says} ({measured}{interval}; bound {verdict.bound})", "", "  ")
-
-
-def explanation(student: Student, step: LessonStep, done: StepNotes) -> str:
-    """Return what the student explained, and below it what the lab would say."""
-    yours = paragraph(f"You wrote: {done.explanation}") if done.explanation else ""
-    because = paragraph(f"The lab says: {step_experiment(student.lesson, step).because}")
-    return "\n".join(line for line in (yours, because) if line)
-
-
-def exercise(student: Student, step: LessonStep) -> str:
-    """Return the task of an exercise, and which setting may be changed from which value."""
-    of = step.exercise
-    variant = step_experiment(student.lesson, step).variants[of.variant]
-    before = ", ".join(f"{name}={setting_text(getattr(variant, name))}" for name in of.settings)
-    told = [f"Exercise: {of.task}", f"Today, {of.variant} has {before}."]
-    for name in of.settings:
-        if values := [setting_text(value) for value in choices(variant, name)]:
-            told.append(f"{name} can also be {' or '.join(values)}.")
-    return "\n".join(map(paragraph, told))
+    return paragraph(f"{found}: {verdict.says} ({measured}; bound {verdict.bound})", "  ")
 
 
 def attempt_text(attempt: Attempt) -> str:
     """Return whether a change did what it should."""
-    return paragraph(f"{attempt.change}: {attempt.found}.", "", "  ") + "\n" + verdict_text(attempt.check)
-
-
-def solution(step: LessonStep) -> str:
-    """Return the solution of an exercise as a paragraph."""
-    return paragraph(f"Solution: {solution_of(step)}")
+    return f"{attempt.change}: {attempt.found}.\n{verdict_text(attempt.check)}"
 
 
 def solution_of(step: LessonStep) -> str:
@@ -107,35 +45,41 @@ def solution_of(step: LessonStep) -> str:
 def what_next(student: Student, step: LessonStep) -> str:
     """Return what comes next in a step, and the command for it."""
     command = student.command(step)
-    stage = student.notes.step(step).stage
-    if stage == "predict":
-        example = ",".join("…" for _ in step.predict)
-        takes = f"Measuring takes about {time_in_words(student.expected_s(step))}."
-        return f"{questions(step)}\n{takes} {command} {option('predict', example)}"
-    if stage == "measure":
-        return f"Next: measure. {command}"
-    if stage == "explain":
-        explained = option("explain", '"…"')
-        return paragraph(f"Next: explain. {step.explain}") + f"\n{command} {explained}"
-    if stage == "exercise":
-        change = option("set", f"{step.exercise.settings[0]}=…")
-        return f"{exercise(student, step)}\n{command} {change} (or {option('solution')})"
-    if left := student.left:
-        return f"This step is done. Next: step {student.number(left[0])}. {typed('lesson')}"
-    return f"This step is done. {complete(student)}"
+    match student.notes.step(step).stage:
+        case "predict":
+            asked = [f"  {place}. {of.says} … {of.unit}" for place, of in enumerate(step.predict, start=1)]
+            predicted = option("predict", ",".join("…" for _ in asked))
+            return "\n".join([
+                "Before anything is measured, predict:", *(paragraph(line, "     ") for line in asked),
+                f"Measuring takes about {time_in_words(student.expected_s(step))}. {command} {predicted}",
+            ])  # fmt: skip
+        case "measure":
+            return f"Next: measure. {command}"
+        case "explain":
+            explained = option("explain", '"…"')
+            return paragraph(f"Next: explain. {step.explain}") + f"\n{command} {explained}"
+        case "exercise":
+            of = step.exercise
+            variant = step_experiment(student.lesson, step).variants[of.variant]
+            before = ", ".join(f"{name}={setting_text(getattr(variant, name))}" for name in of.settings)
+            told = [f"Exercise: {of.task}", f"Today, {of.variant} has {before}."]
+            for name in of.settings:
+                if values := [setting_text(value) for value in choices(variant, name)]:
+                    told.append(f"{name} can also be {' or '.join(values)}.")
+            change = f"{command} {option('set', f'{of.settings[0]}=…')} (or {option('solution')})"
+            return "\n".join([*map(paragraph, told), change])
+        case "done":
+            left = student.left
+            following = f"Next: step {student.number(left[0])}. {typed('lesson')}" if left else complete(student)
+            return f"This step is done. {following}"
 
 
 def complete(student: Student) -> str:
     """Return what a student can do after the last step."""
     again = f"To see a step again: {typed('lesson', '…')}"
-    return f"The lesson is complete. To hand it in:\n{how_to_hand_in(student)}\n{again}"
+    return f"The lesson is complete. To hand it in:\n{student.hand_in}\n{again}"
 
 
-def how_to_hand_in(student: Student) -> str:
-    """Return the command that packs the lesson into one file."""
-    return f"stampede export {student.results / 'lesson'} --to your-name.tar.gz"
-
-
-def paragraph(text: str, first: str = "", rest: str = "") -> str:
-    """Return a text in lines that fit the terminal."""
-    return fill(text, WIDTH, initial_indent=first, subsequent_indent=rest or first, break_on_hyphens=False)
+def paragraph(text: str, rest: str = "") -> str:
+    """Return a text in lines that fit the terminal; ``rest`` begins the lines after the first."""
+    return fill(text, 80, subsequent_indent=rest, break_on_hyphens=False)
