@@ -311,10 +311,12 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
     else:
         ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
     worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
-    apart, its_ends_s = _late_s(balancer, server, joined) != 0, server.ends_s[its] - joined.clock.ahead_s
+    apart = _late_s(balancer, server, joined) != 0
     sent_s = np.where(apart, balancer.ends_s[at], ends_s) - balancer.took_s[at]
-    ends_s = np.where(apart, its_ends_s, ends_s)
+    ends_s = np.where(apart, spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s, ends_s)
     began_s = ends_s - server.took_s[its]
+    tick_s = balancer.tick_s + server.tick_s
+    sent_s = np.where(apart & (tick_s >= COARSE_S) & (began_s - sent_s < tick_s), began_s, sent_s)  # nobody can tell
     seen_s = np.minimum(balancer.upstream_s[at], balancer.took_s[at])
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
