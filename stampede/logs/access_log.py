@@ -130,7 +130,7 @@ def read_logs(
             if need_durations and source.format and not source.says:
                 raise without_durations(file, source)
             for batch in opened.batches():
-                log.unreadable += batch.unreadable
+                log.unreadable += len(batch.unreadable)
                 for request in batch.requests():
                     if request.method in methods:
                         _count(log, request)

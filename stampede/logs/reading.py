@@ -96,12 +96,12 @@ class Batch(NamedTuple):
     id: list[str | None]
     arrived: list[float | None]
     upstream_s: list[float | None]
-    unreadable: int
+    unreadable: list[str]
 
     @classmethod
     def empty(cls) -> "Batch":
         """Return a batch without lines."""
-        return cls([], [], [], [], [], [], [], [], [], 0)
+        return cls(*([] for _ in cls._fields))
 
     def requests(self) -> Iterator[LoggedRequest]:
         """Yield what is taken from each line with a request."""
@@ -161,7 +161,7 @@ class Reader:
         taken = [*compress(lines, kept)]
         workers, upstream = self.identity.workers(workers, taken), self.identity.upstream_s(taken)
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
-        unreadable = sum(not known and bool(line.strip()) for known, line in zip(kept, lines, strict=True))
+        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known and line.strip()]
         return Batch(at, methods, targets, statuses, took, workers, ids, arrived, upstream, unreadable)
 
     def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:

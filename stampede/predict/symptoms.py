@@ -49,6 +49,10 @@ SYMPTOMS = {
         "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
         "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "
         "blocks an event loop, or a processor at its limit."),
+    "away": Symptom(
+        "Workers were away", "no-answers-for-seconds-every-few-minutes",
+        "A worker that is killed or replaced answers nobody from its last line until the next worker has started; a "
+        "request that is killed with it has no line. More threads are no cure as long as workers end."),
     "coarse": Symptom(
         "Requests wait, and times in whole seconds do not tell why", "two-clocks",
         cures={"": "stampede diagnose --setup prints the lines with precise times."}),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
@@ -63,7 +64,8 @@ def test_what_the_balancer_answered_itself_comes_first_if_nobody_waited(tmp_path
     requests = [*quick(range(200)), *refused, Logged("GET /page", 50.5, 0, 80.5, status=504),
                 Logged("GET /page", 60.5, 0, 60.6)]  # fmt: skip
     found, said = diagnose(tmp_path, requests)
-    assert said.startswith("The balancer answered 4 requests itself, without a line in any server's log: "
+    assert said.startswith("The balancer answered 4 requests itself, from 11:06:50 to 11:08:00, without a line in any "
+                           "server's log: "
                            "status 502 for POST /pay (3, at once), "
                            "status 504 for GET /page (1, after 30 s).")  # fmt: skip
     assert "closed the connection" in said
@@ -142,3 +144,80 @@ def test_workers_that_serve_nobody_meanwhile_stood_still(tmp_path: Path) -> None
     assert said.startswith("The workers stood still:")
     assert "limit of connections" in said
     assert "a process that was stopped" in said
+
+
+def test_workers_of_two_generations_have_the_same_places(tmp_path: Path) -> None:
+    """A deployment, in which the old workers finish what they have while new ones begin: two workers, full at times."""
+    free, requests = {"1": 0.0, "2": 0.0}, []
+    for sent in np.arange(0.0, 400.0, 0.5):
+        if sent == 200:
+            free |= {"3": 0.0, "4": 0.0}
+        if sent == 205:
+            del free["1"], free["2"]
+        worker = min(free, key=lambda worker: (max(free[worker], sent), worker))
+        began = max(free[worker], float(sent))
+        free[worker] = began + (3.0 if sent % 20 < 2 else 0.4)
+        requests.append(Logged("GET /page", sent, began, free[worker], worker))
+    found, said = diagnose(tmp_path, requests)
+    assert (found.capacity.workers, found.capacity.restarts) == (2, 2)
+    assert found.findings.cause == "full"
+    assert said.startswith("Too few threads:")
+    assert found.findings.waited_avoidably < 0.01
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_worker_that_was_killed_with_its_requests_is_away_until_the_next_serves(tmp_path: Path, threads: int) -> None:
+    """No server has a line of the requests that held it; pages wait meanwhile."""
+    requests, worker = [], 1
+    for cycle in range(0, 400, 40):
+        requests += quick(range(cycle, cycle + 20), str(worker))
+        requests += [Logged("GET /hang", cycle + 20.2, 0, cycle + 31, status=502) for _ in range(threads)]
+        worker += 1
+        requests += [Logged("GET /page", cycle + at, cycle + 33, cycle + 33.1, str(worker)) for at in range(21, 33)]
+        requests += quick(range(cycle + 34, cycle + 40), str(worker))
+    found, said = diagnose(tmp_path, requests)
+    assert found.findings.cause == "away"
+    assert said.startswith("Workers were away:")
+    assert "A 502 after a while means that the worker ended while it had the request." in said
+
+
+def test_a_bad_minute_of_hours_is_told(tmp_path: Path) -> None:
+    requests = quick(np.arange(0, 7200, 2.0).tolist())
+    requests += [Logged("GET /page", 3612.5 + at, 3640.5, 3640.6, "7") for at in range(24)]
+    found, said = diagnose(tmp_path, requests)
+    assert found.findings.waited < 0.01
+    assert "44.4% of those in the minute from " in said
+    assert found.findings.bad_minute == (3600, pytest.approx(24 / 54))
+    few = [*quick(np.arange(0, 7200, 2.0).tolist()), *requests[-9:]]
+    assert diagnose(tmp_path, few)[0].findings.cause == ""
+
+
+def test_a_server_that_answers_nobody_any_more_comes_first(tmp_path: Path) -> None:
+    """Although its log ends long before the balancer's."""
+    hung = [Logged("GET /page", at, 0, at + 60, status=504) for at in range(200, 500)]
+    found, said = diagnose(tmp_path, [*quick(range(200)), *hung])
+    assert said.startswith("The balancer answered 300 requests itself, from ")
+    assert found.requests.in_both == 1
+
+
+def test_a_log_of_a_part_of_the_time_makes_no_failures(tmp_path: Path) -> None:
+    lost = [Logged("GET /page", at, 0, at + 0.1) for at in range(200, 400)]
+    found, said = diagnose(tmp_path, [*quick(range(200)), *lost])
+    assert "itself" not in said
+    assert found.requests.in_both == 0.5
+
+
+def test_what_the_balancer_refused_is_no_missing_line(tmp_path: Path) -> None:
+    """So it makes the cause no less certain."""
+    free, requests = 0.0, []
+    for number in range(600):
+        sent = float(number)
+        if free > sent + 4:
+            requests.append(Logged("GET /page", sent, 0, sent + 4, status=503))
+            continue
+        began = max(free, sent)
+        free = began + (12 if number % 60 == 10 else 0.3)
+        requests.append(Logged("GET /page", sent, began, free, "7"))
+    found, _ = diagnose(tmp_path, requests)
+    assert sum(each.requests for each in found.requests.refused) > 50
+    assert (found.findings.ranges, found.findings.cause) == (None, "full")

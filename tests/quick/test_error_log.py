@@ -7,7 +7,7 @@ import pytest
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
-from stampede.logs.diagnose.error_log import is_error_log, worker_ends
+from stampede.logs.diagnose.error_log import events_in, in_order, is_error_log
 from stampede.logs.diagnose.screen import findings_in_words
 from tests.conftest import Lab
 from tests.whole.test_diagnose import serve
@@ -25,14 +25,35 @@ ERRORS = """\
 """
 
 
-def test_an_error_log_says_which_workers_ended_and_why(tmp_path: Path) -> None:
+def test_an_error_log_says_which_workers_ended_and_why() -> None:
     """SIGKILL after a WORKER TIMEOUT is no sign of memory, whatever gunicorn suggests."""
-    log = tmp_path / "error.log"
-    log.write_text(ERRORS)
-
-    assert [(end.pid, end.kind) for end in worker_ends(log)] == [
+    assert [(event.pid, event.kind) for event in in_order(events_in(ERRORS.splitlines()))] == [
         (51, "timeout"), (52, "timeout"), (53, "killed"), (60, "replaced"),
     ]  # fmt: skip
+
+
+LINES = {
+    "Nov 18 11:07:00 web-1 gunicorn[1]: [2026-11-18 11:07:00 +0000] [1] [CRITICAL] WORKER TIMEOUT (pid:51)": "timeout",
+    '{"log":"[2026-11-18 11:07:00 +0000] [1] [ERROR] Worker (pid:51) was sent SIGSEGV!\\n"}': "crashed",
+    "2026-11-18T11:07:00.123456789Z INFO:     Child process [51] died": "killed",
+    "Wed Nov 18 11:07:00 2026 - *** HARAKIRI ON WORKER 1 (pid: 51, try: 1) ***": "timeout",
+    "2026-11-18T11:07:00Z DAMN ! worker 1 (pid: 51) died, killed by signal 9 :( trying respawn ...": "killed",
+    "2026-11-18T11:07:00+00:00 web-1 kernel: Out of memory: Killed process 51 (gunicorn) total-vm:9kB": "memory",
+    "2026/11/18 11:07:00 [error] 9#51: *7 connect() to unix:/run/a.sock failed (11: Resource temporarily unavailable) "
+    "while connecting to upstream, client: 192.0.2.1": "queue_full",
+    "2026/11/18 11:07:00 [error] 9#51: *7 upstream prematurely closed connection while reading": "closed",
+    "2026/11/18 11:07:00 [error] 9#51: *7 upstream timed out (110: Connection timed out) while reading response header "
+    "from upstream": "late",
+}
+
+
+@pytest.mark.parametrize(("line", "kind"), LINES.items())
+def test_error_logs_of_several_programs_are_read(line: str, kind: str) -> None:
+    """As the programs write them, or as journald, docker and a cluster write them down."""
+    [event] = events_in([line])
+
+    assert (event.kind, event.at) == (kind, 1_795_000_020 + (0.123456 if ".123" in line else 0))
+    assert event.pid == (51 if "nginx" not in line and "#" not in line else 0)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -45,9 +66,9 @@ def test_the_answer_names_the_ends_of_workers(tmp_path: Path, *, mixed: bool) ->
     found = diagnose_logs(Asked([*{nginx, gunicorn, error}], {nginx: "balancer", gunicorn: "server"}))
 
     said = " ".join(findings_in_words(found))
-    assert "The error log: gunicorn killed 2 workers at its time limit, from 11:07:00 to 11:07:09." in said
+    assert "The error log: the server killed 2 workers at its time limit, from 11:07:00 to 11:07:09." in said
     assert "The error log: 1 worker got SIGKILL, perhaps because memory ran out, at 11:07:20." in said
-    assert "The error log: 1 worker ended after max_requests, at 11:07:30." in said
+    assert "The error log: 1 worker ended after max_requests or a time to live, at 11:07:30." in said
     assert len(found.requests) == len(serve())
 
 
@@ -57,7 +78,7 @@ def test_json_has_the_ends_of_workers(lab: Lab, tmp_path: Path) -> None:
 
     values = json.loads(lab.call("diagnose", *map(str, logs), str(tmp_path / "error.log"), "--json").stdout)
 
-    assert [end["kind"] for end in values["worker_ends"]] == ["timeout", "timeout", "killed", "replaced"]
+    assert [event["kind"] for event in values["events"]] == ["timeout", "timeout", "killed", "replaced"]
 
 
 def test_an_error_log_alone_has_no_requests(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from stampede.logs.diagnose.diagnosis import Diagnosis
@@ -97,6 +98,35 @@ def test_the_time_of_a_slow_client_is_no_wait(
 
     assert (found.findings.cause, found.findings.waited) == ("", 0)
     assert found.requests.slow_clients == (100 if slow is slow_to_take else 0)
+
+
+def test_slow_clients_without_ids_are_joined_by_their_starts(tmp_path: Path) -> None:
+    """Quick requests end at the moments at which slow clients are done, which is chance."""
+    random = Random(3)
+    requests = [slow_to_take(each, random.uniform(0, 60)) if each.path == "/files" else each
+                for each in quiet("/files", every=6)]  # fmt: skip
+    found = diagnosis(tmp_path, requests, ids=False)
+
+    assert (found.findings.cause, found.requests.in_both) == ("", 1)
+    assert found.requests.slow_clients == pytest.approx(200, abs=3)
+
+
+def test_a_server_takes_up_later_in_their_order_what_the_balancer_left_in_a_queue(tmp_path: Path) -> None:
+    """Without ids: each of 60 requests waits longer than the balancer, for the only worker."""
+    requests, free = quiet("/items"), 100.0
+    for number in range(60):
+        sent = 100 + number * 0.2
+        free = max(free, sent) + 1
+        requests.append(Request("/report", sent, free - 1, free, min(sent + 5, free), 0,
+                                504 if free > sent + 5 else 200))  # fmt: skip
+    found = diagnosis(tmp_path, requests, ids=False)
+
+    assert found.requests.in_both == 1
+    assert sum(each.requests for each in found.requests.left) == sum(each.status == 504 for each in requests) > 50
+    waited_s = [each.began - each.sent for each in requests if each.path == "/report"]
+    route = found.logs.routes.names.index("GET /report")
+    found_s = found.requests.waited_s[found.requests.route == route]
+    assert np.mean(found_s) == pytest.approx(np.mean(waited_s), rel=0.02)
 
 
 def test_an_upload_that_may_be_slow_is_named_as_a_cause(tmp_path: Path) -> None:

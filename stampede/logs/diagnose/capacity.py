@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics.waiting import FROM_S, Segments, at_least, time_in
+from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
 from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
 from stampede.logs.diagnose.requests import Requests
 from stampede.records.plural import plural
@@ -17,6 +17,8 @@ SHORT_S, FEW_WAITS = 0.005, 10
 """Fewer waits, and those that are shorter, do not tell how many threads a worker has."""
 _MOSTLY = 0.9
 """A thread was missing during a wait if all were at work for a larger share of it."""
+_OVERLAP = 0.1
+"""Two workers of which one ended soon after the other began, by this part of their times, have the same place."""
 _NEARLY = 0.35
 """All threads count as at work in a window if at most so many of them are free on average."""
 
@@ -26,10 +28,11 @@ class Capacity:
     """``workers`` workers of ``threads`` threads each; ``found`` are those of both that the user did not say.
 
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
-    of another worker has its place. ``restarts`` is how often that happened. ``full`` is when all threads were at work;
-    of waits of up to ``unsure_s``, times that are coarse do not tell whether they were. ``seen`` is how many workers
-    are in the logs at once; 0: the logs name none. ``at_least``: there may be more threads, because no waits tell their
-    number. ``doubts`` say where the logs contradict the user, in sentences.
+    of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
+    worker, once for each of its threads. ``full`` is when all threads were at work or away; of waits of up to
+    ``unsure_s``, times that are coarse do not tell whether they were. ``seen`` is how many workers are in the logs at
+    once; 0: the logs name none. ``at_least``: there may be more threads, because no waits tell their number.
+    ``doubts`` say where the logs contradict the user, in sentences.
     """
 
     workers: int
@@ -37,6 +40,7 @@ class Capacity:
     found: Sequence[str]
     place: Integers
     restarts: int
+    away: Segments
     full: Segments
     unsure_s: float = 0.0
     seen: int = 0
@@ -56,7 +60,7 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     workers served requests at the same time than the user says.
     """
     found = [name for name, told in (("workers", workers), ("threads", threads)) if not told]
-    place, restarts = places_of(requests)
+    place, away = places_of(requests)
     seen = 0 if (place < 0).any() else int(place.max()) + 1
     if workers and workers < seen:
         raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
@@ -77,39 +81,52 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         workers = workers or 1
         threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
     unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
-    full = at_least(workers * threads, requests.began_s, requests.ended_s)
+    restarts, away = len(away), np.repeat(away, threads, axis=0)
+    began_s, ended_s = busy_times(requests, away)
+    full = at_least(workers * threads, began_s, ended_s)
     if requests.tick_s >= COARSE_S:
-        middle_s, means = at_work(requests, np.arange(len(requests)))
+        middle_s, means = _at_work(began_s, ended_s, requests.tick_s)
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - _NEARLY, [False]])))
         full = np.stack([middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s], axis=1)
     parts = [np.flatnonzero(place == of) for of in range(workers)] if seen else [np.arange(len(requests))]
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
-    return Capacity(workers, threads, found, place, restarts, full, unsure_s, seen, is_at_least, doubts)
+    return Capacity(workers, threads, found, place, restarts, away, full, unsure_s, seen, is_at_least, doubts)
 
 
-def places_of(requests: Requests) -> tuple[Integers, int]:
-    """Return which place each request's worker has, and how many workers came in the place of another worker.
+def busy_times(requests: Requests, away: Segments) -> tuple[Floats, Floats]:
+    """Return when threads began and ended to be at work or away."""
+    return np.append(requests.began_s, away[:, 0]), np.append(requests.ended_s, away[:, 1])
 
-    A worker lives at least from its first request to its last request. Of two workers that never lived at the same
-    time, the later has the place of the earlier.
+
+def places_of(requests: Requests) -> tuple[Integers, Segments]:
+    """Return which place each request's worker has, and when places had no worker, between one worker and the next.
+
+    A worker lives at least from its first request to its last request. Of two workers that hardly lived at the same
+    time, as during a deployment, the later has the place of the earlier.
     """
-    place = np.full(len(requests), -1)
+    place, away = np.full(len(requests), -1), []
     workers = np.unique(requests.worker[requests.worker >= 0])
     if not len(workers):
-        return place, 0
+        return place, NEVER
     began_s, ended_s = np.full(workers.max() + 1, np.inf), np.full(workers.max() + 1, -np.inf)
     known = requests.worker >= 0
     np.minimum.at(began_s, requests.worker[known], requests.began_s[known])
     np.maximum.at(ended_s, requests.worker[known], requests.ended_s[known])
+    first_s: list[float] = []
     last_s: list[float] = []
     of = np.full(workers.max() + 1, -1)
     for worker in sorted(workers, key=lambda worker: began_s[worker]):
-        free = [at for at, ended in enumerate(last_s) if ended <= began_s[worker] - requests.tick_s]
+        lasts_s = ended_s[worker] - began_s[worker]
+        over_s = [each_s - began_s[worker] + requests.tick_s for each_s in last_s]
+        free = [at for at, each_s in enumerate(over_s)
+                if each_s <= max(0.0, _OVERLAP * min(lasts_s, began_s[worker] + each_s - first_s[at]))]  # fmt: skip
         at = max(free, key=lambda at: last_s[at], default=len(last_s))
-        last_s[at : at + 1] = [ended_s[worker]]
+        if free:
+            away.append([last_s[at], max(last_s[at], began_s[worker])])
+        last_s[at : at + 1], first_s[at : at + 1] = [ended_s[worker]], [began_s[worker]]
         of[worker] = at
     place[known] = of[requests.worker[known]]
-    return place, len(workers) - len(last_s)
+    return place, np.array(away or NEVER)
 
 
 def _threads(requests: Requests, of_workers: Sequence[Integers]) -> int:
@@ -153,7 +170,8 @@ def most_at_once(requests: Requests, mine: Integers) -> int:
     if not len(mine):
         return 1
     if requests.tick_s >= COARSE_S:
-        return max(1, round(float(at_work(requests, mine)[1].max(initial=1.0))))
+        means = _at_work(requests.began_s[mine], requests.ended_s[mine], requests.tick_s)[1]
+        return max(1, round(float(means.max(initial=1.0))))
     began_s, ended_s = requests.began_s[mine], requests.ended_s[mine]
     most = 1
     while (np.diff(at_least(most + 1, began_s, ended_s)) > FROM_S).any():
@@ -161,12 +179,12 @@ def most_at_once(requests: Requests, mine: Integers) -> int:
     return most
 
 
-def at_work(requests: Requests, mine: Integers) -> tuple[Floats, Floats]:
-    """Return windows of _WINDOW ticks, one after each tick, and how many requests were at work in them on average."""
-    edges = np.arange(0.0, float(requests.ended_s.max()) + (_WINDOW + 1) * requests.tick_s, requests.tick_s)
-    done_s = work_until(edges, requests.began_s[mine], requests.ended_s[mine])
-    means = (done_s[_WINDOW:] - done_s[:-_WINDOW]) / (_WINDOW * requests.tick_s)
-    return edges[: len(means)] + _WINDOW / 2 * requests.tick_s, means
+def _at_work(began_s: Floats, ended_s: Floats, tick_s: float) -> tuple[Floats, Floats]:
+    """Return windows of _WINDOW ticks, one after each tick, and how many threads were at work in them on average."""
+    edges = np.arange(0.0, float(ended_s.max()) + (_WINDOW + 1) * tick_s, tick_s)
+    done_s = work_until(edges, began_s, ended_s)
+    means = (done_s[_WINDOW:] - done_s[:-_WINDOW]) / (_WINDOW * tick_s)
+    return edges[: len(means)] + _WINDOW / 2 * tick_s, means
 
 
 def work_until(times_s: Floats, began_s: Floats, ended_s: Floats) -> Floats:

@@ -1,60 +1,69 @@
-"""gunicorn's error log: which workers it killed or replaced, and when; its lines may stand in an access log, too."""
+"""What error logs of servers, of nginx and of a kernel say of trouble; their lines may stand in an access log, too."""
 
 import re
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from stampede.foreign import open_text
-from stampede.logs.formats import parse_entry
+from stampede.foreign import Lines, open_text
+from stampede.logs.formats import HAS_TIME, epoch_seconds, parse_entry
 
-Kind = Literal["timeout", "killed", "replaced"]
-_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4})\] \[(\d+)\] \[[A-Z]+\] (.*)")
-_EVENTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("timeout", re.compile(r"WORKER TIMEOUT \(pid:(\d+)\)")),
-    ("killed", re.compile(r"Worker \(pid:(\d+)\) was sent SIGKILL")),
-    ("replaced", re.compile(r"Autorestarting worker after current request")),
-)
+_KINDS = {
+    "timeout": r"WORKER TIMEOUT \(pid:(\d+)\)|\*\*\* HARAKIRI ON WORKER \d+ \(pid: (\d+)",
+    "killed": r"Worker \(pid:(\d+)\) was sent SIGKILL|Worker with pid (\d+) was terminated due to signal 9"
+              r"|DAMN ! worker \d+ \(pid: (\d+)\) died, killed by signal 9|(?:hild process) \[(\d+)\] died",
+    "crashed": r"Worker \(pid:(\d+)\) was sent SIG(?!KILL|TERM|QUIT|INT)|Worker \(pid:(\d+)\) exited with code [1-9]"
+               r"|DAMN ! worker \d+ \(pid: (\d+)\) died|Unexpected exit from worker-(\d+)",
+    "replaced": r"\[(\d+)\] \[INFO\] Autorestarting worker|The work of process (\d+) is done \(max"
+                r"|Maximum request limit of \d+ exceeded. Terminating|worker-(\d+) lifetime expired",
+    "memory": r"[Oo]ut of memory: Killed process (\d+) \((?:gunicorn|uvicorn|uwsgi|granian|hypercorn|python)",
+    "queue_full": r"connect\(\) to \S+ failed \(11: Resource temporarily unavailable\) while connecting to upstream",
+    "refused": r"connect\(\) failed \((?:111|2): .* while connecting to upstream",
+    "closed": r"upstream prematurely closed connection|recv\(\) failed \(104: .* from upstream",
+    "late": r"upstream timed out \(110: .* while reading (?:response header|upstream)",
+    "unreachable": r"upstream timed out \(110: .* while connecting to upstream|no live upstreams",
+    "connections": r"\d+ worker_connections are not enough",
+}  # fmt: skip
+"""What each kind of trouble is written like, with the number of the process if the line has it."""
+_EVENT = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
+_WORDS = ("orker", "WORKER ", "DAMN", "hild process", "The work of", "Maximum request", "ut of memory", "upstream")
+_SERVER = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\] |\[(?:notice|warn|error|crit|alert)\] \d+#\d+: ")
+"""How gunicorn and granian, and nginx, write lines of an error log."""
+_CTIME = re.compile(r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}")
 _SAMPLE = 20
 
 
-class WorkerEnd(NamedTuple):
-    """Why a worker ended, at which time (epoch seconds).
+class Event(NamedTuple):
+    """Trouble that an error log tells: its kind, when (epoch seconds, if the line says it), and of which process."""
 
-    ``timeout``: gunicorn killed it at its time limit; ``killed``: it got SIGKILL from somebody else; ``replaced``: it
-    had served max_requests.
-    """
-
-    at: float
+    at: float | None
     pid: int
-    kind: Kind
+    kind: str
 
 
 def is_error_log(path: Path) -> bool:
-    """Return whether a file begins as gunicorn's error log does. A pipe is taken for an access log."""
+    """Return whether a file begins as an error log does. A pipe is taken for an access log."""
     if not path.is_file():
         return False
     with open_text(path) as lines:
-        first = [line for line in lines.take(_SAMPLE) if line.strip()]
-    return bool(first) and bool(_LINE.match(first[0])) and not any(map(parse_entry, first))
+        first = lines.take(_SAMPLE)
+    return any(_SERVER.search(line) or _EVENT.search(line) for line in first) and not any(map(parse_entry, first))
 
 
-def worker_ends(path: Path) -> Sequence[WorkerEnd]:
-    """Return which workers ended, as the lines of an error log say, in their order."""
-    ends: list[WorkerEnd] = []
-    late: set[int] = set()
-    with open_text(path) as lines:
-        for found in filter(None, map(_LINE.match, lines)):
-            events = ((kind, pattern.search(found[3])) for kind, pattern in _EVENTS)
-            kind, event = next(((kind, event) for kind, event in events if event), (None, None))
-            if not kind or not event:
-                continue
-            pid = int(event[1] if event.groups() else found[2])
-            if kind == "killed" and pid in late:  # the end of a worker that was too late
-                late.discard(pid)
-                continue
-            if kind == "timeout":
-                late.add(pid)
-            ends.append(WorkerEnd(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S %z").timestamp(), pid, kind))
-    return ends
+def events_in(lines: Iterable[str] | Lines) -> Iterator[Event]:
+    """Yield what lines of an error log say, in their order."""
+    for line in lines:
+        found = _EVENT.search(line) if any(word in line for word in _WORDS) else None
+        if not found or not found.lastgroup:
+            continue
+        written = HAS_TIME.search(line)
+        time = written["time"] if written else each[0] if (each := _CTIME.search(line)) else ""
+        pid = next((number for number in found.groups() if number and number.isdecimal()), "0")
+        yield Event(epoch_seconds(time) if time else None, int(pid), found.lastgroup)
+
+
+def in_order(events: Iterable[Event]) -> Sequence[Event]:
+    """Return events in order, without the SIGKILL that ends a worker which was too late."""
+    ordered = sorted(events, key=lambda event: event.at or 0.0)
+    late = {event.pid for event in ordered if event.kind == "timeout"}
+    return [event for event in ordered if event.kind != "killed" or event.pid not in late]

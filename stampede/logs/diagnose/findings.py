@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stampede.evaluate.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
-from stampede.logs.diagnose.capacity import Capacity, work_until
+from stampede.logs.diagnose.capacity import Capacity, busy_times, work_until
 from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
 from stampede.logs.diagnose.ranges import Range, Ranges, ranges_of
 from stampede.logs.diagnose.requests import Requests
@@ -18,8 +18,9 @@ MOST_CLASSES = 6
 OTHERS = "other routes"
 NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
-OFTEN, ENOUGH = 0.05, 10
-"""A class matters alone if more than this share of its requests waited so long, and so many of them."""
+OFTEN, ENOUGH, BAD = 0.05, 10, 0.2
+"""A class matters alone if more than this share of its requests waited so long, and so many of them; a minute from a
+share of BAD on."""
 PERIODS = 60
 _MINUTE_S = 60
 BUSY = 0.9
@@ -54,14 +55,14 @@ class Findings:
     """What the requests waited, in all and by class.
 
     ``queueing`` is the share of all latency that is queueing delay; ``avoidable`` is the share of all queueing delay
-    during which a thread was free elsewhere, ``full`` the share during which all threads were at work, and ``idle`` the
-    share during which no request was at work. ``overtaken`` is the share of the delay of requests that waited more than
-    50 ms while later ones, of the same worker if the logs name it, were served at once. ``longest`` is the place of the
-    longest wait. ``in_front`` says which classes held the busy threads meanwhile, as shares. ``periods_s`` is how long
-    requests waited at most in each of PERIODS periods. ``load`` is how many workers' worth of work came in each minute,
-    ``busy_load`` the mean of those minutes that are busy, and ``busy_load_range`` their least and their most.
-    ``ranges`` are bounds if lines are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load``
-    is that of all their time.
+    during which a thread was free elsewhere, ``full`` the share during which all threads were at work or away, ``away``
+    that of them in which some were away, and ``idle`` the share during which no request was at work. ``overtaken`` is
+    the share of the delay of requests that waited more than 50 ms while later ones, of the same worker if the logs name
+    it, were served at once. ``longest`` is the place of the longest wait. ``in_front`` says which classes held the busy
+    threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of PERIODS periods. ``load``
+    is how many workers' worth of work came in each minute, ``busy_load`` the mean of those minutes that are busy, and
+    ``busy_load_range`` their least and their most. ``ranges`` are bounds if lines are missing. Without ``of_minutes``,
+    the logs are shorter than a minute, and ``load`` is that of all their time.
     """
 
     classes: list[ClassFindings]
@@ -71,6 +72,7 @@ class Findings:
     queueing: float
     avoidable: float
     full: float
+    away: float
     idle: float
     overtaken: float
     longest: int
@@ -84,17 +86,23 @@ class Findings:
     ranges: Ranges | None
     is_coarse: bool
     is_at_least: bool
+    bad_minute: tuple[float, float] | None
+    """When the worst minute began, if it matters alone, and the share of its requests that waited."""
 
     @property
-    def cause(self) -> Literal["", "idle", "avoidable", "full", "unknown", "coarse", "missing"]:
+    def cause(self) -> Literal["", "idle", "avoidable", "full", "away", "unknown", "coarse", "missing"]:
         """What is true of most of the delay: no request was at work, a thread was free elsewhere, or none was free.
+
+        ``away``: none was free, mostly because workers were killed or replaced.
 
         Empty: hardly any request waited. ``unknown``: none of these, as if there are fewer threads than the user says.
         ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
         most = max([self.waited, *(each.waited for each in self.classes if each.is_often_slow)])
-        usually = self.ranges.usually if self.ranges else Range(most, most)
+        if self.bad_minute:
+            most = max(most, self.bad_minute[1])
+        usually = self.ranges.usually if self.ranges and not self.bad_minute else Range(most, most)
         if usually.low <= NOTICED:
             return "" if usually.high <= NOTICED else "missing"
         causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
@@ -106,6 +114,8 @@ class Findings:
             if share.high >= 0.5:
                 if name == "full" and self.is_coarse and self.is_at_least:
                     return "coarse"
+                if name == "full" and self.away > self.full / 2:
+                    return "away" if share.low >= 0.5 else "missing"
                 return name if share.low >= 0.5 else "missing"
         return "coarse" if self.is_coarse else "unknown"
 
@@ -145,11 +155,21 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     if of_minutes:
         worked_s = np.bincount((sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
         load = worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S
-    busy = load[load > BUSY * capacity.total]
+    busy, bad_minute = load[load > BUSY * capacity.total], None
+    if long.mean() <= NOTICED and of_minutes:
+        in_minute, long_in = (np.bincount((sent_s[which] // _MINUTE_S).astype(np.int64), minlength=len(worked_s))
+                              for which in (joined, long))  # fmt: skip
+        worst = int(long_in.argmax())
+        if long_in[worst] >= ENOUGH and long_in[worst] > BAD * in_minute[worst]:
+            bad_minute = float(worst * _MINUTE_S), float(long_in[worst] / in_minute[worst])
     idle_s = np.zeros(len(requests))
     if requests.tick_s < COARSE_S:
-        working = at_least(1, requests.began_s, requests.ended_s)
+        working = at_least(1, *busy_times(requests, capacity.full))
         idle_s = np.maximum(waited_s - time_in(working, sent_s, requests.began_s), 0)
+    full_s, at_work_s = (
+        float(time_in(times, sent_s, requests.began_s)[counts].sum())
+        for times in (capacity.full, at_least(capacity.total, requests.began_s, requests.ended_s))
+    )
     return Findings(
         classes=[
             _class(name, requests, waited_s, avoidable_s, joined & (of_class == at))
@@ -161,7 +181,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         avoidable_s=avoidable_s,
         queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
         avoidable=float(avoidable_s[counts].sum() / total_s),
-        full=float(time_in(capacity.full, sent_s, requests.began_s)[counts].sum() / total_s),
+        full=full_s / total_s,
+        away=(full_s - at_work_s) / total_s if len(capacity.away) else 0.0,
         longest=int(waited_s.argmax()),
         idle=float(idle_s[counts].sum() / total_s),
         overtaken=_overtaken(requests, capacity),
@@ -175,6 +196,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         ranges=ranges_of(requests, capacity, avoidable_s),
         is_coarse=requests.tick_s >= COARSE_S,
         is_at_least=capacity.at_least,
+        bad_minute=bad_minute,
     )
 
 

@@ -22,8 +22,12 @@ FARTHEST_S = 15 * 3600
 """How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
 SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
+OFTEN_SLOW = 0.05
+"""If a larger share of the lines of a path have no pair, or one that took SOON_S longer, its clients may be slow."""
 MISSING = 0.01
 """If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
+QUEUED_S = 900.0
+"""A server takes up what its balancer left at most so long ago."""
 SLOW_S = 20.0
 """Clocks are compared by what changes faster than this."""
 USUAL_S = 60.0
@@ -132,24 +136,34 @@ def join(balancer: Log, server: Log) -> Joined:
 
 
 def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> None:
-    """Join the lines that the server wrote after the balancer had left: its work began before the balancer left."""
+    """Join the lines that the server wrote after the balancer had left: its work began before the balancer left.
+
+    If that leaves lines, requests were in a queue when the balancer left, and the server took them up in their order.
+    """
     ours = np.setdiff1d(np.flatnonzero(np.isin(balancer.status, LEFT)), found)
     ours = ours[np.argsort(balancer.ends_s[ours], kind="stable")]
-    ends_s, sent_s, free = (
-        balancer.ends_s[ours],
-        (balancer.ends_s - balancer.took_s)[ours],
-        np.ones(len(ours), np.bool_),
-    )
+    path, ends_s = balancer.path[ours], balancer.ends_s[ours]
+    sent_s = ends_s - balancer.took_s[ours]
     longest_s = float(np.nanmax(balancer.took_s[ours], initial=0.0))
     slack_s = PRECISION_S + balancer.tick_s + server.tick_s + clock.uncertain_s
-    for line in np.flatnonzero((found < 0) & np.isin(server.path, balancer.path[ours])):
-        began_s = server.ends_s[line] - clock.ahead_s - server.took_s[line]
-        first, last = np.searchsorted(ends_s, (began_s - slack_s, began_s + longest_s + slack_s))
-        fits = free[first:last] & (balancer.path[ours[first:last]] == server.path[line])
-        fits &= sent_s[first:last] <= began_s + slack_s
-        if fits.any():
-            place = first + int(fits.argmax())
-            found[line], free[place] = ours[place], False
+    its_began_s = server.ends_s - clock.ahead_s - server.took_s
+    lines = np.flatnonzero((found < 0) & np.isin(server.path, path))
+    lines = lines[np.argsort(its_began_s[lines], kind="stable")]
+    if not len(lines):
+        return
+    for before_s in (0.0, QUEUED_S):
+        free = np.ones(len(ours), np.bool_)
+        found[lines] = -1
+        for line in lines:
+            began_s = its_began_s[line]
+            first, last = np.searchsorted(ends_s, (began_s - before_s - slack_s, began_s + longest_s + slack_s))
+            fits = free[first:last] & (path[first:last] == server.path[line])
+            fits &= sent_s[first:last] <= began_s + slack_s
+            if fits.any():
+                place = first + int(fits.argmax())
+                found[line], free[place] = ours[place], False
+        if (found[lines] >= 0).mean() >= 1 - MISSING:
+            return
 
 
 def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:
@@ -233,7 +247,39 @@ def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Inte
     )
     if later_s == SOON_S:
         align(ours, its, limits, pairs)
+        _align_by_starts(ours, its, limits, pairs)
     join_rest(ours, its, limits, pairs)
+
+
+def _align_by_starts(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> None:
+    """Join the lines of paths whose clients are slow by their starts: they are alike, as the ends of most others are.
+
+    Backwards in time, the starts are ends, and a slow client is a wait. The way that joins more lines is right.
+    """
+    paths, of = np.unique(its.path, return_inverse=True)
+    at = pairs.found[its.place]
+    took_s, its_took_s = np.full(len(pairs.taken), np.nan), its.took
+    took_s[ours.place] = ours.took
+    doubtful = (at < 0) | (took_s[at] - its_took_s > SOON_S)
+    mean = np.bincount(of, doubtful, len(paths)) / np.bincount(of, minlength=len(paths))
+    own = paths[mean > OFTEN_SLOW]
+    found = Pairs(np.full_like(pairs.found, -1), np.zeros_like(pairs.taken))
+    ours, theirs = _backwards(ours, limits.tick, own), _backwards(its, limits.its_tick, own)
+    align(ours, theirs, limits._replace(ahead=-limits.ahead), found)
+    more = np.bincount(of, found.found[its.place] >= 0, len(paths)) > np.bincount(of, at >= 0, len(paths))
+    places = its.place[more[of]]
+    pairs.taken[pairs.found[places][pairs.found[places] >= 0]] = False
+    pairs.found[places] = found.found[places]
+    pairs.taken[pairs.found[places][pairs.found[places] >= 0]] = True
+
+
+def _backwards(lines: Lines, tick_s: float, paths: Integers) -> Lines:
+    """Return the lines of some paths as if time went backwards."""
+    which = np.flatnonzero(np.isin(lines.path, paths) & ~np.isnan(lines.took))
+    ends_s = lines.took[which] - lines.ends[which] - tick_s
+    order = np.lexsort((ends_s, lines.path[which]))
+    which, ends_s = which[order], ends_s[order]
+    return Lines(lines.path[which], ends_s, lines.took[which], lines.status[which], lines.place[which])
 
 
 def _sorted(log: Log, other: Log, left: Flags, *, by_id: bool) -> Lines:

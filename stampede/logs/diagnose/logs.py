@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stampede.errors import WrongUse
+from stampede.foreign import open_text
 from stampede.logs.access_log import route_of
-from stampede.logs.diagnose.error_log import WorkerEnd, is_error_log, worker_ends
+from stampede.logs.diagnose.error_log import Event, events_in, in_order, is_error_log
 from stampede.logs.formats import Clock, Formats
 from stampede.logs.reading import PART, Batch, Part, mapped, opened_log, parts_of
 
@@ -101,13 +102,13 @@ class Log:
 
 @dataclass(frozen=True)
 class Logs:
-    """All logs of a service, the names that they share, and the ends of workers that error logs tell."""
+    """All logs of a service, the names that they share, and the trouble that error logs tell."""
 
     balancers: Sequence[Log]
     servers: Sequence[Log]
     routes: Names
     workers: Names
-    ends: Sequence[WorkerEnd] = ()
+    events: Sequence[Event] = ()
 
 
 def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock], unit: str = "") -> Logs:
@@ -152,9 +153,11 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
             log = replace(log, astray_s=log.ends_s[~near], **{each: getattr(log, each)[near] for each in COLUMNS})
         logs.append(log)
     balancers, servers = ([log for log in logs if log.clock == clock] for clock in ("balancer", "server"))
-    mixed = [path for path, parts in found.items() if path.is_file() and any(part.unreadable for part in parts)]
-    ends = sorted(end for path in (*errors, *mixed) for end in worker_ends(path))
-    return Logs(balancers, servers, routes, workers, ends)
+    events = [event for parts in found.values() for part in parts for event in part.events]
+    for path in errors:
+        with open_text(path) as lines:
+            events += events_in(lines)
+    return Logs(balancers, servers, routes, workers, in_order(events))
 
 
 def _overlap(files: Sequence[Sequence["LogPart"]]) -> bool:
@@ -180,6 +183,7 @@ class LogPart(NamedTuple):
     workers: Sequence[str]
     unreadable: int
     clock: Clock | None
+    events: Sequence[Event]
 
 
 def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[Path, Sequence[LogPart]]:
@@ -199,7 +203,7 @@ def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[P
 
 def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> LogPart:
     """Read a part of a log; None: all of it. Raise WrongUse if it cannot be read, or has no durations."""
-    routes, workers, unreadable = Names(), Names(), 0
+    routes, workers, unreadable, events = Names(), Names(), 0, list[Event]()
     batches = [_columns(Batch.empty(), routes, workers)]
     with opened_log(file, unit, formats, part, identify=True) as log:
         source = log.reader.source
@@ -208,8 +212,9 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
         for batch in log.batches():
             batches.append(_columns(batch, routes, workers))
-            unreadable += batch.unreadable
-    return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock)
+            unreadable += len(batch.unreadable)
+            events += events_in(batch.unreadable)
+    return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock, events)
 
 
 def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:

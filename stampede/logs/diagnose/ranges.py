@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stampede.evaluate.metrics.waiting import FROM_S, Segments, at_least, time_in
-from stampede.logs.diagnose.capacity import Capacity
+from stampede.logs.diagnose.capacity import Capacity, busy_times
 from stampede.logs.diagnose.joining import MISSING
 from stampede.logs.diagnose.logs import COARSE_S, Floats
 from stampede.logs.diagnose.requests import Requests
@@ -140,11 +140,12 @@ def _by_cause(
     """Return the share that waited avoidably, and the shares of the delay that are avoidable, full and idle."""
     joined, unserved, nothing = requests.joined, lost.unserved, lost.unserved[:0]
     waits, waited_s = np.stack([requests.sent_s, requests.began_s], axis=1)[joined], requests.waited_s[joined]
-    full_s, most_full_s = (_at_work(capacity.total, requests, also, waits) for also in (nothing, unserved))
-    busy_s, most_busy_s = (_at_work(1, requests, also, waits) for also in (nothing, unserved))
+    full_s, most_full_s = (_at_work(capacity.total, requests, [also, capacity.away], waits)
+                           for also in (nothing, unserved))  # fmt: skip
+    busy_s, most_busy_s = (_at_work(1, requests, [also, capacity.full], waits) for also in (nothing, unserved))
     least_s = np.maximum(np.minimum(avoidable_s[joined], waited_s - most_full_s) - _way(waited_s), 0)
     most_s = np.maximum(avoidable_s[joined], waited_s - full_s)
-    unserved_s = unserved[:, 1] - unserved[:, 0] - _at_work(capacity.total, requests, nothing, unserved)
+    unserved_s = unserved[:, 1] - unserved[:, 0] - _at_work(capacity.total, requests, [capacity.away], unserved)
     return (
         _share(*_of_all(least_s, most_s, unserved_s, lost)),
         _of_delay(least_s, most_s, waited_s, lost),
@@ -153,10 +154,10 @@ def _by_cause(
     )
 
 
-def _at_work(threads: int, requests: Requests, also: Segments, waits: Segments) -> Floats:
-    """Return how long so many threads were at work during waits, if requests that nobody served ``also`` were."""
-    began_s, ended_s = np.append(requests.began_s, also[:, 0]), np.append(requests.ended_s, also[:, 1])
-    return time_in(at_least(threads, began_s, ended_s), waits[:, 0], waits[:, 1])
+def _at_work(threads: int, requests: Requests, also: Sequence[Segments], waits: Segments) -> Floats:
+    """Return how long so many threads were at work during waits, ``also`` in these times."""
+    busy = at_least(threads, *busy_times(requests, np.concatenate(also)))
+    return time_in(busy, waits[:, 0], waits[:, 1])
 
 
 def _of_delay(least_s: Floats, most_s: Floats, waited_s: Floats, lost: _Lost) -> Range:

@@ -32,12 +32,17 @@ SOONEST_S = 0.05
 
 
 class Noted(NamedTuple):
-    """How many requests of a route ended with a status, and how long they took as the balancer saw it, in seconds."""
+    """How many requests of a route ended with a status, and how long they took as the balancer saw it, in seconds.
+
+    ``first`` and ``last`` are when the first and the last of them ended, in epoch seconds.
+    """
 
     route: int
     status: int
     requests: int
     median_s: float
+    first: float
+    last: float
 
 
 @dataclass(frozen=True)
@@ -152,21 +157,26 @@ def requests_of(logs: Logs) -> Requests:
         killed.append((balancer, joined.balancer[ends]))
     longer = {id(server): replace(server, took_s=held[id(server)]) for _, server, _ in alike}
     joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in alike]
-    in_both = sum(len(joined.server) for _, _, joined in joins) / lines
     parts = [_joined(*each) for each in joins]
     if not any(len(part[0]) for part in parts):
         return _requests(parts)
     period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
-    unserved, refused = [], []
+    unserved, refused, unknown = [], [], 0
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
-        alone = ~np.isin(np.arange(len(balancer)), found_in)
-        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes))
+        alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
+        before, after = balancer.ends_s < period_s[0], balancer.ends_s > period_s[1]
+        within = ~(before | after)
+        for outside in (before, after):  # if it gave up on all others, the server answered nobody
+            within |= outside if outside.any() and gave_up[outside].mean() > 1 - FEW else np.zeros_like(outside)
+        refused.append((balancer, np.flatnonzero(alone & within & gave_up)))
+        unknown += int((alone & ~(within & gave_up)).sum())
+        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes) & ~gave_up)
         within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
         unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
-        within = (balancer.ends_s >= period_s[0]) & (balancer.ends_s <= period_s[1])
-        refused.append((balancer, np.flatnonzero(alone & within & np.isin(balancer.status, GAVE_UP))))
+    pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
+    in_both = pairs_in_all / (pairs_in_all + unknown)
     found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
     left = [
         (
@@ -249,12 +259,13 @@ def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Float
 
 def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
     """Return lines of balancers by route and status, the most frequent first."""
-    took_s: dict[tuple[int, int], list[float]] = {}
+    of: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for log, places in lines:
-        for route, status, each_s in zip(*(column[places].tolist() for column in (log.route, log.status, log.took_s)),
-                                         strict=True):  # fmt: skip
-            took_s.setdefault((route, status), []).append(each_s)
-    noted = [Noted(route, status, len(each), float(np.nanmedian(each))) for (route, status), each in took_s.items()]
+        columns = (log.route, log.status, log.took_s, log.ends_s)
+        for route, status, *times in zip(*(column[places].tolist() for column in columns), strict=True):
+            of.setdefault((route, status), []).append((times[0], times[1]))
+    noted = [Noted(*key, len(took), float(np.nanmedian(took)), min(ends), max(ends))
+             for key, each in of.items() for took, ends in [tuple(zip(*each, strict=True))]]  # fmt: skip
     return sorted(noted, key=lambda each: -each.requests)
 
 
@@ -300,10 +311,12 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
     else:
         ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
     worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
-    apart, its_ends_s = _late_s(balancer, server, joined) != 0, server.ends_s[its] - joined.clock.ahead_s
+    apart = _late_s(balancer, server, joined) != 0
     sent_s = np.where(apart, balancer.ends_s[at], ends_s) - balancer.took_s[at]
-    ends_s = np.where(apart, its_ends_s, ends_s)
+    ends_s = np.where(apart, spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s, ends_s)
     began_s = ends_s - server.took_s[its]
+    tick_s = balancer.tick_s + server.tick_s
+    sent_s = np.where(apart & (tick_s >= COARSE_S) & (began_s - sent_s < tick_s), began_s, sent_s)  # nobody can tell
     seen_s = np.minimum(balancer.upstream_s[at], balancer.took_s[at])
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)

@@ -168,20 +168,34 @@ def answer(found: Diagnosis) -> Iterator[str]:
             yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a "
                    "balancer and of its servers together can, or a server's log with the header X-Request-Start: "
                    "stampede diagnose --setup prints the lines to add.")  # fmt: skip
-    elif not findings.cause:
+    elif not findings.cause or _failed_most(found):
         yield from _not_answered(found)
+    if requests.joins and not findings.cause:
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
-    else:
+    elif requests.joins:
         sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
         first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
         slow = max(findings.classes, key=lambda each: each.waited)
         alone = f", {percent(slow.waited)} of those for {slow.name}," if findings.waited <= NOTICED else ""
+        if findings.bad_minute and not slow.is_often_slow:
+            minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
+            alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
         who = f"of the requests{alone}"
         yield (f"{_symptom(findings).verdict}: {percent(findings.waited)} {who} waited for a worker for "
                f"more than 50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
         yield from _cause(capacity, findings)
-        yield from _not_answered(found)
+        if not _failed_most(found):
+            yield from _not_answered(found)
+    yield from _told(found)
+    if findings.ranges:
+        yield missing_lines(findings.ranges)
+    yield from _load(found)
+
+
+def _told(found: Diagnosis) -> Iterator[str]:
+    """Yield what else the logs say of requests and of workers that ended."""
+    _, requests, capacity, _ = found
     if requests.slow_clients:
         yield (f"{plural(requests.slow_clients, 'request')} ended in the balancer's log long after the server was "
                "done: their clients were slow, and no worker was busy with them meanwhile.")  # fmt: skip
@@ -192,31 +206,54 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"{plural(failed, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
-    for kind, says in _ENDS.items():
-        if at := [datetime.fromtimestamp(end.at, UTC) for end in found.logs.ends if end.kind == kind]:
-            when = f"at {at[0]:%H:%M:%S}" if len(at) == 1 else f"from {at[0]:%H:%M:%S} to {at[-1]:%H:%M:%S}"
-            yield f"The error log: {says.format(plural(len(at), 'worker'))}, {when}."
-    if findings.ranges:
-        yield missing_lines(findings.ranges)
-    yield from _load(found)
+    for kind, says in _EVENTS.items():
+        if of_kind := [event.at for event in found.logs.events if event.kind == kind]:
+            noun = "request" if kind in _OF_REQUESTS else "worker"
+            yield f"The error log: {says.format(plural(len(of_kind), noun))}{_when(list(filter(None, of_kind)))}."
 
 
-_ENDS = {
-    "timeout": "gunicorn killed {} at its time limit",
+_EVENTS = {
+    "timeout": "the server killed {} at its time limit",
     "killed": "{} got SIGKILL, perhaps because memory ran out",
-    "replaced": "{} ended after max_requests",
+    "crashed": "{} crashed",
+    "replaced": "{} ended after max_requests or a time to live",
+    "memory": "the kernel killed {} because memory ran out",
+    "queue_full": "for {}, the server's listen queue was full",
+    "refused": "for {}, the server refused the connection, so it was down",
+    "closed": "for {}, the server closed the connection without an answer, as a worker that ends does",
+    "late": "for {}, the answer took longer than nginx waits",
+    "unreachable": "for {}, the server took no connection in time, or all servers counted as down",
+    "connections": "for {}, nginx had no worker_connections left",
 }
+_OF_REQUESTS = ("queue_full", "refused", "closed", "late", "unreachable", "connections")
+
+
+def _when(at: Sequence[float]) -> str:
+    """Return the time of the first and of the last of several moments in words; empty: there is none."""
+    times = [f"{datetime.fromtimestamp(each, UTC):%H:%M:%S}" for each in (*at[:1], *at[-1:])]
+    return f", from {times[0]} to {times[1]}" if len({*times}) > 1 else f", at {times[0]}" if times else ""
+
+
+def _failed_most(found: Diagnosis) -> bool:
+    """Whether more requests got no answer than waited, so that this comes first."""
+    requests = found.requests
+    failed = sum(each.requests for each in (*requests.refused, *requests.left))
+    return failed > found.findings.waited * int(requests.joined.sum())
 
 
 def _refused(found: Diagnosis) -> Iterator[str]:
     """Yield which requests the balancer answered itself, and what that means if it did so at once."""
     if refused := found.requests.refused:
         count = sum(each.requests for each in refused)
-        yield (f"The balancer answered {plural(count, 'request')} itself, without a line in any server's log: "
+        when = _when([min(each.first for each in refused), max(each.last for each in refused)])
+        yield (f"The balancer answered {plural(count, 'request')} itself{when}, without a line in any server's log: "
                f"{_rows(refused, found)}.")  # fmt: skip
-        if any(each.status == BAD_GATEWAY and each.median_s <= FROM_S for each in refused):
-            yield ("A 502 at once means that the server refused or closed the connection: it was down, or it closed an "
-                   "idle connection that the balancer kept for longer.")  # fmt: skip
+        bad = [each for each in refused if each.status == BAD_GATEWAY]
+        if any(each.median_s <= FROM_S for each in bad):
+            yield ("A 502 at once means that the server refused or closed the connection: it was down, its listen "
+                   "queue was full, or it closed an idle connection that the balancer kept for longer.")  # fmt: skip
+        if any(each.median_s > FROM_S for each in bad):
+            yield "A 502 after a while means that the worker ended while it had the request."
 
 
 def _not_answered(found: Diagnosis) -> Iterator[str]:
@@ -282,9 +319,10 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > MINOR)
         yield (f"For {percent(findings.avoidable)} of the delay, {other}"
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
-    elif findings.cause == "full":
+    elif findings.cause in ("full", "away"):
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
-        yield (f"For {percent(findings.full)} of the delay, {busy} at work. {symptom.says}")  # fmt: skip
+        away = f" or away (some were away for {percent(findings.away)})" if findings.away > NOTICED else ""
+        yield (f"For {percent(findings.full)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
     elif findings.cause == "missing" and (ranges := findings.ranges):
         yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
                f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
@@ -378,8 +416,8 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "threads": capacity.threads, "threads_at_least": found.threads_at_least,
         "hosts": [log.file for log in found.logs.servers], "found": [*capacity.found], "restarts": capacity.restarts,
         "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
-        "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "idle": findings.idle,
-        "overtaken": findings.overtaken,
+        "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "away": findings.away,
+        "idle": findings.idle, "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
         "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
                                        for name, value in findings.ranges._asdict().items()},
@@ -387,7 +425,7 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
            for name, noted in (("refused", requests.refused), ("killed", requests.killed), ("left", requests.left),
                                ("turned_away", requests.turned_away))},
         "left_work": requests.left_work, "slow_clients": requests.slow_clients,
-        "worker_ends": [end._asdict() for end in found.logs.ends],
+        "events": [event._asdict() for event in found.logs.events],
         "in_front": findings.in_front, "busy_load": findings.busy_load,
         "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
     }  # fmt: skip
