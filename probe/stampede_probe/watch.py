@@ -573,7 +573,10 @@ def _locals(frame: FrameType) -> dict[str, Any]:
 
 def _typed(frame: FrameType) -> str:
     """Return what a frame calls by its type: ``socket.socket.recv`` for ``self._socket.recv``. No property is asked."""
-    first, *rest = _called(frame.f_code, frame.f_lasti).split(".")
+    called = _called(frame.f_code, frame.f_lasti)
+    if called.startswith("with "):
+        return called
+    first, *rest = called.split(".")
     value = {**frame.f_globals, **_locals(frame)}.get(first)
     for name in rest[:-1]:
         try:

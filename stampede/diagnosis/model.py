@@ -15,12 +15,13 @@ FILE = "diagnosis.json"
 SCHEMA = 1
 Limit = Literal[
     "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "output",
-    "max-requests", "worker-timeout", "worker-deaths",
+    "max-requests", "worker-timeout", "worker-deaths", "unknown",
 ]  # fmt: skip
 """What limits a service: requests wait beside a free thread; the processors that its workers can use are busy; other
 threads have the interpreter lock; all threads are busy with requests that wait; event loops or hubs do not go on; a
 pool of threads behind an event loop is full; requests wait inside the application; the workers write much to their
-output; workers end because of a limit of requests, because of the server's time limit, or for another reason."""
+output; workers end because of a limit of requests, because of the server's time limit, or for another reason; requests
+wait although their own worker has a free thread, and nothing shows why."""
 WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "thread-pool", "inside"})
 """The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
 

@@ -108,6 +108,7 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: s
 
     ``thrown`` is an exception from the log of the application.
     """
+    refused = {name for (name,) in found.rows.execute(_REFUSED, {"today": TODAY}).fetchall()}
     for name in found.classes:
         share = found.value(name, "failures", "share") or 0.0
         if not share:
@@ -121,16 +122,25 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: s
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5") and name not in lost:
             question = "the application failed; its log in the folder of the trial says why."
-            if thrown:
+            if name in refused:
+                question = ("no worker began these requests: the server refused them, as a limit such as uvicorn's "
+                            "--limit-concurrency makes it do, or the balancer reached no worker.")  # fmt: skip
+            elif thrown:
                 question = f"the application failed; its log says: {thrown}{'' if thrown.endswith('.') else '.'}"
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
         if share == 1:
-            yield name, f"{said} No time is measured of them{f'; {question}' if question else '.'}"
+            waits = "".join(f" {line}" for line in _waits_in(found, [name]))
+            yield name, f"{said} No time is measured of them{f'; {question}' if question else '.'}{waits}"
         else:
             yield name, f"{said} {question[:1].upper()}{question[1:]}" if question else said
 
 
+# The classes of which most failed requests with a status 5xx had reached no worker.
+_REFUSED = """
+SELECT request_class FROM requests WHERE variant = $today AND error IS NOT NULL AND status >= 500
+GROUP BY request_class HAVING count(began) < count(*) / 2
+"""
 _WHY_FAILED = {
     "401": "is a token or a login: missing?", "403": "is a token or a login: missing?", "404": "is the path right?",
     "405": "is the method right?",
@@ -237,13 +247,15 @@ def _busy_processors(found: Symptoms) -> Bottleneck | None:
     return Bottleneck(
         limit="processors", requests=[*found.slow], numbers={"share": share, "workers": workers, "cores": cores},
         explains=found.part_of_lost(found.lost_to_computing_s),
-        sentences=[*([_loses(found.slow, "the workers were computing meanwhile.")] if found.slow else []), said],
+        sentences=[*([_loses(found.slow, "the workers were computing meanwhile.")] if found.slow else []),
+                   *_computed_in(found, share), said],
     )  # fmt: skip
 
 
 def _busy_threads(found: Symptoms) -> Bottleneck | None:
     """All threads are busy with requests that wait for something else than a processor."""
     slow = {} if found.processors.is_busy_elsewhere else found.slow
+    slow = {name: loses for name, loses in slow.items() if name not in found.slow_beside_own}
     lost = slow | found.slow_in_one_queue
     if not found.slots or not lost or found.computes:
         return None
@@ -275,12 +287,21 @@ def _event_loop(found: Symptoms) -> Bottleneck | None:
     why = (f"probably, the {loop} of their worker was held up. A function that computes, or that blocks instead of "
            f"{instead}, holds up all requests of its worker.")  # fmt: skip
     explains = found.part_of_lost(found.lost.before_of(slow))
-    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=[_loses(slow, why)])
+    held = _held_in(found) if found.share_of_workers(_seconds(found.stacks("loop"))) >= COLLECTS else ()
+    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=[_loses(slow, why), *held])
 
 
 def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
     """Event loops do not go on because other threads of the process compute, or the garbage collector stops all."""
     stall, slow = found.stall("locked"), {} if found.stall("held") else _slow_by_loop(found)
+    if stall is None and found.slow_beside_own and found.computes_beside >= SOME_TIME:
+        slow = found.slow_beside_own
+        why = "their worker had a free thread but other threads of the process kept Python's interpreter lock."
+        return Bottleneck(
+            limit="interpreter-lock", requests=[*slow], explains=found.part_of_lost(found.lost.before_of(slow)),
+            numbers={"share": found.computes_beside},
+            sentences=[_loses(slow, why), *_computed_in(found, 0.0), _cure_of_lock(found)],
+        )  # fmt: skip
     if stall is None and found.collected >= COLLECTS:
         return Bottleneck(
             limit="interpreter-lock", numbers={"share": found.collected},
@@ -291,7 +312,21 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
     said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
             f"{'hubs' if found.has_greenlets else 'event loops'} of the workers did not go on because other threads of "
             "the process kept Python's interpreter lock.")  # fmt: skip
-    return _stalled(found, "interpreter-lock", stall, slow, [said, *_computed_in(found, stall)], _cure_of_lock(found))
+    return _stalled(
+        found, "interpreter-lock", stall, slow, [said, *_computed_in(found, stall.share)], _cure_of_lock(found)
+    )
+
+
+def _unknown(found: Symptoms) -> Bottleneck | None:
+    """Requests wait although their own worker has a free thread, and nothing shows why."""
+    slow = found.slow_beside_own
+    if not slow or found.computes_beside >= SOME_TIME:
+        return None
+    why = "their worker had a free thread meanwhile, and what held it up is not known. "
+    return Bottleneck(
+        limit="unknown", requests=[*slow], explains=found.part_of_lost(found.lost.before_of(slow)),
+        sentences=[_loses(slow, f"{why}{SYMPTOMS['unknown'].cures['beside a free thread']}")],
+    )  # fmt: skip
 
 
 def _slow_by_loop(found: Symptoms) -> Loses:
@@ -318,13 +353,11 @@ def _held_in(found: Symptoms) -> Iterator[str]:
             yield f"{lines}, called by {f'requests of {name}' if name else 'no request'}."
 
 
-def _computed_in(found: Symptoms, stall: Stall) -> Iterator[str]:
-    """Say what keeps the interpreter lock from event loops: the garbage collector, or lines that compute in threads."""
-    if found.collected >= stall.share / 2:
+def _computed_in(found: Symptoms, share: float) -> Iterator[str]:
+    """Say what keeps the interpreter lock: the garbage collector, for most of a share of the time, or lines of code."""
+    if found.collected >= max(COLLECTS, share / 2):
         yield _collects(found)
-        return
-    stacks = [stack for of in ("", "pool thread", "thread") for stack in found.stacks(of) if stack.kind == "computes"]
-    if computed := _lines(stacks, " of what long requests and other threads compute is"):
+    elif computed := _lines(found.computing_stacks, " of what long requests and other threads compute is"):
         yield f"{computed}."
 
 
@@ -428,19 +461,22 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     known_s = sum(stall.lost_s for stall in stalls) + sum(pool.lost_s for pool in found.full_pools.values())
     if (stalls or found.full_pools) and known_s >= lost_s / 2:
         return None
-    longest_ms = max(work_ms for work_ms, _ in found.slower_together.values())
+    slowest = sorted(found.slower_together, key=lambda name: -found.slower_together[name].ms)
     busy = found.processors.is_busy_elsewhere
     why = "They lack a processor for far less than this" if busy else "The processors are not busy"
+    cures = SYMPTOMS["inside"].cures
     return Bottleneck(
-        limit="inside", requests=[*found.slower_together], numbers={"at_work_ms": longest_ms},
+        limit="inside", requests=[*found.slower_together],
+        numbers={"at_work_ms": found.slower_together[slowest[0]].ms},
         explains=found.part_of_lost(max(0.0, lost_s - known_s)),
-        sentences=[f"{_slower_sentence(found)} {why}, so {SYMPTOMS['inside'].says}",
-                   *_waits_in(found, sorted(found.slower_together, key=lambda name: -found.slower_together[name][0]))],
+        sentences=[f"{_slower_sentence(found)} {why}, so {SYMPTOMS['inside'].says}"
+                   f"{cures.get(found.waits_for(slowest), cures[''])}", *_waits_in(found, slowest)],
     )  # fmt: skip
 
 
 RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
     _avoidable_wait, _busy_processors, _busy_threads, _event_loop, _interpreter_lock, _thread_pool, _inside, _output,
+    _unknown,
 )  # fmt: skip
 """A rule for each limit. If limits explain the same share of the lost time, their sentences are in this order."""
 
@@ -457,9 +493,11 @@ def _loses(lost: Loses, why: str = "") -> str:
 
 def _slower_sentence(found: Symptoms) -> str:
     """Return how long classes of requests are at work under the load, and alone, the slowest class first."""
-    slowest = sorted(found.slower_together.items(), key=lambda item: -item[1][0])[:_NAMED]
-    told = ", ".join(f"the {name} requests are at work for {_time(work_ms)} (alone: {_time(alone_ms)})"
-                     for name, (work_ms, alone_ms) in slowest)  # fmt: skip
+    slowest = sorted(found.slower_together.items(), key=lambda item: -item[1].ms)[:_NAMED]
+    told = ", ".join(f"{f'{_ONE_IN[which].lower()} of ' if which != 'p50' else ''}the {name} requests "
+                     f"{'are' if which == 'p50' else 'is'} at work for {_time(work_ms)}"
+                     f"{'' if which == 'p50' else ' or more'} (alone: {_time(alone_ms)})"
+                     for name, (which, work_ms, alone_ms) in slowest)  # fmt: skip
     return f"Under this load, {told}{_further(found.slower_together)}."
 
 

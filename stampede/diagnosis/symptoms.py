@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -46,9 +46,14 @@ Loses = dict[str, tuple[str, float]]
 """What classes of requests lose: for each class the percentile, and its value in ms."""
 # What requests took at work as the service is served today, by class.
 _AT_WORK = """
-SELECT request_class, median(1000 * (ended - began)) FROM requests WHERE variant = $today AND error IS NULL
-GROUP BY request_class ORDER BY request_class
+SELECT request_class, unnest(['p50', 'p90', 'p99'][:if(count(*) < 100, 2, 3)]),
+    unnest(quantile_cont(1000 * (ended - began), [0.5, 0.9, 0.99])[:if(count(*) < 100, 2, 3)])
+FROM requests WHERE variant = $today AND error IS NULL AND ended IS NOT NULL GROUP BY request_class ORDER BY ALL
 """
+HOLDS = ("pool", "lock")
+"""Kinds of waits for what other requests hold: from this part of the time of a class at work on, they are waits even if
+its median request does not wait."""
+HELD_PART = 0.2
 
 
 class Stall(NamedTuple):
@@ -62,17 +67,27 @@ class Stall(NamedTuple):
     lost_s: float
 
 
+class Slower(NamedTuple):
+    """How long requests of a class are at work under the load in a percentile, and alone, in ms."""
+
+    stat: str
+    ms: float
+    alone_ms: float
+
+
 class LostTime(NamedTuple):
     """How much time requests lost in all trials together, in seconds.
 
     ``before_s`` is by class before the work begins, without the avoidable waits, and without ``deaths_s``, the waits
-    while a worker's place was empty; ``waits_ms`` has the same of each request. ``at_work_s`` is by class at work, and
-    ``alone_s`` is what the requests of a class take together without it.
+    while a worker's place was empty; ``waits_ms`` has the same of each request, and ``idle_ms`` the part of it in which
+    their own worker had a free thread. ``at_work_s`` is by class at work, and ``alone_s`` is what the requests of a
+    class take together without it.
     """
 
     avoidable_s: float
     deaths_s: float
     waits_ms: Mapping[str, Times]
+    idle_ms: Mapping[str, Times]
     before_s: Mapping[str, float]
     at_work_s: Mapping[str, float]
     alone_s: Mapping[str, float]
@@ -215,6 +230,16 @@ class Symptoms:
         return waits_ms is not None and bool(np.percentile(waits_ms, int(stat[1:])) <= self._noticeable_ms(name))
 
     @cached_property
+    def slow_beside_own(self) -> Loses:
+        """Those of the slow classes that lose most of this while their own worker has a free thread, and what."""
+        if not self.slots or self.variant.is_replaced or self.computes or self.processors.is_busy_elsewhere:
+            return {}
+        idle = {name: (stat, float(np.percentile(self.lost.idle_ms[name], int(stat[1:]))), ms)
+                for name, (stat, ms) in self.slow.items() if name in self.lost.idle_ms}  # fmt: skip
+        return {name: (stat, idle_ms) for name, (stat, idle_ms, ms) in idle.items()
+                if idle_ms > max(ms / 2, self._noticeable_ms(name))}  # fmt: skip
+
+    @cached_property
     def slow_in_one_queue(self) -> Loses:
         """What classes would lose even if one queue led to all threads, if noticeable.
 
@@ -246,22 +271,43 @@ class Symptoms:
         return {name: lost for name, lost in self.slow.items() if name not in self.slow_in_one_queue}
 
     @cached_property
-    def slower_together(self) -> dict[str, tuple[float, float]]:
-        """The classes that take longer at work together than alone, more than computing explains: both times in ms.
+    def slower_together(self) -> dict[str, Slower]:
+        """The classes that take longer at work together than alone, more than computing explains.
 
-        On a machine that was busy with something else, also more than this explains.
+        On a machine that was busy with something else, also more than this explains. If the median request does not,
+        those count that wait for what others hold.
         """
         if self.computing is None or self.computes or self.processors.writes_much:
             return {}
-        return {
-            name: (work_ms, alone_ms)
-            for name, work_ms in self.rows.execute(_AT_WORK, {"today": TODAY}).fetchall()
-            if (alone_ms := self.alone_ms.get(name)) is not None
-            and work_ms is not None
+        found: dict[str, Slower] = {}
+        for name, stat, work_ms in self.rows.execute(_AT_WORK, {"today": TODAY}).fetchall():
+            alone_ms = self.alone_ms.get(name)
             # work that computes takes about 1 / (1 - computing) times as long
-            and work_ms >= max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
-            and (not self.processors.is_busy_elsewhere or work_ms - alone_ms >= self._machine_adds_ms(name))
-        }
+            if (
+                name not in found
+                and alone_ms is not None
+                and (stat == "p50" or self._waits_for_others(name))
+                and work_ms >= max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
+                and (not self.processors.is_busy_elsewhere or work_ms - alone_ms >= self._machine_adds_ms(name))
+            ):
+                found[name] = Slower(stat, work_ms, alone_ms)
+        return found
+
+    def _waits_for_others(self, request_class: str) -> bool:
+        waits_s = sum(stack.seconds for stack in self.stacks("", request_class) if stack.kind in HOLDS)
+        return waits_s > HELD_PART * self.at_work_s(request_class)
+
+    def waits_for(self, classes: Sequence[str]) -> str:
+        """Return for what most waits inside the first of these classes are, of which it is known; empty: unknown."""
+        for name in classes:
+            spent_s: defaultdict[str, float] = defaultdict(float)
+            for stack in self.stacks("", name):
+                if stack.kind != "computes":
+                    spent_s["asgiref" if stack.called.startswith("asgiref.") else stack.kind] += stack.seconds
+            if spent_s:
+                kind, seconds = max(spent_s.items(), key=lambda item: item[1])
+                return kind if seconds > sum(spent_s.values()) / 2 else ""
+        return ""
 
     def _machine_adds_ms(self, request_class: str) -> float:
         """Return what a machine that is busy with something else adds to the work of most requests, at most."""
@@ -283,8 +329,7 @@ class Symptoms:
     @property
     def collected(self) -> float:
         """For which share of the workers' time long runs of the garbage collector held all threads."""
-        all_s = self.variant.workers * self.loops.span_s
-        return sum(stack.seconds for stack in self.loops.stacks if stack.of == "gc") / all_s if all_s else 0.0
+        return self.share_of_workers(sum(stack.seconds for stack in self.loops.stacks if stack.of == "gc"))
 
     def stacks(self, of: str, request_class: str | None = None) -> list[Stack]:
         """Return where loops, threads of pools or requests spend their time, each line once, the longest time first.
@@ -297,6 +342,17 @@ class Symptoms:
                 spent_s[stack._replace(seconds=0.0)] += stack.seconds
         found = [stack._replace(seconds=seconds) for stack, seconds in spent_s.items()]
         return sorted(found, key=lambda stack: -stack.seconds)
+
+    @cached_property
+    def computing_stacks(self) -> list[Stack]:
+        """Where threads compute beside the requests of their worker."""
+        beside = ("thread",) if self.variant.threads == 1 else ("", "pool thread", "thread")
+        return [stack for of in beside for stack in self.stacks(of) if stack.kind == "computes"]
+
+    @property
+    def computes_beside(self) -> float:
+        """For which share of the workers' time threads compute beside the requests of their worker."""
+        return self.share_of_workers(sum(stack.seconds for stack in self.computing_stacks))
 
     @property
     def loops_compute(self) -> bool:
@@ -323,33 +379,36 @@ class Symptoms:
 
     def share_of_workers(self, seconds: float) -> float:
         """Return a time of workers as a share of the time of all workers."""
-        return seconds / (self.variant.workers * self.loops.span_s)
+        all_s = self.variant.workers * self.loops.span_s
+        return seconds / all_s if all_s else 0.0
 
     @cached_property
     def lost(self) -> LostTime:
         """How much time requests lost."""
         avoidable_s = deaths_s = 0.0
-        waits_ms: defaultdict[str, list[Times]] = defaultdict(list)
+        waits_ms, idle_ms = (defaultdict[str, list[Times]](list) for _ in range(2))
         before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
         for trial in range(1, self.run.trials + 1):
             answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
             if not answered.classes:
                 continue
-            lost, waits = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
-            beside_s = np.minimum(waits.beside_s, lost.before_s) if waits else np.zeros_like(lost.before_s)
+            lost, known = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
+            beside_s = np.minimum(known.beside_s, lost.before_s) if known else np.zeros_like(lost.before_s)
             left_s = lost.before_s - beside_s
             due_to_deaths = waited_for_places(self.deaths, answered)
             avoidable_s += float(beside_s.sum())
             deaths_s += float(left_s[due_to_deaths].sum())
             left_s[due_to_deaths] = 0.0
+            idle_s = np.minimum(left_s, np.maximum(0.0, lost.before_s - known.own_s)) if known else 0 * left_s
             for place, name in enumerate(answered.classes):
                 mine = answered.request_class == place
                 before_s[name] += float(left_s[mine].sum())
                 waits_ms[name].append(1000 * left_s[mine])
+                idle_ms[name].append(1000 * idle_s[mine])
                 at_work_s[name] += float(lost.at_work_s[mine].sum())
                 alone_s[name] += float(lost.takes_s[place] * mine.sum())
-        joined = {name: np.concatenate(found) for name, found in waits_ms.items()}
-        return LostTime(avoidable_s, deaths_s, joined, before_s, at_work_s, alone_s)
+        waits, idle = ({name: np.concatenate(found) for name, found in of.items()} for of in (waits_ms, idle_ms))
+        return LostTime(avoidable_s, deaths_s, waits, idle, before_s, at_work_s, alone_s)
 
     def at_work_s(self, request_class: str) -> float:
         """Return for how long requests of a class were at work."""

@@ -48,7 +48,9 @@ SYMPTOMS = {
     "unknown": Symptom(
         "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
         "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "
-        "blocks an event loop, or a processor at its limit."),
+        "blocks an event loop, or a processor at its limit.",
+        {"beside a free thread": "That fits clients that send slowly or say nothing, C code that keeps the interpreter "
+                                 "lock, and " + _LIMIT + "."}),
     "away": Symptom(
         "Workers were away", "no-answers-for-seconds-every-few-minutes",
         "A worker that is killed or replaced answers nobody from its last line until the next worker has started; a "
@@ -98,8 +100,15 @@ SYMPTOMS = {
          "computes": "What only waits needs no thread."}),
     "inside": Symptom(
         "Waits inside the application", "queuepool-limit-of-size-5-overflow-10-reached",
-        "these requests wait inside the application: for a pool of connections, a database, a lock or another "
-        "service."),
+        "these requests wait inside the application: ",
+        {"": "for a pool of connections or threads, a database, a lock or another service.",
+         "asgiref": "for the only thread of asgiref's sync_to_async for thread-sensitive calls, its default.",
+         "pool": "for a pool of connections, which is smaller than the requests at work need.",
+         "lock": "for a lock or a limiter, which others hold.",
+         "queue": "for a queue.",
+         "dns": "for a name server.",
+         "network": "for a database or another service, which answers later under this load.",
+         "subprocess": "for other programs."}),
     "worker-timeout": Symptom("Workers are killed", "worker-timeout"),
     "max-requests": Symptom("Workers are replaced", "no-answers-for-seconds-every-few-minutes"),
 }  # fmt: skip

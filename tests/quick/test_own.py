@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from shutil import rmtree
 from textwrap import fill
 from types import ModuleType
 from typing import Any
@@ -1098,6 +1099,17 @@ CROWDED = (Request(service_time_ms=1000, request_class="heavy", worker="box:1"),
            Request(service_time_ms=10, overhead_ms=890, waits_ms=890, sent_s=0.1, worker="box:1"),
            Request(service_time_ms=10, worker="box:2", sent_s=0.2))  # fmt: skip
 """One worker of one thread gets a heavy request and a light one; another worker gets only a light one."""
+BESIDE = (
+    Request(service_time_ms=3000, request_class="search", worker="box:1"),
+    *[Request(2500, 5, "page", worker="box:1", sent_s=0.1, waits_ms=2500)] * 3,
+)
+"""Of the eight threads of a worker, one computes while three pages wait."""
+ONE_OF_EIGHT: dict[str, Any] = {
+    "requests": BESIDE,
+    "workers": 1,
+    "threads": 8,
+    "of_variant": {"workers": 1, "threads": 8},
+}
 PAGES = [Request(service_time_ms=10, request_class="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
 SLOW_PAGE = {"requests": (Request(request_class="page", service_time_ms=50),)}
 EVENT_LOOP = {"threads": None}
@@ -1157,6 +1169,14 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "workers that are replaced": (("home overhead p99 4000", "- throughput per_second 50"), {"of_variant": {
         "workers": 4, "elastic": True,
         "settings": {"workers": 4, "threads": 5, "max_requests": 200, "max_requests_jitter": 10}}}),
+    "a lock that a thread keeps": ((*LATE_PAGES, *computing(5)), {**ONE_OF_EIGHT, "loops": Loops([], 10.0, (), [
+        Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
+    "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
+    "a lock now and then": ((*WELL_SERVED, *computing(5)), {
+        "requests": tuple(Request(service_time_ms=900 if n % 5 == 0 else 2, request_class="page", sent_s=n)
+                          for n in range(20)),
+        "alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, (), [
+            Stack("", "lock", "page", "app.py:13 top", "with lock", 3.0)]), **EVENT_LOOP}),
     "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
                                   {"busy": 0.95, "requests": streams(1, 2)}),
 }  # fmt: skip
@@ -1222,8 +1242,8 @@ a hub: event-loop []: The hubs of the workers were held up for 12.5% of the time
     Meanwhile, no other request of the worker went on. A driver that waits in C holds up all greenlets of its
     worker. The cure is a driver that the greenlets know, or worker_class gthread with threads.
 slower together: inside ['page']: Under this load, the page requests are at work for 51.2 ms (alone: 10.0 ms).
-    The processors are not busy, so these requests wait inside the application: for a pool of connections, a
-    database, a lock or another service.
+    The processors are not busy, so these requests wait inside the application: for a pool of connections or
+    threads, a database, a lock or another service.
 little slower together: : …
 who knows how busy: : …
 as much slower as computing: : …
@@ -1264,6 +1284,18 @@ workers that are replaced: threads ['home']: One in a hundred of the home reques
     time are too few for this load. max_requests replaces each worker after 200 to 210 requests: at the
     measured rate, all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only
     10. Waits while workers are replaced are in these numbers.
+a lock that a thread keeps: interpreter-lock ['page']: One in ten of the page requests loses 2.5 s or more
+    before its work begins: their worker had a free thread but other threads of the process kept Python's
+    interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12 search).
+    Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread;
+    they belong into other processes, or more workers share the lock among fewer requests.
+waits beside free threads: unknown ['page']: One in ten of the page requests loses 2.5 s or more before its
+    work begins: their worker had a free thread meanwhile, and what held it up is not known. That fits clients
+    that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of connections that
+    idle connections use up (granian's backpressure, gunicorn's worker_connections).
+a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
+    or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
+    lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
 streams on a busy machine: threads ['page']: … …
 """)
 
@@ -1503,8 +1535,9 @@ total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more 
 """)
     assert inside == snapshot("""\
 Under this load, the page requests are at work for 51.2 ms (alone: 2.0 ms). The processors are not
-busy, so these requests wait inside the application: for a pool of connections, a database, a lock
-or another service. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows).\
+busy, so these requests wait inside the application: for a pool of connections, which is smaller
+than the requests at work need. 92% of the waits inside page are in QueuePool.get (app/db.py:12
+rows).\
 """)
     assert threads == snapshot("""\
 One in a hundred of the page requests loses 400 ms or more before its work begins: no worker had a
@@ -1607,6 +1640,24 @@ def test_what_is_asked_of_a_failure_fits_its_status(diagnosed: Diagnose, status:
 
     assert said.startswith(f"All admin requests failed (status {status}). No time is measured of them")
     assert [word for word in ("path", "token", "method", "its log") if word in said] == ([asks] if asks else [])
+
+
+def test_requests_that_no_worker_began_are_not_blamed_on_the_application(tmp_path: Path) -> None:
+    """The server refuses what is above its limit, and the application fails what it began."""
+    run, trial = run_of(tmp_path, []), trial_folder(tmp_path / "run", TODAY, "mix", 1)
+    rmtree(trial)
+    failed = [Request(request_class=name, error="status 503", status=503) for name in ("page", "admin")]
+    now = BEGAN.timestamp()
+    own_points(trial, failed, f"began,1-2,box:7,7,,{now}\nended,1-2,,,,{now}\n")
+    write_requests(trial, TODAY, "mix", 1)
+    summary = summary_of(*of_today("admin failures share 1", "page failures share 1"),
+                         errors=[error(503), error(503).model_copy(update={"request_class": "page"})])  # fmt: skip
+
+    with opened([trial]) as rows:
+        admin, page, *_ = diagnose(summary, run, rows, NO_LOOPS, {}).sentences
+
+    assert "the application failed" in admin
+    assert "no worker began these requests" in page
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from stampede_probe.__main__ import main as command  # noqa: E402
 from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
 from stampede_probe.shared import HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards, _typed  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
@@ -599,3 +599,25 @@ def test_what_a_line_calls_is_read_from_its_source(tmp_path: Path, line: str, ca
 
     assert {_called(code, 2 * place) for place in starts} <= {called, ""}
     assert called in {_called(code, 2 * place) for place in starts}
+
+
+def test_a_library_that_waits_for_a_lock_is_told_by_its_source() -> None:
+    """As logging.Handler.handle does from Python 3.13 on."""
+    lock, reached = threading.Lock(), threading.Event()
+
+    def handle() -> None:
+        reached.set()
+        with lock:
+            pass
+
+    lock.acquire()
+    thread = threading.Thread(target=handle)
+    thread.start()
+    reached.wait()
+    try:
+        wait_until(lambda: _typed(sys._current_frames()[thread.ident or 0]) == "with lock")
+    finally:
+        lock.release()
+        thread.join()
+
+    assert _kind(["with lock"])[0] == "lock"

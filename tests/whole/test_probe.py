@@ -202,18 +202,20 @@ def test_routes_are_those_of_the_framework_and_no_part_of_a_path(framework: str,
 
 def test_who_waits_and_who_filled_the_worker_is_told(tmp_path: Path) -> None:
     """Kept connections bind requests to a worker: while one request fills it, the next waits, and a worker is free."""
-    with served(
-        tmp_path, "gunicorn", "--workers", "2", "--threads", "1", "-k", "gthread", "tests.probe_site:flask"
-    ) as server:
-        with ThreadPoolExecutor(4) as pool:
+    with (
+        served(
+            tmp_path, "gunicorn", "--workers", "2", "--threads", "1", "-k", "gthread", "tests.probe_site:flask"
+        ) as server,
+        ThreadPoolExecutor(4) as pool,
+    ):
 
-            def told() -> Any:
-                list(pool.map(server.ask, ["/slow/1", "/ping", "/ping", "/ping"]))
-                found = server.snapshot()
-                waits = any(of["avoidable"] for of in found["routes"].values())
-                return waits and "/slow/<int:number>" in found["notes"].get("filled by", {})
+        def told() -> Any:
+            list(pool.map(server.ask, ["/slow/1", "/ping", "/ping", "/ping"]))
+            found = server.snapshot()
+            waits = any(of["avoidable"] for of in found["routes"].values())
+            return waits and "/slow/<int:number>" in found["notes"].get("filled by", {})
 
-            wait_until(told)
+        wait_until(told)
 
 
 def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_from_the_rows(tmp_path: Path) -> None:

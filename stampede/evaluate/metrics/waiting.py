@@ -49,12 +49,14 @@ class Answered:
 class Waits:
     """How long each answered request waited beside a free thread, and when workers were blocked.
 
-    ``beside_s`` is in the order of the requests. ``blocked`` says for each worker when all its threads were busy while
-    another worker had a free thread.
+    ``beside_s`` is in the order of the requests, and so is ``own_s``: for how long they waited while all threads of
+    their own worker were busy. ``blocked`` says for each worker when all its threads were busy while another worker had
+    a free thread.
     """
 
     beside_s: Times
     blocked: list[Segments]
+    own_s: Times
 
 
 def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
@@ -105,7 +107,7 @@ def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None
         return None
     if variant.threads:
         return avoidable_waits(answered, variant.workers, variant.threads, replaced=variant.is_replaced)
-    return Waits(np.zeros_like(answered.sent_s), [NEVER for _ in answered.workers])
+    return Waits(np.zeros_like(answered.sent_s), [NEVER for _ in answered.workers], np.zeros_like(answered.sent_s))
 
 
 def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced: bool = False) -> Waits:
@@ -127,15 +129,16 @@ def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced:
         away = [[[first_s, answered.began_s[own].min()], [answered.ended_s[own].max(), last_s]] for own in mine]
     every = np.concatenate([NEVER, *busy, *away])
     all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
-    beside_s = np.zeros_like(answered.sent_s)
+    beside_s, own_s = np.zeros_like(answered.sent_s), np.zeros_like(answered.sent_s)
     for own, segments in zip(mine, busy, strict=True):
         sent_s, began_s = answered.sent_s[own], answered.began_s[own]
         others = at_least(2, *np.concatenate([segments, all_busy]).T) if replaced else all_busy  # it may be away, too
-        waited_s = time_in(segments, sent_s, began_s) - time_in(others, sent_s, began_s)
+        own_s[own] = time_in(segments, sent_s, began_s)
+        waited_s = own_s[own] - time_in(others, sent_s, began_s)
         beside_s[own] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
     besides = np.concatenate([[-np.inf], all_busy.ravel(), [np.inf]]).reshape(-1, 2)  # the time outside
     both = [np.concatenate([segments, besides]) for segments in busy]
-    return Waits(beside_s, [at_least(2, every[:, 0], every[:, 1]) for every in both])
+    return Waits(beside_s, [at_least(2, every[:, 0], every[:, 1]) for every in both], own_s)
 
 
 def waits_in_line_s(answered: Answered, threads: int) -> Times:
