@@ -41,12 +41,13 @@ WsgiApp = Annotated[
     Literal["wsgi", "flask", "django"], Field(description="The framework of the application; wsgi: no framework.")
 ]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
-_BALANCE: dict[str, dict[Balance, str]] = {
-    "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
+_BALANCE: dict[str, dict[str, str]] = {
+    "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;",
+              "ewma": "ewma"},
     "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
     "envoy": {"round_robin": "ROUND_ROBIN", "least_conn": "FULL_SCAN", "random_two_least_conn": "N_CHOICES"},
     "none": {"round_robin": ""},
-}
+}  # fmt: skip
 LEAST_CPUS = 0.01
 BALANCER_PORT = 8080
 REPLICAS_MAX = 240
@@ -91,7 +92,9 @@ class Variant(Model, ABC):
     balancer: Literal["nginx", "haproxy", "envoy", "none"] = Field(
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )
-    balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
+    balance: Balance | Literal["ewma"] = Field(
+        "round_robin", description="How the balancer chooses among the containers; ewma: as ingress-nginx does."
+    )
     upstream_keepalive: UpstreamKeepalive = 0
     resend: bool = Field(
         False, description="true: the balancer sends a request again if a connection breaks before the answer and "
@@ -155,6 +158,8 @@ class Variant(Model, ABC):
             )
         if self.balancer == "none" and (left := _OF_A_BALANCER & self.model_fields_set):
             raise ValueError(f"{min(left)}: balancer: none cannot do this; choose balancer: nginx")
+        if self.balance == "ewma" and (self.balancer != "nginx" or self.max_conns):
+            raise ValueError("balance: ewma is nginx's here, and knows no max_conns; choose balancer: nginx without it")
         return self
 
     @model_validator(mode="after")

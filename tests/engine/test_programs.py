@@ -22,7 +22,7 @@ def test_a_box_tells_the_runs_apart(box_of: BoxOf) -> None:
 
 
 def test_nginx_accepts_its_configuration(box_of: BoxOf) -> None:
-    balances = "", "least_conn;", "random two least_conn;"
+    balances = "", "least_conn;", "random two least_conn;", "ewma"
     connections = ("", "close"), ("keepalive 4;", '""')
     environments = [
         {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
@@ -32,9 +32,38 @@ def test_nginx_accepts_its_configuration(box_of: BoxOf) -> None:
     ]  # fmt: skip
     check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
 
-    checked = box_of("stampede/nginx:trixie").each(check, environments)
+    checked = box_of("stampede/nginx:trixie", "bridge").each(check, environments)  # to resolve an address
 
     assert refused(environments, checked) == []
+
+
+QUICK_AND_SLOW = """
+load_module modules/ndk_http_module.so; load_module modules/ngx_http_lua_module.so;
+pid /tmp/two.pid; error_log /dev/stderr crit; events {}
+http {
+    access_log off; client_body_temp_path /tmp/a; proxy_temp_path /tmp/b;
+    fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;
+    server { listen 127.0.0.1:8001; location / { content_by_lua_block { ngx.say("quick") } } }
+    server { listen 127.0.0.1:8002; location / { content_by_lua_block { ngx.sleep(0.5) ngx.say("slow") } } }
+}
+"""
+
+
+def test_ewma_avoids_the_server_that_answers_slowly(box_of: BoxOf) -> None:
+    """Of two servers, both are compared for each request, so the slow one is asked again when its average has sunk."""
+    ask = "curl --silent --show-error --retry 99 --retry-delay 1 --retry-connrefused http://127.0.0.1"
+    command = (
+        f'echo "$TWO" > /tmp/two; nginx -c /tmp/two; (start > /tmp/log 2>&1 &); {ask}:8001; {ask}:8002; '
+        f"for _ in $(seq 40); do {ask}:8080; done; kill $(cat /tmp/two.pid /tmp/nginx.pid)"
+    )
+    environment = {"TWO": QUICK_AND_SLOW, "LAB_UPSTREAM": "127.0.0.1:8001 127.0.0.1:8002", "LAB_BALANCE": "ewma",
+                   "LAB_UPSTREAM_KEEPALIVE": "", "LAB_UPSTREAM_CONNECTION": "close"}  # fmt: skip
+
+    done = box_of("stampede/nginx:trixie", "bridge").run(command, environment)
+
+    quick, slow, *balanced = done.stdout.split()
+    assert (done.returncode, quick, slow, len(balanced)) == (0, "quick", "slow", 40), done
+    assert 1 <= balanced.count("slow") <= 5
 
 
 def test_haproxy_accepts_its_configuration(box_of: BoxOf) -> None:

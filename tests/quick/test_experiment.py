@@ -202,6 +202,8 @@ MISTAKES_OF_VARIANTS = [
     ("server: gunicorn-sync, term_after_s: 9", "term_after_s replicas 2"),
     ("server: gunicorn-sync, term_after_s: 9, replicas: 2, balancer: haproxy", "term_after_s haproxy nginx"),
     ("server: gunicorn-sync, resend: true, replicas: 2, balancer: envoy", "resend envoy nginx haproxy"),
+    ("server: gunicorn-sync, balance: ewma, replicas: 2, balancer: haproxy", "ewma nginx"),
+    ("server: gunicorn-sync, balance: ewma, replicas: 2, max_conns: 1", "ewma max_conns"),
     ("server: gunicorn-sync, pre_stop_s: 9", "pre_stop_s term_after_s"),
     ("server: uvicorn, app: fastapi-async, backpressure: 9", "backpressure uvicorn granian"),
     *((f"server: uwsgi, threads: 2, balancer: none, {name}: {value}", f"{name} none nginx") for name, value in {
@@ -342,6 +344,7 @@ gunicorn-gthread, threads: 3, collector: freeze, dirty_workers: 2 | gunicorn:27.
     COLLECTOR=freeze DIRTY_WORKERS=2
 gunicorn-gthread, threads: 3, app: django, memory_mib: 2048, somaxconn: 16 | gunicorn:27.0.1 shared |
     APP=django_app:app MEMORY=2048m
+gunicorn-sync, balance: ewma, replicas: 2 | gunicorn:27.0.1 shared | BALANCE=ewma UPSTREAM=app:8000
 gunicorn-tornado, app: django | gunicorn:27.0.1 shared | APP=django_app:app
 uvicorn, app: django | asgi:trixie shared | APP=django_app:asgi THREADS= MEMORY=256m SOMAXCONN=4096
 granian, app: django-async, middleware: sync | asgi:trixie per-worker | APP=django_app:asynchronous MIDDLEWARE=sync
