@@ -32,7 +32,7 @@ SLOW_S = 20.0
 """Clocks are compared by what changes faster than this."""
 USUAL_S = 60.0
 """Clocks without a time zone between them are hardly ever farther apart."""
-FEW_NEAR, FEW, BINS = 6.0, 8.0, 1 << 22
+FEW_NEAR, FEW, BINS = 6.0, 8.0, (1 << 22) - 2
 """How many standard deviations a peak must stand out by which two clocks are compared, within USUAL_S and beyond, where
 there are more; and among how many moments at most."""
 
@@ -216,7 +216,7 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
     first = min(balancer.ends_s[0], server.ends_s[0])
     lasts_s = max(balancer.ends_s[-1], server.ends_s[-1]) - first + max(ticks_s)
     bin_s = max(0.05, lasts_s / BINS)
-    size = 2 * int(lasts_s / bin_s + 2)
+    size = 2 << int(lasts_s / bin_s + 1).bit_length()  # the transform of a power of two is quick
     spectra = []
     for log, tick_s in zip((balancer, server), ticks_s, strict=True):
         weights, width = (log.path >> 33) / 2.0**30, max(1, round(tick_s / bin_s))
