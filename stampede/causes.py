@@ -160,7 +160,11 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
                 "has the name of the module.")  # fmt: skip
     by_callable = path.endswith(_WRAPPER)
     who = f"The start names {name}" if by_callable else f"The application imports {name}"
-    places = sorted(_places(folder, module), key=lambda place: (len(place.parts), place)) if folder else []
+    places = sorted(
+        (place for place, folders, files in _walk(folder)
+         if f"{module}.py" in files or (module in folders and any((folder / place / module).glob("*.py")))),
+        key=lambda place: (len(place.parts), place),
+    ) if folder else []  # fmt: skip
     if places and places[0].parts:
         place = places[0].as_posix()
         return (f"{who}, which is in {place} of application.folder, but Python looks only in that folder itself. Write "
@@ -174,13 +178,6 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
         such = f", such as {there}" if there else ""
         return f"{who}, which {where} does not have. Name a module that is there{such}."
     return f"{who.removesuffix(name)}{module}, which application.requirements does not bring. {_PACKAGES}"
-
-
-def _places(folder: Path, module: str) -> Iterator[Path]:
-    for place, folders, files in _walk(folder):
-        is_package = module in folders and any((folder / place / module).glob("*.py"))
-        if f"{module}.py" in files or is_package:
-            yield place
 
 
 def _callables(folder: Path) -> list[str]:

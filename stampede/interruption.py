@@ -29,7 +29,14 @@ def heed_signals() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return
     signal.signal(signal.SIGHUP, interrupt)
-    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    parent = os.getppid()
+
+    def follow_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_FOR_PARENT_EVERY_S)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    threading.Thread(target=follow_parent, daemon=True).start()
 
 
 def stop_reason() -> str:
@@ -40,12 +47,6 @@ def stop_reason() -> str:
 def was_left() -> bool:
     """Whether the lab was stopped because its terminal was closed, or its parent process ended."""
     return signal.SIGHUP in _signals
-
-
-def _follow_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(LOOK_FOR_PARENT_EVERY_S)
-    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def interrupt(number: int, _: FrameType | None) -> None:
@@ -93,18 +94,14 @@ def program(command: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[byt
     except BaseException:
         with uninterrupted():
             for process in started:
-                _end(process)
+                process.terminate()
+                try:
+                    process.wait(ENDS_WITHIN_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
         raise
     finally:
         for process in started:
             process.wait()
             for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
                 stream.close()
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(ENDS_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        process.kill()

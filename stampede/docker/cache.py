@@ -36,9 +36,6 @@ def recall_packages(question: str, find: Callable[[], dict[str, str]]) -> dict[s
     return packages
 
 
-def digest(*parts: bytes) -> str:
-    """Return a digest of parts, short enough for the name of a file."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(hashlib.sha256(part).digest())
-    return found.hexdigest()[:16]
+def digest(content: bytes) -> str:
+    """Return a digest that is short enough for the name of a file."""
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -58,18 +58,16 @@ def checks() -> list[Check]:
     ]  # fmt: skip
     if not found[-1].there:
         return found
-    engine = ask_engine()
+    engine, what = ask_engine(), "container engine"
     if engine:
         machine = f"{engine.cores} cores, {engine.memory_mib / 1024:.1f} GiB"
         told = f"{engine.name} {engine.version} on {engine.system}, {machine}, cgroups {engine.cgroups}"
-        found.append(Check("container engine", True, told))
+        found.append(Check(what, True, told))
     else:
-        found.append(Check("container engine", False, "does not answer",
-                           _refusal(check_that_it_may_be_used) or how_to_start()))  # fmt: skip
-    compose = plugin_version("compose")
+        found.append(Check(what, False, "does not answer", _refusal(check_that_it_may_be_used) or how_to_start()))
+    compose, buildx = plugin_version("compose"), plugin_version("buildx")
     found.append(Check("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
-    found.append(Check("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
-                         INSTALL_BY_HAND))  # fmt: skip
+    found.append(Check("buildx", bool(buildx), buildx or "not installed", INSTALL_BY_HAND))
     if engine:
         refused = _refusal(lambda: check_limits(lambda _: None))
         lacking = f"not enforced: {', '.join(engine.unenforced)}" if engine.unenforced else "all are enforced"

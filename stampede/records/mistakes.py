@@ -220,7 +220,15 @@ class _Schemas:
             return f"one of {nearest_first(given if isinstance(given, str) else '', schema['enum'])}"
         if "pattern" in schema:
             return self._pattern(schema)[0] or f"text like {schema['pattern']}"
-        return TYPES[schema.get("type", "object")] + _bounds(schema) + _size(schema)
+        words = TYPES[schema.get("type", "object")] + _bounds(schema)
+        least, most = (
+            next((schema[f"{end}{what}"] for what in ("Length", "Items", "Properties") if f"{end}{what}" in schema), 0)
+            for end in ("min", "max")
+        )
+        what = "characters" if schema.keys() & {"minLength", "maxLength"} else "entries"
+        if most:
+            return words + (f" of {least} to {most:,} {what}" if least else f" of at most {most:,} {what}")
+        return words + ((f" of at least {least} {what}" if least > 1 else " that is not empty") if least else "")
 
     def _example(self, schema: Schema, given: object = None) -> str:
         """Return an example of what a schema allows, as a file writes it; empty if the words are enough."""
@@ -279,14 +287,3 @@ def _bounds(schema: Schema) -> str:
     if least is not None and most is not None:
         return f" from {least:g} to {most:,.10g}"
     return f", at least {least:g}" if least is not None else ""
-
-
-def _size(schema: Schema) -> str:
-    least, most = (
-        next((schema[f"{bound}{what}"] for what in ("Length", "Items", "Properties") if f"{bound}{what}" in schema), 0)
-        for bound in ("min", "max")
-    )
-    what = "characters" if schema.keys() & {"minLength", "maxLength"} else "entries"
-    if most:
-        return f" of {least} to {most:,} {what}" if least else f" of at most {most:,} {what}"
-    return (f" of at least {least} {what}" if least > 1 else " that is not empty") if least else ""

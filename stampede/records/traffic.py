@@ -74,18 +74,16 @@ def of_classes(classes: Mapping[str, LoadClass]) -> Traffic:
         return Traffic(missing="a pool of connections that requests share")
     if any(of.asks for of in classes.values()):
         return Traffic(missing="what the application does on a path")
-    return Traffic(classes={name: _class(of) for name, of in classes.items()})
-
-
-def _class(of: LoadClass) -> TrafficClass:
-    arrivals = {"users": of.users, "pause_s": of.pause_s, "per_second": of.per_second, "patience_s": of.timeout_s}
-    takes: Takes = of.mean_s / of.rounds if of.does == "stream" else of.takes_s
-    if of.computes:
-        parts = ((1 - of.computes, "wait"), (of.computes, "compute"))
-        work = [Work(does=does, takes_s=_part(takes, part / of.rounds)) for part, does in parts if part]
-        return TrafficClass(work=work, rounds=of.rounds, **arrivals)
-    does = of.does if of.does in ("call", "stream") else "wait"
-    return TrafficClass(work=[Work(does=does, takes_s=takes)], rounds=of.rounds, **arrivals)
+    found = {}
+    for name, of in classes.items():
+        takes: Takes = of.mean_s / of.rounds if of.does == "stream" else of.takes_s
+        work = [Work(does=of.does if of.does in ("call", "stream") else "wait", takes_s=takes)]
+        if of.computes:
+            parts = ((1 - of.computes, "wait"), (of.computes, "compute"))
+            work = [Work(does=does, takes_s=_part(takes, part / of.rounds)) for part, does in parts if part]
+        found[name] = TrafficClass(work=work, rounds=of.rounds, users=of.users, pause_s=of.pause_s,
+                                   per_second=of.per_second, patience_s=of.timeout_s)  # fmt: skip
+    return Traffic(classes=found)
 
 
 def _part(takes: Takes, part: float) -> Takes:

@@ -99,15 +99,9 @@ class UsageUnderLoad:
     def record(self, name: str, hosts: Sequence[str], generators: Sequence[str]) -> MachineRecord:
         """Return how a trial records one machine."""
         usage = self.usages.get(name)
-        return MachineRecord(
-            name=name,
-            hosts=list(hosts),
-            generators=list(generators),
-            exchanges=self.exchanges.get(name, []),
-            busy_during=usage and usage.busy,
-            steal_during=usage and usage.steal,
-            pressure_during=usage and usage.pressure,
-        )
+        used = {f"{part}_during": getattr(usage, part) for part in ("busy", "steal", "pressure")} if usage else {}
+        exchanges = self.exchanges.get(name, [])
+        return MachineRecord(name=name, hosts=[*hosts], generators=[*generators], exchanges=exchanges, **used)
 
 
 def offset_s(exchanges: Sequence[Exchange]) -> float:
