@@ -41,7 +41,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
-from stampede.predict.kinds import label_of
+from stampede.predict.options import label_of
 from stampede.records.classes import OwnRequestClass, own_classes_as_json, read_login, read_own_classes
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.queueing import Queueing
