@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.asked import comparable_figures
-from stampede.experiment.entries import MeasureEntry
 from stampede.experiment.file import load_experiment, read_experiment
 from stampede.experiment.model import Api, Database
 from stampede.experiment.variations import computing
@@ -558,9 +557,3 @@ There is no CPU='brun'. CPU=…, one of hold, burn
 CPU=burn has no effect, because no request of this experiment computes. Leave CPU out.
 """)
     assert computing(load_experiment("heavy-mix"), "") == load_experiment("heavy-mix")
-
-
-def test_the_earlier_name_of_the_avoidable_wait_is_read() -> None:
-    entry = MeasureEntry.model_validate({"metric": "beside_free_thread", "stat": "share"})
-
-    assert entry.metric == "avoidable_wait"
