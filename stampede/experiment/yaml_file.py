@@ -32,7 +32,11 @@ class YamlFile:
         self.path = path
         self.wording = wording
         try:
-            self._root, self.values = _parsed(read_bytes(path).decode())
+            text = read_bytes(path).decode()
+            try:
+                self._root, self.values = _QuickLoader(text).parse()
+            except yaml.YAMLError:  # LibYAML is ten times as fast, but PyYAML explains mistakes better
+                self._root, self.values = _ExplainingLoader(text).parse()
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"{path} cannot be read: {unread(error)}.") from None
         except yaml.MarkedYAMLError as error:
@@ -68,14 +72,6 @@ class YamlFile:
                 node = node.value[key]
                 line = node.start_mark.line + 1
         return line
-
-
-def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return the root of a text, and its values. LibYAML is ten times as fast, but PyYAML explains mistakes better."""
-    try:
-        return _QuickLoader(text).parse()
-    except yaml.YAMLError:
-        return _ExplainingLoader(text).parse()
 
 
 class _Composer(Composer, SafeConstructor, Resolver):

@@ -49,11 +49,11 @@ class LoadScript:
     requests (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every
     answer comes as soon as possible.
 
-    ``fits`` raises WrongSetting if the settings contradict
-    each other. ``grace_s`` returns how many seconds the script waits for the last answers after a load of the given
-    number of seconds, and ``last_sent_s`` after how many seconds it sends its last requests. ``variables`` returns
-    variables that follow from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the
-    script by hand, what else must run. ``optional`` has the settings that may be left out.
+    ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
+    waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds
+    it sends its last requests. ``variables`` returns variables that follow from the settings and the duration (e.g.
+    ``7s``). ``needs`` says, to people who start the script by hand, what else must run. ``optional`` has the settings
+    that may be left out.
     """
 
     sends: str
