@@ -82,7 +82,7 @@ def reported(folder: Path, results: Path, *, recompute: bool = False) -> Summary
     ``recompute``: compute them in any case.
     """
     from stampede.pipeline import derive, stored_summary  # noqa: PLC0415
-    from stampede.predict.stored import PREDICTED  # noqa: PLC0415
+    from stampede.predict.prediction import PREDICTED  # noqa: PLC0415
     from stampede.theory import COMPILED  # noqa: PLC0415
 
     writing = _disk_errors(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)

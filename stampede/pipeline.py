@@ -19,7 +19,7 @@ from stampede.evaluate.statistics.estimates import Measured, completion_times, m
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.verdict.conclusion import conclude
 from stampede.evaluate.verdict.validity import judge_trials, seconds_of_round, several_clocks, unapplied
-from stampede.predict.stored import predictions_of
+from stampede.predict.prediction import predictions_of
 from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, is_derived, sealed
 from stampede.records.folder import read_run, read_summary, trial_folders, write_whole
 from stampede.records.predicted import NOTHING, PredictedRun

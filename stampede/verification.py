@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from stampede.pipeline import derive, derive_summary
-from stampede.predict.stored import PREDICTED, predictions_of
+from stampede.predict.prediction import PREDICTED, predictions_of
 from stampede.records.checksums import (
     DERIVED_FROM,
     MANIFEST,

@@ -17,7 +17,7 @@ import altair as alt
 import duckdb
 
 from stampede.pipeline import derive_summary
-from stampede.predict.stored import predictions_of
+from stampede.predict.prediction import predictions_of
 from stampede.report.html import write_report
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from stampede.experiment.model import Experiment
 from stampede.pipeline import derive_summary
-from stampede.predict.stored import predictions_of
+from stampede.predict.prediction import predictions_of
 from stampede.records.folder import read_summary
 from stampede.records.run import LoadRecord
 from stampede.records.summary import Summary, Validity

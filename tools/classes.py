@@ -10,7 +10,7 @@ from typing import Any
 
 from stampede.export import pack
 from stampede.pipeline import derive_summary
-from stampede.predict.stored import predictions_of
+from stampede.predict.prediction import predictions_of
 from stampede.records.checksums import MANIFEST, seal
 from tools.real_runs import unpack
 

@@ -27,7 +27,7 @@ from stampede.logs.formats import CSV, FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV
 from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
-from stampede.predict.kinds import KINDS
+from stampede.predict.options import KINDS
 from stampede.reproduce.all import REFERENCE
 from stampede.reproduce.reproduction import Reproduced, read_reproduction
 from stampede.servers.program import GUNICORN, PROGRAMS

@@ -72,7 +72,7 @@ def predict(
 ) -> None:
     """Print what theory predicts of a run on this machine, without measuring, e.g. stampede predict heavy-mix."""
     from stampede.docker.engine import engine_cores  # noqa: PLC0415
-    from stampede.predict.prediction import PREDICTED, predict_summary  # noqa: PLC0415
+    from stampede.predict.prediction import PARTS, predict_summary  # noqa: PLC0415
     from stampede.records.run import UNKNOWN  # noqa: PLC0415
     from stampede.report.terminal import print_predicted  # noqa: PLC0415
     from stampede.run.record import record_of  # noqa: PLC0415
@@ -84,6 +84,6 @@ def predict(
     run = record_of(name, experiment, plan, full=options.full, command="stampede predict", host=here)
     predicted = predict_summary(run)
     if as_json:
-        print_json(predicted.model_dump(mode="json", include={"experiment", *PREDICTED}))
+        print_json(predicted.model_dump(mode="json", include={"experiment", *PARTS}))
     else:
         print_predicted(out, run, predicted)

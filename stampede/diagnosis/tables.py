@@ -6,7 +6,7 @@ from stampede.diagnosis.improvement import Improvement, TriedWay, find_improveme
 from stampede.diagnosis.model import Diagnosis, figures_of
 from stampede.evaluate.statistics.losses import Comparison, Figures, Loss
 from stampede.evaluate.statistics.stopping import has_interval
-from stampede.predict.kinds import label_of
+from stampede.predict.options import label_of
 from stampede.records.claims import Measure
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Summary

@@ -65,31 +65,23 @@ class PublishedEntry(Published):
             raise ValueError("give exactly one of stats, counts and completion_times")
         if self.counts and self.metric != REQUESTS_BY_WORKER.name:
             raise ValueError("counts belong to metric requests_by_worker")
-        if self.completion_times:
-            self._check_completion_times()
         for stat in self.stats:
             _check_statistic(self.request_class, self.metric, stat)
-        if (
-            self.divided_by != 1
-            and not self.completion_times
-            and "ms" not in {unit(self.metric, stat) for stat in self.stats}
-        ):
-            raise ValueError("divided_by is for times")
-        return self
-
-    def _check_completion_times(self) -> None:
+        if not self.completion_times:
+            if self.divided_by != 1 and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
+                raise ValueError("divided_by is for times")
+            return self
         if self.metric != RESPONSE_TIME.name:
             raise ValueError("completion_times belong to metric response_time")
         if self.request_class:
             raise ValueError("completion_times are of all requests; leave request_class out")
-        if min(self.completion_times) <= 0:
-            raise ValueError(
-                f"completion_times: {min(self.completion_times):g} ms is not a response time; "
-                "a response time is more than 0 ms"
-            )
+        if (least := min(self.completion_times)) <= 0:
+            problem = f"{least:g} ms is not a response time; a response time is more than 0 ms"
+            raise ValueError(f"completion_times: {problem}")
         for before, after in pairwise(self.completion_times):
             if after < before:
                 raise ValueError(f"completion_times are in order of completion; {after:g} ms comes after {before:g} ms")
+        return self
 
 
 class ClaimEntry(Claim):

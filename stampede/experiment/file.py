@@ -10,13 +10,8 @@ from stampede.errors import WrongUse
 from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.settings import Described
-from stampede.experiment.model import (
-    DURATION_PATTERN,
-    SETTING_NAME_PATTERN,
-    SETTING_TEXT_PATTERN,
-    Experiment,
-)
-from stampede.experiment.yaml_file import read_yaml
+from stampede.experiment.model import DURATION_PATTERN, SETTING_NAME_PATTERN, SETTING_TEXT_PATTERN, Experiment
+from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import EXPERIMENTS
 from stampede.records.mistakes import Place, Wording
 from stampede.records.model import NAME_PATTERN
@@ -33,19 +28,15 @@ def names() -> list[str]:
 
 def load_experiment(name: str) -> Experiment:
     """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first mistake."""
-    path = EXPERIMENTS / f"{name}.yaml"
-    if not name:
-        raise WrongUse("No experiment was named.", hint=f"{typed('run', '…')}, one of {nearest_first(name, names())}")
-    if name not in names():
-        raise WrongUse(
-            f"There is no experiment {name!r}.", hint=f"{typed('run', '…')}, one of {nearest_first(name, names())}"
-        )
-    return read_experiment(path)
+    if name not in (known := names()):
+        problem = f"There is no experiment {name!r}." if name else "No experiment was named."
+        raise WrongUse(problem, hint=f"{typed('run', '…')}, one of {nearest_first(name, known)}")
+    return read_experiment(EXPERIMENTS / f"{name}.yaml")
 
 
 def read_experiment(path: Path) -> Experiment:
     """Read and check one experiment file. Raise WrongUse with the place of the first mistake."""
-    return read_yaml(path, Experiment, WORDING)
+    return YamlFile(path, WORDING).read_as(Experiment)
 
 
 def editor_schema() -> str:

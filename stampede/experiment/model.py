@@ -71,20 +71,13 @@ def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any
     def tell(schema: dict[str, Any]) -> None:
         schema["properties"]["script"]["enum"] = list(scripts)
         schema["required"].append("settings")
-        schema["allOf"] = [
-            {
-                "if": {"properties": {"script": {"const": name}}},
-                "then": {"properties": {"settings": declared.schema}},
-            }
-            for name, declared in scripts.items()
-        ] + [
-            {
-                "if": {"properties": {"script": {"const": name}}, "not": {"required": ["relative"]}},
-                "then": {"properties": {"settings": {"required": sorted(RELATIVE)}}},
-            }
-            for name, declared in scripts.items()
-            if declared.settings.keys() >= RELATIVE
-        ]
+        rules = schema["allOf"] = []
+        for name, declared in scripts.items():
+            of_script = {"properties": {"script": {"const": name}}}
+            rules.append({"if": of_script, "then": {"properties": {"settings": declared.schema}}})
+            if declared.settings.keys() >= RELATIVE:
+                said = {"properties": {"settings": {"required": sorted(RELATIVE)}}}
+                rules.append({"if": of_script | {"not": {"required": ["relative"]}}, "then": said})
 
     return tell
 
@@ -127,10 +120,8 @@ class Script(Model):
                 like = "classes: {page: {users: 5, takes_s: 1}}"
                 raise Misplaced(f"{self.script} was replaced by classes of requests, e.g. {like}", "script")
             there = nearest_first(self.script, list(known))
-            exists = self.script in {path.name for path in folder.iterdir()}
-            problem = (
-                f"has no declaration in stampede/experiment/loads/{folder.name}.py" if exists else "does not exist"
-            )
+            declared = f"has no declaration in stampede/experiment/loads/{folder.name}.py"
+            problem = declared if self.script in {path.name for path in folder.iterdir()} else "does not exist"
             raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}", "script")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise WrongSetting("the lab itself sets this; leave it out", min(taken))
@@ -186,9 +177,8 @@ class Api(Model):
     @model_validator(mode="after")
     def _stalls_end(self) -> Self:
         if self.stall_s >= self.every_s:
-            raise ValueError(
-                f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends; stall_s must be less than every_s"
-            )
+            never = f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends"
+            raise ValueError(f"{never}; stall_s must be less than every_s")
         return self
 
     def factors(self) -> dict[str, str]:
@@ -363,33 +353,31 @@ class Experiment(Model):
     def _capacities_show(self) -> Self:
         if self.load and self.load.relative:
             raise Misplaced("relative needs another load, which measures the capacity; use loads", "load", "relative")
-        earlier: dict[str, Load] = {}
-        for name, load in self.loads.items():
-            if load.relative:
-                self._check_relative(name, load.relative, earlier)
-            earlier[name] = load
+        for number, (name, load) in enumerate(self.loads.items()):
+            if not (relative := load.relative):
+                continue
+            place, under, earlier = ("loads", name, "relative"), relative.under, [*self.loads][:number]
+            if under not in earlier:
+                known = f"there are {nearest_first(under, earlier)}" if earlier else f"{name} is the first load"
+                raise Misplaced(f"there is no load {under} before {name}; {known}", *place, "under")
+            if not self.loads[under].climbs:
+                problem = f"the rate of {under} does not climb; last_per_s must be above first_per_s"
+                raise Misplaced(problem, *place, "under")
+            self.check_variant(relative.of, *place, "of")
+            if not self.loads[under].is_for(relative.of):
+                raise Misplaced(f"{relative.of} is not measured under load {under}", *place, "of")
         return self
-
-    def _check_relative(self, name: str, relative: Relative, earlier: dict[str, Load]) -> None:
-        place = ("loads", name, "relative")
-        if relative.under not in earlier:
-            known = (
-                f"there are {nearest_first(relative.under, list(earlier))}" if earlier else f"{name} is the first load"
-            )
-            raise Misplaced(f"there is no load {relative.under} before {name}; {known}", *place, "under")
-        if not earlier[relative.under].climbs:
-            problem = f"the rate of {relative.under} does not climb; last_per_s must be above first_per_s"
-            raise Misplaced(problem, *place, "under")
-        self.check_variant(relative.of, *place, "of")
-        if not earlier[relative.under].is_for(relative.of):
-            raise Misplaced(f"{relative.of} is not measured under load {relative.under}", *place, "of")
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
-        for place, entry in self._references():
-            self.check_entry(entry, *place)
+        for number, published in enumerate(self.published):
+            self.check_entry(published, "published", number)
+        for number, claim in enumerate(self.claims):
+            self.check_entry(claim.value, "claims", number, "value")
+            if claim.relative_to:
+                self.check_entry(claim.relative_to, "claims", number, "relative_to")
         for name, load in self.all_loads.items():
             for variant in load.variants:
                 self.check_variant(variant, *self._place(name), "variants")
@@ -427,19 +415,16 @@ class Experiment(Model):
             if load.asks_database and not load.database:
                 raise Misplaced("a class of requests asks the database; add database: {}", *self._place(name))
             for variant, server in self.variants.items():
-                if load.database and load.is_for(variant):
-                    self._check_asks(name, load, variant, server)
+                if not load.database or not load.is_for(variant):
+                    continue
+                place = (*self._place(name), "database")
+                apps = [app for app in server.asks_database if load.asks_database == app.startswith("fastapi")]
+                if server.app not in apps:
+                    known = "fastapi-sync or fastapi-depends on uvicorn" if load.asks_database else "django"
+                    raise Misplaced(f"{variant} does not use a database; only variants with app: {known} do", *place)
+                if server.server == "gunicorn-tornado":
+                    raise Misplaced(f"{variant}: Django refuses to use a database on tornado's event loop", *place)
         return self
-
-    def _check_asks(self, name: str, load: Load, variant: str, server: Server) -> None:
-        """Raise Misplaced if a variant cannot ask the database of a load."""
-        place = (*self._place(name), "database")
-        apps = [app for app in server.asks_database if load.asks_database == app.startswith("fastapi")]
-        if server.app not in apps:
-            known = "fastapi-sync or fastapi-depends on uvicorn" if load.asks_database else "django"
-            raise Misplaced(f"{variant} does not use a database; only variants with app: {known} do", *place)
-        if server.server == "gunicorn-tornado":
-            raise Misplaced(f"{variant}: Django refuses to use a database on tornado's event loop", *place)
 
     @property
     def all_loads(self) -> dict[str, Load]:
@@ -453,17 +438,6 @@ class Experiment(Model):
 
     def _place(self, load: str) -> tuple[str, ...]:
         return ("load",) if self.load else ("loads", load)
-
-    def _references(self) -> list[tuple[tuple[str | int, ...], QuantityEntry | PublishedEntry]]:
-        """Return the places that name a variant and a load, each with its quantity or published row."""
-        published = [(("published", number), entry) for number, entry in enumerate(self.published)]
-        claims = [
-            (("claims", number, key), quantity)
-            for number, claim in enumerate(self.claims)
-            for key, quantity in (("value", claim.value), ("relative_to", claim.relative_to))
-            if quantity
-        ]
-        return [*published, *claims]
 
 
 def unknown_variant(name: str, experiment: Experiment) -> WrongUse:

@@ -32,7 +32,11 @@ class YamlFile:
         self.path = path
         self.wording = wording
         try:
-            self._root, self.values = _parsed(read_bytes(path).decode())
+            text = read_bytes(path).decode()
+            try:
+                self._root, self.values = _QuickLoader(text).parse()
+            except yaml.YAMLError:  # LibYAML is ten times as fast, but PyYAML explains mistakes better
+                self._root, self.values = _ExplainingLoader(text).parse()
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"{path} cannot be read: {unread(error)}.") from None
         except yaml.MarkedYAMLError as error:
@@ -70,23 +74,11 @@ class YamlFile:
         return line
 
 
-def read_yaml(path: Path, model: type[AnyModel], wording: Wording = PLAIN) -> AnyModel:
-    """Read and check a YAML file. Raise WrongUse with the place of the first mistake."""
-    return YamlFile(path, wording).read_as(model)
+class _Composer(Composer, SafeConstructor, Resolver):
+    """A safe loader without a parser.
 
-
-def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return the root of a text, and its values. LibYAML is ten times as fast, but PyYAML explains mistakes better."""
-    try:
-        return _QuickLoader(text).parse()
-    except yaml.YAMLError:
-        return _ExplainingLoader(text).parse()
-
-
-class _Loader(Composer, SafeConstructor, Resolver):
-    """A safe loader that names the line of each value that cannot be read, or that could not be written again.
-
-    It composes nodes in Python, where a text that is nested too deeply ends in a RecursionError.
+    It composes nodes in Python, where a text that is nested too deeply ends in a RecursionError. It refuses a document
+    that is too large with all that its aliases repeat.
     """
 
     def __init__(self) -> None:
@@ -94,10 +86,18 @@ class _Loader(Composer, SafeConstructor, Resolver):
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
 
+    def compose_document(self) -> yaml.Node | None:
+        root = super().compose_document()
+        refuse_bomb(root)
+        return root
+
+
+class _Loader(_Composer):
+    """A loader that names the line of each value that cannot be read, or that could not be written again."""
+
     def parse(self) -> tuple[yaml.Node | None, Any]:
         """Return the root of the text, and its values."""
         root = self.get_single_node()
-        refuse_bomb(root)
         return root, None if root is None else self.construct_document(root)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401  # its stubs are wrong
@@ -125,16 +125,12 @@ class _Loader(Composer, SafeConstructor, Resolver):
 
 
 class _QuickLoader(_Loader, CParser):
-    """The loader with the parser of LibYAML."""
-
     def __init__(self, text: str) -> None:
         CParser.__init__(self, text)
         _Loader.__init__(self)
 
 
 class _ExplainingLoader(_Loader, Reader, Scanner, Parser):
-    """The loader with the parser of PyYAML."""
-
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
         Scanner.__init__(self)
@@ -176,7 +172,7 @@ def foreign_yaml(text: str) -> list[Any]:
     return found
 
 
-class _ForeignLoader(Composer, SafeConstructor, Resolver, CParser):
+class _ForeignLoader(_Composer, CParser):
     """A loader that takes tags, such as Compose's ``!reset``, for what they stand before.
 
     PyYAML's own parser takes minutes for a thousand open brackets.
@@ -184,14 +180,7 @@ class _ForeignLoader(Composer, SafeConstructor, Resolver, CParser):
 
     def __init__(self, text: str) -> None:
         CParser.__init__(self, text)
-        Composer.__init__(self)
-        SafeConstructor.__init__(self)
-        Resolver.__init__(self)
-
-    def compose_document(self) -> yaml.Node | None:
-        root = super().compose_document()
-        refuse_bomb(root)
-        return root
+        _Composer.__init__(self)
 
 
 def _construct_tagged(loader: _ForeignLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything

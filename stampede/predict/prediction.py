@@ -4,7 +4,10 @@ A prediction knows the settings of the variant and of the load, and nothing that
 ``stampede.predict.system``, which are the same for all experiments.
 """
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from statistics import median
 from zlib import crc32
 
@@ -18,8 +21,9 @@ from stampede.evaluate.statistics.estimates import Measured
 from stampede.evaluate.verdict.conclusion import conclude
 from stampede.predict.system import NotModelled, system_of
 from stampede.records.duration import in_seconds
+from stampede.records.folder import BadRun, read_run, read_values, validated, write_whole
 from stampede.records.predicted import PredictedCell, PredictedFigure, PredictedRun
-from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.run import SCHEMA, THEORY, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
 from stampede.theory.model import QueueingSystem
 
@@ -28,8 +32,10 @@ SIMULATED, LEAST_SIMULATED = 60, 10
 SIMULATED_REQUESTS = 2_000_000
 """About how many requests are simulated for each variant under each load; a load with more takes too long."""
 _GROUPS = 1000
-PREDICTED = ("rows", "completion_times", "not_predicted")
+PARTS = ("rows", "completion_times", "not_predicted")
 """The parts of a summary that theory fills."""
+PREDICTED = "predicted.json"
+"""What theory predicts of a run, simulated once and kept in the run's folder."""
 
 
 def predict_run(run: Run) -> list[PredictedCell]:
@@ -69,8 +75,43 @@ def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     unclaimed = run.model_copy(update={"claims": []})
     found = conclude(unclaimed, Measured(), PredictedRun(settings="", cells=predict_run(run)))
-    predicted = {name: getattr(found, name) for name in PREDICTED}
+    predicted = {name: getattr(found, name) for name in PARTS}
     return Summary.of_nothing(run.experiment).model_copy(update=predicted)
+
+
+def predictions_of(run_folder: Path) -> PredictedRun:
+    """Return what predicted.json says, if this version predicted it from the run's settings; simulate otherwise.
+
+    Write the file if it had to be simulated. Raise BadRun if run.json cannot be read.
+    """
+    run, path = read_run(run_folder), run_folder / PREDICTED
+    try:
+        values = read_values(path, SCHEMA)
+        del values["schema"]
+        stored = validated(path, PredictedRun, values)
+        if (stored.theory, stored.settings) == (THEORY, _hash(run)):
+            return stored
+    except BadRun:
+        pass
+    return write_predictions(run_folder, run)
+
+
+def write_predictions(run_folder: Path, run: Run) -> PredictedRun:
+    """Simulate a run, and write predicted.json into its folder."""
+    predicted = PredictedRun(settings=_hash(run), cells=predict_run(run))
+    text = json.dumps({"schema": SCHEMA, **predicted.model_dump(mode="json")}, indent=1, ensure_ascii=False)
+    write_whole(run_folder / PREDICTED, text + "\n")
+    return predicted
+
+
+def _hash(run: Run) -> str:
+    settings = {
+        "variants": [variant.model_dump(mode="json") for variant in run.variants],
+        "loads": [load.model_dump(mode="json", exclude=set() if load.traffic else {"traffic"}) for load in run.loads],
+        "measured": sorted({(variant, load) for variant, load, _ in run.order}),
+        "numbers": [run.trials, run.jobs, run.cores],
+    }
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _trials(
@@ -109,9 +150,5 @@ def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[tuple[fl
     }
     medians = [np.median(np.array(values)[drawn[len(values)]], axis=1) for values in columns]
     ends = np.quantile(medians, [0.025, 0.975], axis=1).T.tolist() if medians else []
-
-    def rounded(number: float) -> float:
-        return float(f"{number:.6g}")
-
-    return [(rounded(median(values)), rounded(low), rounded(high))
-            for values, (low, high) in zip(columns, ends, strict=True)]  # fmt: skip
+    found = [(median(values), low, high) for values, (low, high) in zip(columns, ends, strict=True)]
+    return [(float(f"{middle:.6g}"), float(f"{low:.6g}"), float(f"{high:.6g}")) for middle, low, high in found]

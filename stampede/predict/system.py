@@ -61,18 +61,12 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
         own = variant.queueing.model_copy(update={"keeps_idle": False})  # each request has its own connection
         variant = variant.model_copy(update={"queueing": own})
     one_device = bool((load.api or {}).get("one_device"))
-    burns = load.settings.get("CPU") == "burn"
-    return system_for(
-        variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES),
-        cores=min(cores or OF_CORES, _allowed_cores(variant)) if burns else None,
-        quota=float(variant.settings.get("cpus", 0)) or None if burns else None,
-    )  # fmt: skip
-
-
-def _allowed_cores(variant: VariantRecord) -> int:
-    """Return on how many cores the containers of a variant may run."""
-    ends = [part.partition("-")[::2] for part in str(variant.settings.get("cpuset", "")).split(",") if part]
-    return sum(int(last or first) - int(first) + 1 for first, last in ends) or 1024
+    at_once, on_cores, quota = side_by_side * OF_CORES / (cores or OF_CORES), None, None
+    if load.settings.get("CPU") == "burn":
+        ends = [part.partition("-")[::2] for part in str(variant.settings.get("cpuset", "")).split(",") if part]
+        allowed = sum(int(last or first) - int(first) + 1 for first, last in ends) or 1024
+        on_cores, quota = min(cores or OF_CORES, allowed), float(variant.settings.get("cpus", 0)) or None
+    return system_for(variant, classes_of(load), one_device, at_once, cores=on_cores, quota=quota)
 
 
 def classes_of(load: LoadRecord) -> list[Class]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from stampede.evaluate.metrics.waiting import FROM_S, Answered
 from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
 from stampede.predict.system import servers_of
+from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.theory import COMPILED
 from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
@@ -38,12 +39,6 @@ class WhatIf:
     def waited(self) -> npt.NDArray[np.bool_]:
         """Which requests waited for more than 50 ms."""
         return self.waits_s > FROM_S
-
-    def variant(self, of: VariantRecord) -> VariantRecord:
-        """Return the variant that this would be, given the variant whose requests were replayed."""
-        assert self.kind
-        settings = of.settings | {"workers": self.workers, "threads": self.threads}
-        return VariantRecord(name=f"what-if-{self.kind.name}", workers=self.workers, settings=settings)
 
 
 class ReplayedWay(NamedTuple):
@@ -74,10 +69,9 @@ def compared(before: WhatIf, after: Sequence[WhatIf]) -> list[ReplayedWay]:
 
 def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
     """Whether the requests would work for as long if they were served in another way."""
-    waits_elsewhere = bool(load.database or (load.api or {}).get("one_device"))
-    computes = "CPU" in load.settings
-    blocks_loop = bool(variant.queueing and variant.queueing.blocks_loop)
-    return not (waits_elsewhere or computes or blocks_loop)
+    waits_elsewhere = load.database or (load.api or {}).get("one_device")
+    blocks_loop = variant.queueing and variant.queueing.blocks_loop
+    return not (waits_elsewhere or "CPU" in load.settings or blocks_loop)
 
 
 def as_measured(answered: Answered, variant: VariantRecord) -> WhatIf:
@@ -110,7 +104,7 @@ def serve_otherwise(
         if settings.get("replicas", 1) > MOST_REPLICAS:
             continue
         accept = "per-worker" if settings.get("reuse_port") else "shared"
-        queueing = kind.queueing(of[1])
+        queueing = Queueing(threads=of[1], max_connections=GTHREAD_CONNECTIONS if kind.queues_inside else of[1])
         variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
         servers = servers_of(variant)
         servers = replace(servers, switch=max(servers.switch, least_switch_s))

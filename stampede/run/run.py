@@ -78,7 +78,7 @@ def run_plan(
             run = OpenRun(new_folder(request.results / request.name), record)
             write_record(run.folder / "run.json", record)
             with _closing(run, engines, say):
-                from stampede.predict.stored import write_predictions  # noqa: PLC0415  # loads Numba in half a second
+                from stampede.predict.prediction import write_predictions  # noqa: PLC0415  # loads Numba in half a second
 
                 cells = sum(len(record.variants_under(load.name)) for load in record.loads)
                 progress("predicting", 0, PREDICT_S * cells)
@@ -131,7 +131,7 @@ def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
     """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
     from stampede.evaluate.verdict.claims import missing_cores  # noqa: PLC0415
     from stampede.pipeline import derive_summary  # noqa: PLC0415
-    from stampede.predict.stored import predictions_of  # noqa: PLC0415
+    from stampede.predict.prediction import predictions_of  # noqa: PLC0415
 
     if run.rounds >= RESAMPLED_FROM:
         with uninterrupted():

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError
 
 from stampede.advise.options import ServingOption
 from stampede.errors import WrongUse
-from stampede.predict.kinds import KINDS as KINDS_OF_WAYS
+from stampede.predict.options import KINDS as KINDS_OF_WAYS
 from stampede.predict.options import MOST_REPLICAS, OptionKind, gthread
 from stampede.records.mistakes import reason_of
 from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing

@@ -42,7 +42,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
-from stampede.predict.kinds import label_of
+from stampede.predict.options import label_of
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, own_as_json
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.queueing import Queueing

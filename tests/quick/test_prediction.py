@@ -15,7 +15,7 @@ from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import as_variables
 from stampede.pipeline import derive, derive_summary, stored_summary
 from stampede.plan import lay_out
-from stampede.predict import prediction, stored
+from stampede.predict import prediction
 from stampede.predict.prediction import _trials, predict_run, predict_summary
 from stampede.predict.system import NotModelled, servers_of, system_of
 from stampede.records.checksums import seal
@@ -313,9 +313,9 @@ def predicted(tmp_path: Path, original: Path) -> Path:
 def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """predicted.json gives the same predictions as a simulation, and nothing is simulated as long as it fits."""
     simulated = predict_run(read_run(predicted))
-    monkeypatch.setattr(stored, "predict_run", lambda _: pytest.fail("simulated again"))
+    monkeypatch.setattr(prediction, "predict_run", lambda _: pytest.fail("simulated again"))
 
-    assert stored.predictions_of(predicted).cells == simulated
+    assert prediction.predictions_of(predicted).cells == simulated
     assert any(cell.figures for cell in simulated)
     with derived_elsewhere(predicted) as (again, summary):
         assert any(row.predicted is not None for row in summary.rows)
@@ -326,8 +326,8 @@ def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
     predicted: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulate = Mock(return_value=stored.predictions_of(predicted).cells)
-    monkeypatch.setattr(stored, "predict_run", simulate)
+    simulate = Mock(return_value=prediction.predictions_of(predicted).cells)
+    monkeypatch.setattr(prediction, "predict_run", simulate)
     path = predicted / "predicted.json"
     text = path.read_text()
     match broken:
@@ -342,13 +342,13 @@ def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
         path.unlink()
 
     def predict_only(folder: Path) -> Summary:
-        stored.predictions_of(folder)
+        prediction.predictions_of(folder)
         return Summary.of_nothing("made-up")
 
     with derived_elsewhere(predicted, predict_only):
         assert simulate.call_count == 1
     assert path.exists() == (broken != "missing"), "a command that reads a run writes nothing into it"
-    stored.predictions_of(predicted)
+    prediction.predictions_of(predicted)
     assert simulate.call_count == 2
     assert json.loads(path.read_text())["theory"] == THEORY
 

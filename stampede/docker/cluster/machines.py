@@ -48,9 +48,9 @@ WORDING = Wording(
 
 def read_machines(path: Path) -> Cluster:
     """Read and check machines.yaml. Raise WrongUse with the place of the first mistake."""
-    from stampede.experiment.yaml_file import read_yaml  # noqa: PLC0415  # starts faster
+    from stampede.experiment.yaml_file import YamlFile  # noqa: PLC0415  # starts faster
 
-    return read_yaml(path, Cluster, WORDING)
+    return YamlFile(path, WORDING).read_as(Cluster)
 
 
 def machines_of(cluster: Cluster) -> tuple[Machine, ...]:

@@ -204,21 +204,8 @@ DATABASE_CONNECTIONS = Metric(
     sample=None,
 )
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        OVERHEAD, RESPONSE_TIME,
-        THROUGHPUT,
-        RATE_WITHIN,
-        REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION,
-        ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS,
-        FAILURES,
-        AVOIDABLE_WAIT, RECOVERY,
-        BURST,
-        VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS,
-    )
-}  # fmt: skip
-"""The metrics by name, in the order in which tables show them."""
+METRICS = {metric.name: metric for metric in [*globals().values()] if isinstance(metric, Metric)}
+"""The metrics of this module by name, in the order in which tables show them."""
 STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
 OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
 """The metrics that exist for a trial as a whole, but not for each class of request."""
@@ -248,8 +235,6 @@ _STATISTICS = dict.fromkeys(stat for metric in METRICS.values() for stat in metr
 
 
 def _known(what: str, known: Iterable[str]) -> Callable[[str], str]:
-    """Return a validator of names."""
-
     def check(name: str) -> str:
         if name not in known:
             raise ValueError(f"there is no {what} {name}; there are {nearest_first(name, [*known])}")

@@ -45,7 +45,6 @@ def _has_stalls(trial: TrialData) -> bool:
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
     done = trial.answered
     workers, worker = np.unique(trial.rows.worker[done], return_inverse=True)
     answered = waiting.Answered(

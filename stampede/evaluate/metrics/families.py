@@ -12,14 +12,5 @@ from stampede.evaluate.metrics import (
     visits,
 )
 
-FAMILIES = (
-    times.FAMILY,
-    throughput.FAMILY,
-    rates.FAMILY,
-    spread.FAMILY,
-    servers.FAMILY,
-    failures.FAMILY,
-    avoidable_wait.FAMILY,
-    bursts.FAMILY,
-    visits.FAMILY,
-)
+_MODULES = (times, throughput, rates, spread, servers, failures, avoidable_wait, bursts, visits)
+FAMILIES = tuple(module.FAMILY for module in _MODULES)

@@ -31,7 +31,6 @@ THROTTLED_ALLOWED = 0.01
 
 
 def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield what a trial's servers and balancer report: attempts to accept, processor time, memory, queued requests."""
     observed = [*_observed(trial)]
     servers = [(name, before, after) for name, before, after in observed if before.workers or after.workers]
     accepted, served = _total(trial, "accepted"), _total(trial, "served")
@@ -63,17 +62,13 @@ def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
     for _name, before, after in observed:
         if before.queued is not None and after.queued is not None:
             stats[QUEUED.name, "count"] = after.queued - before.queued
-    yield MetricValues(None, stats | _signals([(before, after) for _, before, after in servers]))
-
-
-def _signals(servers: list[tuple[Observation, Observation]]) -> Stats:
-    """Return what monitoring saw of servers with the probe; nothing if no server has it."""
-    sums = Counter[str]()
-    for before, after in servers:
+    sums = Counter[str]()  # what monitoring saw of servers with the probe
+    for _name, before, after in servers:
         sums.update(after.signals)
         sums.subtract(before.signals)
     parts = {"backlog": ("backlog", "samples"), "busy": ("busy", "threads"), "waits": ("avoidable", "known")}
-    return {(SIGNALS.name, stat): sums[part] / sums[whole] for stat, (part, whole) in parts.items() if sums[whole]}
+    shares = {stat: sums[part] / sums[whole] for stat, (part, whole) in parts.items() if sums[whole]}
+    yield MetricValues(None, stats | SIGNALS.keyed(shares))
 
 
 def _total(trial: TrialData, counter: str) -> int:
@@ -211,7 +206,6 @@ def _unintended(trial: TrialData, before: Observation, after: Observation, ended
 
 
 def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that the workers hold the listening sockets that the variant asks for."""
     if trial.variant.accept not in ("shared", "per-worker"):
         return
     for name, before, _ in _observed(trial):
@@ -263,6 +257,5 @@ def _named(workers: set[int]) -> str:
     return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
 
 
-FAMILY = Family(
-    (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS), _measure, _issues
-)
+_METRICS = (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS)
+FAMILY = Family(_METRICS, _measure, _issues)

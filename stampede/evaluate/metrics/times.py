@@ -7,16 +7,7 @@ import numpy as np
 
 from stampede.evaluate.metrics import OVERHEAD, RESPONSE_TIME
 from stampede.evaluate.metrics.likely import Times, blocks, likely_percentiles
-from stampede.evaluate.metrics.metric import (
-    TIME_STATISTICS,
-    Family,
-    Likely,
-    MetricValues,
-    Sample,
-    Stats,
-    is_printed,
-    percentile,
-)
+from stampede.evaluate.metrics.metric import TIME_STATISTICS, Family, MetricValues, Sample, is_printed, percentile
 from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.trial_data import TrialData
@@ -50,8 +41,8 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
     for request_class in trial.requests.names:
         count, mine = trial.requests.of_class(request_class), _of_class(columns, trial, request_class)
         block = blocks(mine["sent_s"])
-        stats: Stats = {}
-        likely: Likely = {}
+        stats: dict[tuple[str, str], float] = {}
+        likely: dict[tuple[str, str], tuple[float, ...]] = {}
         for metric, column in _COLUMNS:
             found = time_statistics(mine[column], count.sent, count.failed)
             stats |= metric.keyed(found)
@@ -62,7 +53,6 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample:
-    """Return the times of the answered requests of a class."""
     columns = _of_class(_columns(database, trial), trial, request_class)
     times_ms = {metric.name: columns[column] for metric, column in _COLUMNS}
     return Sample(times_ms, trial.requests.of_class(request_class).sent)
@@ -87,7 +77,6 @@ def _of_class(columns: Columns, trial: TrialData, request_class: str | None) -> 
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    """Yield the times of each class of a simulated trial, by the same rules as ``measure``."""
     durations_ms = 1000 * (trial.rows.ended - trial.rows.sent)
     overheads_ms = durations_ms - 1000 * trial.rows.asked
     for request_class, mine in trial.each_class():

@@ -22,13 +22,7 @@ from stampede.evaluate.metrics import (
     VISITS_FAILED,
 )
 from stampede.evaluate.metrics.likely import Times
-from stampede.evaluate.metrics.metric import (
-    Family,
-    MetricValues,
-    Sample,
-    Severity,
-    ValidityIssue,
-)
+from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.metrics.times import time_statistics
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
@@ -121,9 +115,9 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
             per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
             stats |= {} if per_s is None else CAPACITY.keyed({"per_second": per_s})
         yield MetricValues(None, stats, {VISIT.name: succeeded, VISITS_FAILED.name: made})
-    container = database_of(trial.containers)
-    if container and container.after and container.after.rows is not None:
-        rows, counted = compare_rows(container.after.rows, trial.requests.posts), container.after.database
+    if observed := database_of(trial.containers):
+        _, after, written = observed
+        rows, counted = compare_rows(written, trial.requests.posts), after.database
         stats = ROWS_WRITTEN.keyed({"count": rows.rows}) | ROWS_UNREPORTED.keyed({"count": rows.unreported})
         most = {"max": counted["connections_max"]} if "connections_max" in counted else {}
         yield MetricValues(None, stats | DATABASE_CONNECTIONS.keyed(most))
@@ -207,11 +201,11 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
 
 def compare_rows(rows: Sequence[str], posts: Posts) -> Written:
     """Compare the rows of a database with the posts of a trial; each row is the name of the visit that wrote it."""
-    by_visit = Counter(rows)
+    by_visit, numerically = Counter(rows), lambda name: (len(name), name)
     return Written(
         rows=len(rows),
-        lost=_in_order(posts.succeeded - by_visit.keys()),
-        doubled=_in_order({visit for visit, count in by_visit.items() if count > 1}),
+        lost=sorted(posts.succeeded - by_visit.keys(), key=numerically),
+        doubled=sorted((visit for visit, count in by_visit.items() if count > 1), key=numerically),
         foreign=sum(count for visit, count in by_visit.items() if visit not in posts.sent),
         unreported=sum(count for visit, count in by_visit.items() if visit in posts.sent - posts.succeeded),
     )
@@ -221,14 +215,13 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
     if trial.load.database is None:
         return
-    container = database_of(trial.containers)
-    if container is None or container.after is None or container.after.rows is None:
+    if not (observed := database_of(trial.containers)):
         yield "invalid", "the database was not observed after the load: nobody knows which rows were written"
         return
-    before, after = container.before, container.after
+    before, after, written = observed
     if before and before.rows:
         yield "invalid", f"the database had {plural(len(before.rows), 'row')} before the load"
-    found = compare_rows(container.after.rows, trial.requests.posts)
+    found = compare_rows(written, trial.requests.posts)
     for what, names in (("lost", found.lost), ("doubled", found.doubled)):
         if names:
             rows = f"{plural(len(names), 'row')} {'is' if len(names) == 1 else 'are'}"
@@ -246,18 +239,9 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         yield severity, f"the database refused {plural(refused, 'connection')}"
 
 
-def _in_order(names: set[str] | frozenset[str]) -> list[str]:
-    """Return the names of visits sorted; numbers are in numeric order."""
-    return sorted(names, key=lambda name: (len(name), name))
-
-
 def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: float | str) -> list[Any]:
     return database.execute(f"{_VISITS} {query}", of_trial(key) | asked).fetchall()
 
 
-FAMILY = Family(
-    (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS),
-    _measure,
-    _issues,
-    sample=_sample,
-)
+_METRICS = (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS)
+FAMILY = Family(_METRICS, _measure, _issues, sample=_sample)

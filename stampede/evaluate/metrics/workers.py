@@ -5,12 +5,7 @@ from collections.abc import Iterable
 
 def in_order(workers: Iterable[str]) -> list[str]:
     """Return workers (host:pid) by container, and in each container in the order in which they were forked."""
-
-    def forked(worker: str) -> tuple[str, int, str]:
-        host, _, pid = worker.rpartition(":")
-        return host, len(pid), pid
-
-    return sorted(workers, key=forked)
+    return sorted(workers, key=lambda worker: (worker.rpartition(":")[0], len(worker), worker))
 
 
 def labels(workers: Iterable[str]) -> dict[str, str]:

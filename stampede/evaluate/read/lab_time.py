@@ -44,26 +44,16 @@ class Clocks(NamedTuple):
         """Return what a summary keeps of the clocks in a trial."""
         variant, load, number = key
         asking, serving, apart_s = self.worst or ("", "", 0.0)
-        return TrialClocks(
-            variant=variant,
-            load=load,
-            trial=number,
-            pair=(asking, serving) if self.worst else None,
-            apart_ms=round(1000 * apart_s, 6),
-            machines=[
-                MachineClock(
-                    machine=machine.name,
-                    hosts=machine.hosts,
-                    generators=machine.generators,
-                    since=clock.since,
-                    ahead_ms=round(1000 * clock.ahead_s, 6),
-                    drift_ppm=round(1e6 * clock.drift, 6),
-                    uncertain_ms=round(1000 * self.found.uncertain_s[machine.name], 6),
-                )
-                for machine in self.machines
-                for clock in [self.found.clocks[machine.name]]
-            ],
-        )
+        machines = []
+        for machine in self.machines:
+            clock, uncertain_s = self.found.clocks[machine.name], self.found.uncertain_s[machine.name]
+            machines.append(MachineClock(
+                machine=machine.name, hosts=machine.hosts, generators=machine.generators, since=clock.since,
+                ahead_ms=round(1000 * clock.ahead_s, 6), drift_ppm=round(1e6 * clock.drift, 6),
+                uncertain_ms=round(1000 * uncertain_s, 6),
+            ))  # fmt: skip
+        pair, apart_ms = (asking, serving) if self.worst else None, round(1000 * apart_s, 6)
+        return TrialClocks(variant=variant, load=load, trial=number, pair=pair, apart_ms=apart_ms, machines=machines)
 
     @property
     def of_hosts(self) -> dict[str, Clock]:

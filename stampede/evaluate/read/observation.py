@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,9 +136,12 @@ def stalls_by_lab_clock(containers: tuple[Container, ...], of_hosts: "Mapping[st
     )
 
 
-def database_of(containers: tuple[Container, ...]) -> Container | None:
-    """Return the container of a trial's database; None: no database was observed after the load."""
-    return next((container for container in containers if container.after and container.after.rows is not None), None)
+def database_of(containers: tuple[Container, ...]) -> tuple[Observation | None, Observation, tuple[str, ...]] | None:
+    """Return a trial's database before and after the load, and its rows; None: it was not observed after the load."""
+    for container in containers:
+        if container.after and container.after.rows is not None:
+            return container.before, container.after, container.after.rows
+    return None
 
 
 def read_generators(
@@ -186,7 +189,12 @@ def parse(text: str) -> Observation:
     interfaces = [line.partition(":") for line in sections.get(SENT, "").splitlines()]  # as proc_pid_net(5) says
     sent = [int(counts.split()[8]) for name, colon, counts in interfaces if colon and name.strip() != "lo"]
     accounted = sections.get("/sys/fs/cgroup/cpuacct/cpuacct.usage")  # version 1
-    killed, queued = _cgroup_count(sections, _KILLED), _pairs(sections.get("balancer", "")).get("queued")
+    queued = _pairs(sections.get("balancer", "")).get("queued")
+    # missing if the control group has no CPU controller, or of a kernel before 4.13, which does not count who is killed
+    throttled = ("cpu.stat", "throttled_usec", 1e6), ("cpu/cpu.stat", "throttled_time", _NS_PER_S)
+    killed = _cgroup_count(sections, ("memory.events", "oom_kill", 1), ("memory/memory.oom_control", "oom_kill", 1))
+    anonymous = ("memory.stat", "anon", 2**20), ("memory/memory.stat", "rss", 2**20)
+    used_s = int(accounted) / _NS_PER_S if accounted else _cgroup_count(sections, ("cpu.stat", "usage_usec", 1e6))
     return Observation(
         host=sections["/etc/hostname"].strip(),
         counts={
@@ -196,12 +204,12 @@ def parse(text: str) -> Observation:
         },
         holds={process: frozenset(inodes) for process, inodes in holds.items()},
         listen_overflows=int(dict(zip(names, values, strict=True))["ListenOverflows"]),
-        throttled_s=_cgroup_count(sections, _THROTTLED_S),
+        throttled_s=_cgroup_count(sections, *throttled),
         out_of_memory=None if killed is None else int(killed),
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
         queued=int(queued) if queued else None,
-        processor_s=int(accounted) / _NS_PER_S if accounted else _cgroup_count(sections, _USED_S),
-        memory_mib=_cgroup_count(sections, _ANONYMOUS_MIB),
+        processor_s=used_s,
+        memory_mib=_cgroup_count(sections, *anonymous),
         stalls=tuple(stalls),
         rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
         database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
@@ -219,24 +227,9 @@ def _pairs(section: str) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in section.strip().splitlines())
 
 
-def _cgroup_count(sections: dict[str, str], places: Sequence[tuple[str, str, float]]) -> float | None:
+def _cgroup_count(sections: dict[str, str], *places: tuple[str, str, float]) -> float | None:
     """Return what a control group counts, divided by its unit: a file, a name in it and a unit for each version."""
     for file, name, unit in places:
-        if count := _pairs(sections.get(file, "")).get(name):
+        if count := _pairs(sections.get(f"/sys/fs/cgroup/{file}", "")).get(name):
             return int(count) / unit
     return None
-
-
-_THROTTLED_S = (
-    ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),  # missing if the control group has no CPU controller
-    ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", _NS_PER_S),
-)
-_USED_S = (("/sys/fs/cgroup/cpu.stat", "usage_usec", 1e6),)
-_KILLED = (  # a kernel before 4.13 does not count them
-    ("/sys/fs/cgroup/memory.events", "oom_kill", 1),
-    ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill", 1),
-)
-_ANONYMOUS_MIB = (
-    ("/sys/fs/cgroup/memory.stat", "anon", 2**20),
-    ("/sys/fs/cgroup/memory/memory.stat", "rss", 2**20),
-)

@@ -264,7 +264,6 @@ def _used_again(idle: list[duckdb.DuckDBPyConnection], **config: str | int) -> I
 
 
 def _refuse(points: Path, problem: str | None) -> None:
-    """Raise UnreadablePoints if a check found a problem."""
     if problem:
         raise UnreadablePoints(f"{points} cannot be read: {problem}")
 

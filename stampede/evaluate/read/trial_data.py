@@ -30,10 +30,6 @@ READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``stampede.evaluate.read.rows`` allows."""
 
 
-POST = "post"
-"""The class of the request that writes a row."""
-
-
 class Sending(NamedTuple):
     """How the bursts of a trial were sent; a refused connection does not count as an answer.
 
@@ -248,8 +244,6 @@ class _Part(NamedTuple):
 
 
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -> RequestTotals:
-    """Return totals over the rows of a trial under a load."""
-
     def rows(query: str, **further: object) -> list[tuple[Any, ...]]:
         return database.execute(query, of_trial(key) | further).fetchall()
 
@@ -262,19 +256,13 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -
     classes = []
     for request_class, group in groupby(parts, lambda part: part.request_class):
         mine = [*group]
-        classes.append(
-            ClassTotals(
-                request_class,
-                sent=sum(part.sent for part in mine),
-                failed=sum(part.failed for part in mine),
-                refused=sum(part.refused for part in mine),
-                of_client=all(part.generator == CLIENT for part in mine),
-                quickest_ms=min((part.quickest_ms for part in mine if part.quickest_ms is not None), default=None),
-                errors=_most_frequent_first(errors, request_class),
-            )
-        )
+        sent, failed, refused = (sum(getattr(part, what) for part in mine) for what in ("sent", "failed", "refused"))
+        of_client = all(part.generator == CLIENT for part in mine)
+        quickest_ms = min((part.quickest_ms for part in mine if part.quickest_ms is not None), default=None)
+        reasons = _most_frequent_first(errors, request_class)
+        classes.append(ClassTotals(request_class, sent, failed, refused, of_client, reasons, quickest_ms))
     of_visits = sum(part.of_visits for part in parts)
-    told = dict(rows(_POSTS, post=POST)) if of_visits else {}
+    told = dict(rows(_POSTS)) if of_visits else {}
     return RequestTotals(
         began=min((part.began for part in parts), default=None),
         classes=classes,
@@ -311,7 +299,7 @@ FROM (SELECT burst, count(*) AS requests, max(sent) AS last_sent,
 """  # noqa: S608
 
 _POSTS = f"""
-SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request_class = $post
+SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request_class = 'post'
 """  # noqa: S608
 
 # Distinct values and sorting take longer than all the rest of a query over few rows.

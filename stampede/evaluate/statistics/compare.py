@@ -61,9 +61,6 @@ class Change(NamedTuple):
         return min(len(self.of_a), len(self.of_b)) >= ENOUGH
 
 
-_LOOPS = {"closed": "a closed loop", "open": "an open loop"}
-
-
 def obstacles(a: Side, b: Side) -> Iterator[str]:
     """Yield why two sides cannot be compared; nothing: they can."""
     cells = [*_cells(a, b)]
@@ -78,17 +75,16 @@ def obstacles(a: Side, b: Side) -> Iterator[str]:
     for name in dict.fromkeys(load for *_, load in cells):
         of_a, of_b = a.run.load(name), b.run.load(name)
         if of_a.loop != of_b.loop:
-            yield f"{name} is {_LOOPS[of_a.loop]} in {a.name} and {_LOOPS[of_b.loop]} in {b.name}"
+            loops = [f"{'a' if load.loop == 'closed' else 'an'} {load.loop} loop" for load in (of_a, of_b)]
+            yield f"{name} is {loops[0]} in {a.name} and {loops[1]} in {b.name}"
         elif of_a.script != of_b.script:
             yield f"{name} is sent by {of_a.script} in {a.name} and by {of_b.script} in {b.name}"
         if of_a.settings.get("CPU") != of_b.settings.get("CPU"):
             ways = [f"CPU={load.settings.get('CPU', 'no')}" for load in (of_a, of_b)]
             yield f"requests of {name} compute in another way: {ways[0]} in {a.name}, {ways[1]} in {b.name}"
     if a.run.method != b.run.method:
-        yield (
-            f"{a.name} was measured by method {a.run.method} and {b.name} by method {b.run.method} "
-            "(see Method in CHANGELOG.md)"
-        )
+        methods = f"{a.name} was measured by method {a.run.method} and {b.name} by method {b.run.method}"
+        yield f"{methods} (see Method in CHANGELOG.md)"
 
 
 def suspect_sides(a: Side, b: Side) -> Iterator[str]:
@@ -149,19 +145,11 @@ def _change(variant: str, a: Estimate, b: Estimate, confidence: float) -> Change
     verdict: Literal["lower", "higher", "~"] = "~" if same else "higher" if low > 0 else "lower" if high < 0 else "~"
     if not of_share:
         low, high, reach = (exp(max(-FARTHEST, min(end, FARTHEST))) for end in (low, high, reach))
+    told = a.model_dump(include={"load", "request_class", "metric", "stat", "unit"})
     return Change(
-        variant=variant,
-        **a.model_dump(include={"load", "request_class", "metric", "stat", "unit"}),
-        a=median(of_a),
-        b=median(of_b),
-        of_share=of_share,
-        low=low,
-        high=high,
-        smallest=reach,
-        verdict=verdict,
-        of_a=of_a,
-        of_b=of_b,
-    )
+        variant=variant, **told, a=median(of_a), b=median(of_b), of_share=of_share, low=low, high=high, smallest=reach,
+        verdict=verdict, of_a=of_a, of_b=of_b,
+    )  # fmt: skip
 
 
 def welch(a: list[float], b: list[float]) -> tuple[float, float]:
@@ -203,16 +191,13 @@ def what_differs(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
             called, name, load = cell[0], cell[2], run.load(cell[2])
             found |= {f"{called}: {key}": of for key, of in run.variant(cell[place]).settings_in_words.items()}
             found |= {f"{name}: {key}": of for key, of in {"duration": load.duration, **load.described}.items()}
-            found |= {f"{name}: {key}": getattr(load, key) or "–" for key in _FURTHER}
+            further = ("generators", "api", "database", "client", "relative")
+            found |= {f"{name}: {key}": getattr(load, key) or "–" for key in further}
         setups.append(found)
     for name in {**setups[0], **setups[1]}:
         of_a, of_b = (str(setup.get(name, "–")) for setup in setups)
         if of_a != of_b:
             yield name, of_a, of_b
-
-
-_FURTHER = ("generators", "api", "database", "client", "relative")
-"""What a load may have besides a script, a duration and settings."""
 
 
 def parse_side(text: str) -> tuple[Path, str | None]:

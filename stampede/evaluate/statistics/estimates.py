@@ -38,7 +38,6 @@ class TrialValues(NamedTuple):
 
 
 Cells = Mapping[Cell, Sequence[TrialValues]]
-Pools = Mapping[Quantity, Estimate]
 Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 
 
@@ -75,15 +74,11 @@ def measure_cells(
         for request_class in trial.requests.names:
             if request_class in rejected.get(trial.key, ()):
                 continue
-            mine = [values for values in measured if values.request_class == request_class]
-            draws = {
-                key: Draw(value, values.likely.get(key, ())) for values in mine for key, value in values.stats.items()
-            }
-            carried_by = {metric: count for values in mine for metric, count in values.carried_by.items()}
-            answered = trial.requests.of_class(request_class).answered
-            cells.setdefault((variant, load, request_class), []).append(
-                TrialValues(number, answered, draws, carried_by)
-            )
+            mine = [each for each in measured if each.request_class == request_class]
+            draws = {key: Draw(value, each.likely.get(key, ())) for each in mine for key, value in each.stats.items()}
+            carried_by = {metric: count for each in mine for metric, count in each.carried_by.items()}
+            values = TrialValues(number, trial.requests.of_class(request_class).answered, draws, carried_by)
+            cells.setdefault((variant, load, request_class), []).append(values)
     return cells
 
 
@@ -166,17 +161,11 @@ def estimate(quantity: Quantity, measured: Measured, beside: Mapping[str, float 
     low, high = intervals.of_median([*draws.values()]) or (None, None)
     if high is not None and unit(metric, stat) in ("share", "index"):
         high = min(high, 1.0)
+    n = sum(trial.carrying(metric) for trial in cell if draws and key in trial.draws)
     return Estimate(
-        **dict(quantity),
-        unit=unit(metric, stat),
-        **({"published": None, "predicted": None} | dict(beside)),
-        measured=median(values.values()) if values else None,
-        low=low,
-        high=high,
-        n=sum(trial.carrying(metric) for trial in cell if draws and key in trial.draws),
-        trials=len(draws),
-        values=values,
-    )
+        **dict(quantity), unit=unit(metric, stat), **({"published": None, "predicted": None} | dict(beside)),
+        measured=median(values.values()) if values else None, low=low, high=high, n=n, trials=len(draws), values=values,
+    )  # fmt: skip
 
 
 def draws_of(quantity: Quantity, cells: Cells) -> dict[int, Draw]:
@@ -210,9 +199,7 @@ def _staircases(
     run: Run, entries: Sequence[PublishedFigures], times: Times, predictions: PredictedRun
 ) -> Iterator[CompletionTimesRow]:
     """Yield the completion times that were measured or published, in the experiment's order: medians over trials."""
-    published = {
-        (entry.variant, entry.load): entry.expected_completion_times for entry, _ in entries if entry.completion_times
-    }
+    published = {(of.variant, of.load): of.expected_completion_times for of, _ in entries if of.completion_times}
     for load in run.loads:
         for variant in run.variants:
             cell = variant.name, load.name
@@ -222,15 +209,12 @@ def _staircases(
             most = max(map(len, trials), default=0)
             steps = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
             ends = [intervals.of_median([Draw(value) for value in values]) for values in steps]
+            low, high = ([interval[end] for interval in ends if interval] or None for end in (0, 1))
+            predicted = [step[0] for step in predictions.completion_times.get(cell, [])] or None
             yield CompletionTimesRow(
-                variant=variant.name,
-                load=load.name,
-                published=published.get(cell),
-                predicted=[step[0] for step in predictions.completion_times.get(cell, [])] or None,
-                measured=[median(values) for values in steps],
-                low=[interval[0] for interval in ends if interval] or None,
-                high=[interval[1] for interval in ends if interval] or None,
-            )
+                variant=variant.name, load=load.name, published=published.get(cell), predicted=predicted,
+                measured=[median(values) for values in steps], low=low, high=high,
+            )  # fmt: skip
 
 
 def too_few(results: Results) -> Iterator[str]:

@@ -31,13 +31,12 @@ class Loss:
     values: Sequence[float] = ()
 
 
+@dataclass(frozen=True)
 class Figures:
     """The figures of a summary, by variant, class and statistic. ``loss_metric`` says what requests lose."""
 
-    def __init__(self, summary: Summary, loss_metric: str = "overhead") -> None:
-        """Take a summary."""
-        self._summary = summary
-        self.loss_metric = loss_metric
+    summary: Summary
+    loss_metric: str = "overhead"
 
     def value(self, variant: str, request_class: str | None, metric: str, stat: str) -> float | None:
         """Return the median over trials; None: it was not measured."""
@@ -46,7 +45,7 @@ class Figures:
 
     def row(self, variant: str, request_class: str | None, metric: str, stat: str) -> Estimate | None:
         """Return a row of the summary; None: there is none."""
-        return self._summary.row(variant, None, request_class, metric, stat)
+        return self.summary.row(variant, None, request_class, metric, stat)
 
     def loss(self, variant: str, request_class: str, stat: str) -> Loss | None:
         """Return what the requests of a class lose in the median trial; None: it was not measured.
@@ -62,13 +61,12 @@ class Figures:
 
     def classes(self, variant: str) -> list[str]:
         """Return the classes of requests, in order."""
-        return self._summary.request_classes(variant)
+        return self.summary.request_classes(variant)
 
     def percentile(self, request_class: str, variants: Sequence[str]) -> str | None:
         """Return the highest percentile of a class that was measured of all variants."""
-        return next(
-            (stat for stat in PERCENTILES if all(self.loss(name, request_class, stat) for name in variants)), None
-        )
+        known = (stat for stat in PERCENTILES if all(self.loss(name, request_class, stat) for name in variants))
+        return next(known, None)
 
 
 @dataclass(frozen=True)

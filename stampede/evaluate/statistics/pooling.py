@@ -19,7 +19,7 @@ from stampede.evaluate.metrics.likely import CONFIDENCE, Places, Times
 from stampede.evaluate.metrics.metric import failures_allowed, percentile, rows_needed
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.evaluate.statistics.compare import student
-from stampede.evaluate.statistics.estimates import Cells, Pools
+from stampede.evaluate.statistics.estimates import Cells
 from stampede.evaluate.statistics.stopping import ENOUGH, Interval
 from stampede.records.claims import Quantity
 from stampede.records.summary import Estimate
@@ -27,7 +27,9 @@ from stampede.records.summary import Estimate
 _RESAMPLES = 1999
 
 
-def pool_cells(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData], cells: Cells) -> Pools:
+def pool_cells(
+    database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData], cells: Cells
+) -> dict[Quantity, Estimate]:
     """Return the percentiles for which a single trial of a cell is too small, and all its trials together are not.
 
     The rules for a single trial hold for all trials together: enough requests, and not too many that failed. Fewer

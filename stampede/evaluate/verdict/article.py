@@ -14,21 +14,10 @@ from typing import NamedTuple
 from stampede.evaluate.metrics import AVOIDABLE_WAIT, FAILURES, METRICS, OVERHEAD, VISITS_FAILED
 from stampede.evaluate.metrics.metric import failures_allowed, percentile
 from stampede.evaluate.statistics.stopping import LEAST
+from stampede.records import summary
 from stampede.records.claims import Quantity
 from stampede.records.run import Run
-from stampede.records.summary import (
-    Article,
-    ArticleConclusion,
-    ArticleFigures,
-    ArticleOrder,
-    ArticleVerdict,
-    ClaimRow,
-    Estimate,
-    Floor,
-    PublishedFigure,
-    PublishedRow,
-    Reversal,
-)
+from stampede.records.summary import Article, ArticleVerdict, ClaimRow, Estimate, Floor, PublishedFigure, PublishedRow
 
 WAITED_MS = 10.0
 """Nobody waits in a variant if nine of ten requests lose at most this much more than the fastest request."""
@@ -130,24 +119,18 @@ def judge_article(
     about = [row.verdict for claim, row in zip(run.claims, claims, strict=True) if claim.variants <= variants]
     hold, fail = about.count("reproduced"), about.count("not reproduced")
     verdicts = [figure.verdict for row in published for figure in row.figures]
-    return Article(
-        order=_order(published),
-        conclusion=ArticleConclusion(
-            verdict=_verdict(hold, fail), claims=len(about), hold=hold, fail=fail, undecided=len(about) - hold - fail
-        ) if about else None,
-        figures=ArticleFigures(
-            within=verdicts.count("reproduced"),
-            floor=verdicts.count("differs by the floor"),
-            contradicted=verdicts.count("contradicted"),
-            short=verdicts.count("not measured in a short run"),
-            undecided=verdicts.count("undecided"),
-            invalid=verdicts.count("invalid"),
-        ),
-        floors=[*floors],
+    conclusion = summary.ArticleConclusion(
+        verdict=_verdict(hold, fail), claims=len(about), hold=hold, fail=fail, undecided=len(about) - hold - fail
+    ) if about else None  # fmt: skip
+    figures = summary.ArticleFigures(
+        within=verdicts.count("reproduced"), floor=verdicts.count("differs by the floor"),
+        contradicted=verdicts.count("contradicted"), short=verdicts.count("not measured in a short run"),
+        undecided=verdicts.count("undecided"), invalid=verdicts.count("invalid"),
     )  # fmt: skip
+    return Article(order=_order(published), conclusion=conclusion, figures=figures, floors=[*floors])
 
 
-def _order(published: Sequence[PublishedRow]) -> ArticleOrder:
+def _order(published: Sequence[PublishedRow]) -> summary.ArticleOrder:
     """Return how many pairs of variants are in the same order here as in the article.
 
     A pair is two variants with the same published statistic of the same metric, load and class of request. It counts if
@@ -172,14 +155,10 @@ def _order(published: Sequence[PublishedRow]) -> ArticleOrder:
             pairs += bool(here and there)
             if here and there and here != there:
                 larger, smaller = (one, other) if there > 0 else (other, one)
-                reversals.append(
-                    Reversal(
-                        load=load, request_class=request_class or None, metric=metric, stat=stat,
-                        larger=larger, smaller=smaller,
-                    )
-                )  # fmt: skip
+                about = {"load": load, "request_class": request_class or None, "metric": metric, "stat": stat}
+                reversals.append(summary.Reversal(**about, larger=larger, smaller=smaller))
     agree = pairs - len(reversals)
-    return ArticleOrder(verdict=_verdict(agree, len(reversals)), pairs=pairs, agree=agree, reversals=reversals)
+    return summary.ArticleOrder(verdict=_verdict(agree, len(reversals)), pairs=pairs, agree=agree, reversals=reversals)
 
 
 def _sign(a: float, b: float, within: float) -> int:

@@ -11,13 +11,7 @@ from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequent
 from stampede.evaluate.verdict.article import Circumstances
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import SMALL_BURST, Run
-from stampede.records.summary import (
-    ClaimRow,
-    ClaimVerdict,
-    FigureVerdict,
-    PublishedFigure,
-    PublishedRow,
-)
+from stampede.records.summary import ClaimRow, ClaimVerdict, FigureVerdict, PublishedFigure, PublishedRow
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
@@ -52,39 +46,26 @@ def claim_row(claim: Claim, results: Results) -> ClaimRow:
         else:
             needed = trials_needed(trials, measured, interval, [claim.limit])
             kept = {claim.holds(end) for end in interval or ()}
+            by = divisor.values if divisor else dict.fromkeys(value.values, 1.0)
+            sides = [claim.holds(value.values[trial] / by[trial]) for trial in sorted(value.values.keys() & by.keys())]
             if trials < LEAST:
                 reasons = ["one trial decides nothing"]
             elif interval is None:
                 reasons = ["there is no interval"]
             elif len(kept) > 1:
                 reasons = ["the interval straddles the bound"]
-            elif results.run.until_decided and sequential_verdict(_sides(claim, results)) != (kept == {True}):
+            elif results.run.until_decided and sequential_verdict(sides) != (kept == {True}):
                 reasons = ["looking after every round needs more certainty"]
             else:
                 verdict = "reproduced" if kept == {True} else "not reproduced"
             reasons += [_advice(results, trials, needed)] if reasons else []
     low, high = interval or (None, None)
+    of_unit = "ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat)
     return ClaimRow(
-        says=claim.says,
-        stat=claim.value.stat,
-        verdict=verdict,
-        measured=measured,
-        low=low,
-        high=high,
-        bound=claim.bound,
-        unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
-        reason="; ".join(reasons) or None,
-        suspect=doubt is not None,
-        doubt=doubt,
+        says=claim.says, stat=claim.value.stat, verdict=verdict, measured=measured, low=low, high=high,
+        bound=claim.bound, unit=of_unit, reason="; ".join(reasons) or None, suspect=doubt is not None, doubt=doubt,
         trials_needed=needed,
-    )
-
-
-def _sides(claim: Claim, results: Results) -> list[bool]:
-    """Return whether the claim holds in each trial, in the order of measuring."""
-    values, *others = [results.estimates[quantity].values for quantity in claim.quantities]
-    divisors = others[0] if others else dict.fromkeys(values, 1.0)
-    return [claim.holds(values[trial] / divisors[trial]) for trial in sorted(values.keys() & divisors.keys())]
+    )  # fmt: skip
 
 
 def missing_cores(claim: Claim, run: Run) -> str | None:
@@ -105,12 +86,8 @@ def _advice(results: Results, trials: int, needed: int | None) -> str:
 
 def _doubt(rests_on: set[tuple[str, str | None]], results: Results) -> str | None:
     """Return the main reason to doubt a verdict that rests on these variants under these loads; None: there is none."""
-    doubtful = (
-        trial
-        for trial in results.measured.trials
-        if (trial.variant, trial.load) in rests_on and trial.verdict == "suspect"
-    )
-    return next((trial.reasons[0] for trial in doubtful), None)
+    trials = [trial for trial in results.measured.trials if (trial.variant, trial.load) in rests_on]
+    return next((trial.reasons[0] for trial in trials if trial.verdict == "suspect"), None)
 
 
 def published_rows(results: Results, apart: Circumstances) -> Iterator[PublishedRow]:
@@ -158,10 +135,7 @@ _Compared = tuple[PublishedFigure, Interval, str | None]
 """A published figure with its verdict, the least and the most that do not contradict it, and why it has no verdict."""
 
 
-def _figure(
-    quantity: Quantity, published: float, within: float, results: Results,
-    apart: Circumstances,
-) -> _Compared:  # fmt: skip
+def _figure(quantity: Quantity, published: float, within: float, results: Results, apart: Circumstances) -> _Compared:
     """Return one published figure with its verdict; if nothing was measured for the figure, also return why.
 
     A percentile for which single trials have too few requests is that of the requests of all trials together.

@@ -38,13 +38,11 @@ def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
         "interrupted": "the run was interrupted before",
         "failed": f"the run failed before ({run.reason})",
     }[run.outcome]
-    return judged + [
-        TrialValidity(
-            variant=variant, load=load, trial=int(number), verdict="invalid", reasons=[f"not measured: {why}"]
-        )
-        for variant, load, number in run.order
-        if (variant, load, int(number)) not in recorded
-    ]
+    for variant, load, number in run.order:
+        if (variant, load, int(number)) not in recorded:
+            lacks = {"verdict": "invalid", "reasons": [f"not measured: {why}"]}
+            judged.append(TrialValidity(variant=variant, load=load, trial=int(number), **lacks))
+    return judged
 
 
 def judge_trial(trial: TrialData) -> TrialValidity:
@@ -75,14 +73,11 @@ def judge_trial(trial: TrialData) -> TrialValidity:
         issues.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
     found = {severity for severity, _ in issues}
     return TrialValidity(
-        variant=record.variant,
-        load=record.load,
-        trial=record.trial,
-        verdict=_worst(found),
+        variant=record.variant, load=record.load, trial=record.trial, verdict=_worst(found),
         reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in issues if kind == wanted],
         notes=[reason for severity, reason in issues if severity == "note"],
         classes={} if "invalid" in found else rejected,
-    )
+    )  # fmt: skip
 
 
 def _worst(found: Collection[str]) -> Verdict:
@@ -251,9 +246,8 @@ def judge_run(run: Run, trials: Sequence[TrialValidity], further: Sequence[str])
     if run.outcome == "running":
         reasons.append("the run did not end: its process was killed, or it is still at work")
     if run.trials == 1:
-        reasons.append(
-            "one trial of each variant: no claim is decided, because another start of the servers may differ"
-        )
+        why = "no claim is decided, because another start of the servers may differ"
+        reasons.append(f"one trial of each variant: {why}")
     ways = {load.settings.get("CPU") for load in run.loads}
     most = max((variant.workers for variant in run.variants), default=0)
     if "hold" in ways:

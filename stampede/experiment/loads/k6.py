@@ -18,12 +18,12 @@ from stampede.experiment.loads.settings import (
     ANSWER_WITHIN_S,
     GIVES_UP,
     HOUR_S,
+    LOAD_CLASSES_OF_THE_LAB,
     LOGIN,
     Number,
     Word,
     count,
     delay_s,
-    load_classes,
     own_classes,
     rounds,
 )
@@ -71,34 +71,29 @@ def _patience_ends(asked: Numbers) -> None:
         raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s, but {GIVES_UP}", "timeout_steps")
 
 
-def _step_s(asked: Numbers, duration_s: float) -> float:
-    """Return how long one step of a climbing rate lasts: ``step_s``, but at most as long as the load."""
-    return min(asked["step_s"], duration_s)
-
-
-def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
-    return VISIT_REQUESTS * asked["timeout_steps"] * _step_s(asked, duration_s) + VISIT_SLACK_S
+def _timeout_s(asked: Numbers, duration_s: float) -> float:
+    """Return how long a visitor waits: some steps of the rate, each of them at most as long as the load."""
+    return asked["timeout_steps"] * min(asked["step_s"], duration_s)
 
 
 def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
-    asked = numbers_of(settings)
-    step_s = _step_s(asked, in_seconds(duration))
+    asked, lasts_s = numbers_of(settings), in_seconds(duration)
     return {
         "RATES_PER_S": ",".join(map(str, rates_per_s(as_variables(settings), duration))),
-        "STEP_LASTS_S": f"{step_s:.10g}",
-        "TIMEOUT_S": f"{asked['timeout_steps'] * step_s:.10g}",
+        "STEP_LASTS_S": f"{min(asked['step_s'], lasts_s):.10g}",
+        "TIMEOUT_S": f"{_timeout_s(asked, lasts_s):.10g}",
     }
+
+
+def _of_classes(settings: Settings) -> dict[str, str]:
+    """Return also what each class asks for, in which {s} stands for the seconds that a request takes."""
+    paths = {name: of.path for name, of in LOAD_CLASSES.validate_json(str(settings["classes"])).items()}
+    return _users_max(settings) | {"PATHS": json.dumps(paths), "LONGEST_S": str(ANSWER_WITHIN_S)}
 
 
 def _users_max(settings: Settings) -> dict[str, str]:
     users = {name: described.users_at_once for name, described in described_classes(settings).items()}
     return {"USERS_MAX": json.dumps(users)}
-
-
-def _paths(settings: Settings) -> dict[str, str]:
-    """Return what each class asks for, in which {s} stands for the seconds that a request takes."""
-    classes = LOAD_CLASSES.validate_json(str(settings["classes"]))
-    return {"PATHS": json.dumps({name: of.path for name, of in classes.items()})}
 
 
 def _sessions(settings: Settings) -> dict[str, str]:
@@ -137,14 +132,10 @@ K6_SCRIPTS = {
     ),
     "classes.js": LoadScript(
         "classes of requests: of users who wait for each answer and pause, or at a rate, and what each of them does",
-        {
-            "classes": load_classes(
-                '{"light": {"users": 5, "takes_s": {"least": 0, "most": 1}}, "heavy": {"users": 2, "takes_s": 10}}'
-            )
-        },
+        {"classes": LOAD_CLASSES_OF_THE_LAB},
         users=("classes",),
         traffic=TRAFFIC["classes.js"],
-        variables=lambda asked, _: _users_max(asked) | _paths(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
+        variables=lambda asked, _: _of_classes(asked),
     ),
     "crash.js": LoadScript(
         "some requests at the same moment, one that kills its worker, and some more",
@@ -246,7 +237,7 @@ K6_SCRIPTS = {
         kind="visits",
         open_loop=True,
         fits=_patience_ends,
-        grace_s=_visit_grace_s,
+        grace_s=lambda asked, lasts_s: VISIT_REQUESTS * _timeout_s(asked, lasts_s) + VISIT_SLACK_S,
         variables=_visit_steps,
         needs="The application must be Django, and its database must run, too.",
     ),

@@ -49,11 +49,11 @@ class LoadScript:
     requests (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every
     answer comes as soon as possible.
 
-    ``fits`` raises WrongSetting if the settings contradict
-    each other. ``grace_s`` returns how many seconds the script waits for the last answers after a load of the given
-    number of seconds, and ``last_sent_s`` after how many seconds it sends its last requests. ``variables`` returns
-    variables that follow from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the
-    script by hand, what else must run. ``optional`` has the settings that may be left out.
+    ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
+    waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds
+    it sends its last requests. ``variables`` returns variables that follow from the settings and the duration (e.g.
+    ``7s``). ``needs`` says, to people who start the script by hand, what else must run. ``optional`` has the settings
+    that may be left out.
     """
 
     sends: str
@@ -79,32 +79,32 @@ class LoadScript:
         """
         needed = self.declared(values)
         allowed = {**needed, **self.optional}
-        words = self._words()
+        words = {word for word, setting in self.settings.items() if isinstance(setting, Word)}
+        where = "".join(f" with {word}: {values[word]}" for word in sorted(words & values.keys()))
         for setting, value in sorted(values.items(), key=lambda item: item[0] not in words):
             if setting not in allowed:
                 there = nearest_first(setting, list(needed))
-                raise WrongSetting(f"{name} has no setting {setting}{self._where(values)}; it has {there}", setting)
+                raise WrongSetting(f"{name} has no setting {setting}{where}; it has {there}", setting)
             if problem := allowed[setting].problem(value):
                 raise WrongSetting(problem, setting)
         said = values.keys() | (RELATIVE if relative else set())
         if missing := sorted(needed.keys() - said):
-            raise WrongSetting(f"{name} also needs {', '.join(missing)}{self._where(values)}")
+            raise WrongSetting(f"{name} also needs {', '.join(missing)}{where}")
         numbers = numbers_of(values)
         self.fits(numbers)
-        share = self.users_at_once(values) / generators
-        if share > USERS_MAX:
-            most = max(self.users, key=lambda setting: numbers[setting])
-            problem = f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}"
-            raise Misplaced(problem, "classes") if most == "classes" else WrongSetting(problem, most)
+        rates = [setting for setting in numbers if setting.endswith(("_rps", "_per_s"))]
+        rate = self._rate_rps(values) if self.open_loop and not relative else 0
         if "classes" in values:  # how many requests users send depends on the answers
-            rate = sum(of.per_second or 0 for of in described_classes(values).values()) / generators
-        else:
-            rate = self._rate_rps(values) / generators if self.open_loop and not relative else 0
-        if rate > RATE_MAX_RPS:
-            rates = [setting for setting in numbers if setting.endswith(("_rps", "_per_s"))]
-            most = max(rates, key=lambda setting: numbers[setting])
-            problem = f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}"
-            raise Misplaced(problem, "classes") if "classes" in values else WrongSetting(problem, most)
+            rates, rate = ["classes"], sum(of.per_second or 0 for of in described_classes(values).values())
+        for count, most, things, can, settings in (
+            (self.users_at_once(values), USERS_MAX, "virtual users", "has files for", self.users),
+            (rate, RATE_MAX_RPS, "requests a second", "can send", rates),
+        ):
+            if count / generators > most:
+                setting = max(settings, key=lambda name: numbers[name])
+                problem = f"{count / generators:,.15g} {things} are more than the {most:,} that one k6 container {can}"
+                problem += "; reduce them, or increase generators (the k6 containers)"
+                raise Misplaced(problem, setting) if setting == "classes" else WrongSetting(problem, setting)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -165,9 +165,6 @@ class LoadScript:
             return self.rate_rps(numbers)
         return sum(map(_most_per_second, self.traffic(values).classes.values())) if self.traffic else 0.0
 
-    def _words(self) -> set[str]:
-        return {name for name, setting in self.settings.items() if isinstance(setting, Word)}
-
     def declared(self, values: Settings) -> dict[str, Number | Word | Described]:
         """Return the settings of this script by name, including the settings that words among the values require."""
         needed = dict(self.settings)
@@ -175,10 +172,6 @@ class LoadScript:
             if isinstance(setting, Word):
                 needed |= setting.needs.get(str(values.get(name)), {})
         return needed
-
-    def _where(self, values: Settings) -> str:
-        """Return the words among the values that decide which settings are required, as part of a sentence."""
-        return "".join(f" with {name}: {values[name]}" for name in sorted(self._words() & values.keys()))
 
 
 def numbers_of(values: Settings) -> Numbers:
@@ -261,7 +254,3 @@ def _most_per_second(asked: TrafficClass) -> float:
     if asked.users:
         return closed_loop_rps(asked.users, asked.rounds * sum(work.mean_s for work in asked.work) + asked.pause_s)
     return asked.burst / asked.every_s if asked.burst else asked.per_second or max(asked.rates_rps, default=0.0)
-
-
-_ONE_HAS_FILES = "that one k6 container has files for; reduce them, or increase generators (the k6 containers)"
-_ONE_SENDS = "that one k6 container can send; reduce them, or increase generators (the k6 containers)"

@@ -103,18 +103,18 @@ class Described:
         return None
 
 
-def load_classes(example: str) -> Described:
-    """Return a setting that describes the classes of requests of a load."""
-    return Described(
-        example, LOAD_CLASSES, _read_classes, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
-    )
-
-
 def _read_classes(value: str) -> None:
     for name, described in LOAD_CLASSES.validate_json(value).items():
         if described.longest_s > ANSWER_WITHIN_S or (described.timeout_s or 0) > ANSWER_WITHIN_S:
             takes_s = described.timeout_s or described.longest_s
             raise ValueError(f"{name}: a request takes {takes_s:g} s, but {GIVES_UP}")
+
+
+LOAD_CLASSES_OF_THE_LAB = Described(
+    '{"light": {"users": 5, "takes_s": {"least": 0, "most": 1}}, "heavy": {"users": 2, "takes_s": 10}}', LOAD_CLASSES,
+    _read_classes, 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}',
+)  # fmt: skip
+"""A setting that describes the classes of requests of a load."""
 
 
 def own_classes(example: str) -> Described:
@@ -137,11 +137,6 @@ def count(example: int) -> Number:
 def delay_s(example: float) -> Number:
     """Return a setting that is how long a request sleeps."""
     return Number(example, 0, ANSWER_WITHIN_S, GIVES_UP)
-
-
-def pause_s(example: float) -> Number:
-    """Return a setting that is how long a user pauses after an answer."""
-    return Number(example, 0, HOUR_S)
 
 
 def rounds(example: int, wait_ms: float, cpu_ms: float) -> dict[str, Number]:
