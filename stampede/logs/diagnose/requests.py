@@ -148,7 +148,8 @@ def requests_of(logs: Logs) -> Requests:
             raise WrongUse(
                 f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
                 "log.",
-                hint=f"--balancer {server.file} --server {balancer.file}",
+                hint=f"--balancer {server.file} --server {balancer.file}"
+                + (f", or --unit ms for {server.assumed}" if server.assumed else ""),
             )
     killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:

@@ -18,6 +18,7 @@ from stampede.logs.diagnose.logs import Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
 from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import Noted, Requests, has_header
+from stampede.logs.durations import ASSUMED
 from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.plural import noun_for, plural
 from stampede.report.tables import Table
@@ -113,6 +114,8 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
     for log in (*logs.balancers, *logs.servers):
+        if log.assumed:
+            yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
         if untimed := int(np.isnan(log.took_s).sum()):
             have = "has" if untimed == 1 else "have"
             yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
