@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stampede.logs.access_log import MOST_CLASSES, AccessLog, Route, class_name, representative_durations
-from stampede.logs.durations import HOW
+from stampede.logs.durations import ASSUMED, HOW
 from stampede.records.plural import plural
 from stampede.resources import Found
 
@@ -54,7 +54,7 @@ def _of_durations(log: AccessLog) -> list[str]:
     for file, source in log.sources.items():
         at = f"{file}: " if several else ""
         if source.says:
-            lines.append(f"# Durations: {at}{source.says}.")
+            lines.append(f"# Durations: {at}{source.says}{f', {ASSUMED}' if source.assumed else ''}.")
         else:
             lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
             lines += [f"#   {note}" for note in source.notes]

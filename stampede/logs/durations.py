@@ -31,6 +31,7 @@ from stampede.logs.formats import (
 
 NO_UNIT = "none"
 """--unit none: whole numbers without a name are no durations."""
+ASSUMED = "as nothing says another unit (--unit ms)"
 HOW = "nginx: rt=$request_time; gunicorn: rt=%(L)s; Apache: duration_us=%D"
 FEW, ENOUGH = 5, 20
 """From so many lines on, it counts whether numbers vary, and from so many whether they follow something else."""
@@ -77,11 +78,14 @@ class DurationSource:
     key: str = ""
     """The name of the field that is the duration, if it has one."""
     format: Format | JsonFormat | None = None
+    assumed: str = ""
+    """The field that counts as seconds although nothing says its unit; empty: something says it."""
 
     @property
     def recognised(self) -> str:
         """The format and the place of the durations, in words."""
-        return f"{self.format.name if self.format else 'no format'}; durations: {self.says or 'none'}"
+        assumed = f", {ASSUMED}" if self.assumed else ""
+        return f"{self.format.name if self.format else 'no format'}; durations: {self.says or 'none'}{assumed}"
 
 
 def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
@@ -155,7 +159,8 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
         return f"{field.says} is no duration: {reason}."
     is_nginx = DURATIONS.get(base) == "s" and max(field.decimals) == DECIMALS
     is_gunicorn = DURATIONS.get(base) == "s" and field.decimals == {6}
-    said = known or _unit_of(field, unit, file, sample, are_seconds=is_nginx or is_gunicorn)
+    are_seconds = is_nginx or is_gunicorn
+    said = known or _unit_of(field, unit, file, sample, are_seconds=are_seconds, is_usual=are_seconds)
     in_seconds = is_nginx and said in ("", "s")
     clock: Clock | None = "balancer" if in_seconds else "server" if field.decimals == {6} and not known else None
 
@@ -164,7 +169,7 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
 
     says = f"{field.says}, in {_IN_WORDS[said or 's']}"
     return DurationSource(says, clock, lambda entry: seconds(field.text_of(entry)), rest=rest_with(name),
-                          seconds=seconds, key=name)  # fmt: skip
+                          seconds=seconds, key=name, assumed="" if said or are_seconds else field.says)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -312,7 +317,8 @@ def _longest(columns: Sequence[_Field]) -> _Field | None:
 
 def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
     kind = column.kind
-    said = "" if kind == "unit" else _unit_of(column, unit, file, sample)
+    is_usual = column.decimals in ({3}, {6})  # as nginx and gunicorn write seconds
+    said = "" if kind == "unit" else _unit_of(column, unit, file, sample, is_usual=is_usual)
     clocks: dict[int, tuple[Clock, str]] = {
         3: ("balancer", ", as nginx writes $request_time"),
         6: ("server", ", as gunicorn writes %(L)s"),
@@ -330,19 +336,27 @@ def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, En
 
     in_unit = "with its unit" if kind == "unit" else f"in {_IN_WORDS[said or 's']}"
     return DurationSource(f"{column.says}, {in_unit}{why}", clock, lambda entry: seconds(column.text_of(entry)),
-                          rest=column.rest, seconds=seconds)  # fmt: skip
+                          rest=column.rest, seconds=seconds,
+                          assumed=column.says if kind == "decimal" and not said and not is_usual else "")  # fmt: skip
 
 
 def _unit_of(
-    field: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]], *, are_seconds: bool = False
+    field: _Field,
+    unit: str,
+    file: str,
+    sample: Sequence[tuple[int, Entry]],
+    *,
+    are_seconds: bool = False,
+    is_usual: bool,
 ) -> str:
     """Return the unit that UNIT gives to numbers without a unit; empty: they are seconds.
 
-    UNIT is for whole numbers. Decimal numbers of which half are below 1 are seconds, whatever it says. Raise WrongUse
-    if whole numbers have no unit, or another unit, or if other numbers are too large for seconds.
+    UNIT is for numbers of which nothing else says the unit. Decimal numbers of which half are below 1 are seconds,
+    whatever it says, if they are written as seconds usually are (``is_usual``). Raise WrongUse if whole numbers have no
+    unit, or another unit, or if other numbers are too large for seconds.
     """
     numbers, is_whole, median = field.numbers, not any(field.decimals), float(np.median(field.numbers))
-    said = unit if unit in UNITS and (is_whole or median >= 1) else ""
+    said = unit if unit in UNITS and (is_whole or median >= 1 or not is_usual) else ""
     if not said and is_whole and numbers.any():
         row, first = next((row, value) for row, value in zip(field.rows, field.values, strict=True) if value.number)
         problem = f"{file}:{sample[row][0]}: {field.says} has whole numbers such as {_written(first)}, and no unit."
@@ -358,7 +372,6 @@ def _unit_of(
         return said
     times = [entry.at for _, entry in sample]
     at_once = numbers.sum() / max(max(times) - min(times), 1.0)  # Little's law
-    is_usual = field.decimals in ({3}, {6})  # as nginx and gunicorn write seconds
     if (quick := float(np.quantile(numbers, 0.1))) > QUICK_S:
         reason = f"nine in ten requests would take {quick:.4g} s or more"
     elif median > (LONG_S if is_usual else QUICK_S):

@@ -460,6 +460,8 @@ def duration_name(name: str) -> tuple[str, str] | None:
 
     A name that is a unit, such as uWSGI's msecs, is that of a duration; nginx's msec is the time of day.
     """
+    if name.endswith("server.request.duration"):  # OpenTelemetry's
+        return "duration", "s"
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower().replace("-", "_").strip("_")
     if words in DURATIONS:
         return words, ""

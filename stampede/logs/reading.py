@@ -58,6 +58,8 @@ PART = 1 << 25
 """A larger file is read in parts of so many bytes."""
 
 T = TypeVar("T")
+_ASKED = re.compile(r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)\b")
+"""Behind the first lines, lines without any of these are not looked at: they are no requests."""
 _ANOTHER = 0.2
 """If more than this share of the lines have a format, they are no exceptions."""
 _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
@@ -306,7 +308,8 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
     reader = None
     while not reader and sum(map(len, first)) < SOUGHT and (lines := texts.take(SAMPLE)):
         first += lines
-        reader = _reader_for(lines, len(first) - len(lines) + 1, unit, file, formats)
+        if len(first) == len(lines) or _ASKED.search("".join(lines)):
+            reader = _reader_for(lines, len(first) - len(lines) + 1, unit, file, formats)
     texts.unread("".join(first))
     if not reader and (written := [(at, text) for at, text in enumerate(first, 1) if text.strip()]):
         raise _unknown(file, written, formats)

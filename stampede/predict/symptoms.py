@@ -54,7 +54,8 @@ SYMPTOMS = {
     "away": Symptom(
         "Workers were away", "no-answers-for-seconds-every-few-minutes",
         "A worker that is killed or replaced answers nobody from its last line until the next worker has started; a "
-        "request that is killed with it has no line. More threads are no cure as long as workers end."),
+        "request that is killed with it held a thread until then, and has no line. More threads are no cure as long "
+        "as workers end."),
     "coarse": Symptom(
         "Requests wait, and times in whole seconds do not tell why", "two-clocks",
         cures={"": "stampede diagnose --setup prints the lines with precise times."}),

@@ -212,6 +212,16 @@ def written(template: str) -> list[str]:
     ]
 
 
+def test_decimals_of_which_nothing_says_the_unit_are_named(tmp_path: Path) -> None:
+    """Most are seconds. --unit says what they are, if they do not look as nginx and gunicorn write seconds."""
+    lines = [combined(n, "GET /a", f' duration={0.3 + n % 7 / 10:.2f} "x"') for n in range(30)]
+    [said] = read(tmp_path, lines).recognised
+    assert said.endswith("durations: duration=…, in seconds, as nothing says another unit (--unit ms).")
+    in_ms = read(tmp_path, lines, unit="ms")
+    assert in_ms.recognised[0].endswith("duration=…, in milliseconds.")
+    assert max(in_ms.routes["GET", "/a"].seconds) == pytest.approx(0.0009)
+
+
 @pytest.mark.parametrize("unit", ["", "ms"])
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: str, unit: str) -> None:

@@ -187,9 +187,7 @@ def test_a_bad_minute_of_hours_is_told(tmp_path: Path) -> None:
     found, said = diagnose(tmp_path, requests)
     assert found.findings.waited < 0.01
     assert "44.4% of those in the minute from " in said
-    minute, share = found.findings.bad_minute or (0, 0)
-    assert minute == 3600
-    assert share == pytest.approx(24 / 54)
+    assert found.findings.bad_minute == pytest.approx((3600, 24 / 54))
     few = [*quick(np.arange(0, 7200, 2.0).tolist()), *requests[-9:]]
     assert diagnose(tmp_path, few)[0].findings.cause == ""
 
@@ -223,3 +221,24 @@ def test_what_the_balancer_refused_is_no_missing_line(tmp_path: Path) -> None:
     found, _ = diagnose(tmp_path, requests)
     assert sum(each.requests for each in found.requests.refused) > 50
     assert (found.findings.ranges, found.findings.cause) == (None, "full")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_threads_that_a_killed_worker_never_gave_back_were_not_free(tmp_path: Path, *, named: bool) -> None:
+    """One of two threads hangs for 30 s in each cycle, and the other goes on, until the worker is killed."""
+    requests = []
+    for cycle in range(0, 400, 40):
+        worker, free = str(cycle), [cycle + 0.0] * 2
+        for sent in np.arange(cycle, cycle + 36.0, 0.5):
+            if sent == cycle + 4:
+                free[0] = np.inf
+                requests.append(Logged("GET /hang", sent + 0.1, 0, cycle + 36, status=502))
+            at = int(np.argmin(free))
+            began = max(free[at], float(sent))
+            free[at] = began + 0.6
+            if free[at] < cycle + 36:
+                requests.append(Logged("GET /page", sent, began, free[at], worker))
+    found, _ = diagnose(tmp_path, requests, workers=named)
+    assert found.findings.waited > 0.5
+    assert found.findings.cause in ("away", "full")
+    assert found.findings.avoidable < 0.1

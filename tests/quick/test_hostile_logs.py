@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from stampede.errors import WrongUse
-from stampede.logs import format_files
+from stampede.logs import format_files, reading
 from stampede.logs.access_log import read_logs, route_of
 from stampede.logs.described import describe_log
 from stampede.logs.diagnose import logs as logs_of_diagnosis
@@ -29,6 +29,7 @@ from stampede.logs.formats import (
     HAS_TIME,
     KNOWN,
     TIMELESS,
+    Entry,
     Formats,
     parse_entry,
     rest_at,
@@ -261,3 +262,26 @@ def test_whatever_is_in_a_log_it_is_read_or_refused_in_words(data: st.DataObject
         except WrongUse:
             return
         assert all(np.isfinite(log.ends_s).all() and not np.isinf(log.took_s).any() for log in logs.servers)
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_a_large_file_without_requests_is_refused_by_its_first_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_list: bool
+) -> None:
+    """Lines, or one list of objects. A request that comes late is found nevertheless."""
+    looked_at: list[str] = []
+
+    def counted(text: str, formats: Formats) -> Entry | None:
+        looked_at.append(text)
+        return parse_entry(text, formats)
+
+    monkeypatch.setattr(reading, "parse_entry", counted)
+    objects = [json.dumps({"id": number, "at": "2026-01-01T00:00:00Z"}) for number in range(20_000)]
+    log = tmp_path / "a.log"
+    log.write_text(f"[{','.join(objects)}]" if is_list else "\n".join(objects))
+    with pytest.raises(WrongUse, match="no format that the lab knows"):
+        read_logs([log], ["GET"])
+    assert len(looked_at) < 3 * reading.SAMPLE
+    if not is_list:
+        log.write_text("\n".join([*objects, line(1), line(2, "0.011")]))
+        assert read_logs([log], ["GET"]).requests == 2

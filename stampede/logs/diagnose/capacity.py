@@ -1,6 +1,6 @@
 """How many workers and threads a service has, and when all of them were at work: told by the user, or found in logs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +29,10 @@ class Capacity:
 
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
-    worker, once for each of its threads. ``full`` is when all threads were at work or away; of waits of up to
-    ``unsure_s``, times that are coarse do not tell whether they were. ``seen`` is how many workers are in the logs at
-    once; 0: the logs name none. ``at_least``: there may be more threads, because no waits tell their number.
-    ``doubts`` say where the logs contradict the user, in sentences.
+    worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``full`` is when
+    all threads were at work or away; of waits of up to ``unsure_s``, times that are coarse do not tell whether they
+    were. ``seen`` is how many workers are in the logs at once; 0: the logs name none. ``at_least``: there may be more
+    threads, because no waits tell their number. ``doubts`` say where the logs contradict the user, in sentences.
     """
 
     workers: int
@@ -81,7 +81,8 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         workers = workers or 1
         threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
     unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
-    restarts, away = len(away), np.repeat(away, threads, axis=0)
+    restarts = len(away)
+    away = np.concatenate([np.repeat(away, threads, axis=0), *_held(requests, away, workers, threads)])
     began_s, ended_s = busy_times(requests, away)
     full = at_least(workers * threads, began_s, ended_s)
     if requests.tick_s >= COARSE_S:
@@ -91,6 +92,19 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     parts = [np.flatnonzero(place == of) for of in range(workers)] if seen else [np.arange(len(requests))]
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
     return Capacity(workers, threads, found, place, restarts, away, full, unsure_s, seen, is_at_least, doubts)
+
+
+def _held(requests: Requests, away: Segments, workers: int, threads: int) -> Iterator[Segments]:
+    """Yield when requests without a line held threads of workers that went on serving others until they ended.
+
+    If no log names the workers, nobody can tell meanwhile that a thread is free.
+    """
+    if (requests.worker < 0).any():
+        yield np.repeat(requests.held, workers * threads, axis=0)
+    elif threads > 1 and len(away):
+        for sent_s, ended_s in requests.held:
+            began_s = away[(away[:, 0] <= ended_s) & (ended_s <= away[:, 1]), 0].max(initial=0.0)
+            yield np.array([[sent_s, max(sent_s, began_s)]])
 
 
 def busy_times(requests: Requests, away: Segments) -> tuple[Floats, Floats]:

@@ -95,6 +95,8 @@ class Log:
     of_starts: bool = False
     astray_s: Floats = field(default_factory=lambda: np.empty(0))
     """The times of the lines that are left out because they are more than NEAR_S from half of all."""
+    assumed: str = ""
+    """The field whose durations count as seconds although nothing says their unit."""
 
     def __len__(self) -> int:
         return len(self.ends_s)
@@ -184,6 +186,7 @@ class LogPart(NamedTuple):
     unreadable: int
     clock: Clock | None
     events: Sequence[Event]
+    assumed: str
 
 
 def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[Path, Sequence[LogPart]]:
@@ -214,7 +217,8 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
             batches.append(_columns(batch, routes, workers))
             unreadable += len(batch.unreadable)
             events += events_in(batch.unreadable)
-    return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock, events)
+    return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock, events,
+                   source.assumed)  # fmt: skip
 
 
 def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
@@ -284,7 +288,8 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
     columns = _concatenated(shared)
     order = np.argsort(columns["ends_s"], kind="stable")
     return Log(name, clock, max(ticks_s), **{each: columns[each][order] for each in COLUMNS},
-               unreadable=sum(part.unreadable for part in parts), of_starts=of_starts)  # fmt: skip
+               unreadable=sum(part.unreadable for part in parts), of_starts=of_starts,
+               assumed=next((part.assumed for part in parts if part.assumed), ""))  # fmt: skip
 
 
 def _has_starts(times_s: Floats, took_s: Floats) -> bool:

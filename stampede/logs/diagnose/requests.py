@@ -1,14 +1,14 @@
 """The requests of a service, from its logs: when each was sent, began and ended, and who served it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics.waiting import FROM_S, Answered, Segments
+from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Answered, Segments
 from stampede.logs.diagnose.aligning import PRECISION_S
 from stampede.logs.diagnose.joining import LEFT, SOON_S, Clock, Joined, join_all
 from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, SETUP, Flags, Floats, Integers, Log, Logs, of_starts, tick_of
@@ -18,7 +18,8 @@ FEW = 0.01
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
 _OTHER_UNIT = 300
-GAVE_UP = (499, 502, 503, 504)
+BAD_GATEWAY = 502
+GAVE_UP = (499, BAD_GATEWAY, 503, 504)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
 TOO_BUSY = (429, 503)
 LONG_S = 5.0
@@ -59,7 +60,7 @@ class Requests:
     are those whose worker ended with them: they held it for longer than the server's line says. ``turned_away`` are
     those to which a server said at once that it is too busy. ``left`` are those that a server went on with after the
     balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the server had done with
-    long before the balancer.
+    long before the balancer. ``held`` is when requests were with a worker that ended, for which the balancer said 502.
     """
 
     first: float
@@ -80,6 +81,7 @@ class Requests:
     left: Sequence[Noted] = ()
     left_work: float = 0.0
     slow_clients: int = 0
+    held: Segments = field(default_factory=NEVER.copy)
 
     def __len__(self) -> int:
         return len(self.sent_s)
@@ -148,7 +150,8 @@ def requests_of(logs: Logs) -> Requests:
             raise WrongUse(
                 f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
                 "log.",
-                hint=f"--balancer {server.file} --server {balancer.file}",
+                hint=f"--balancer {server.file} --server {balancer.file}"
+                + (f", or --unit ms for {server.assumed}" if server.assumed else ""),
             )
     killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:
@@ -162,7 +165,7 @@ def requests_of(logs: Logs) -> Requests:
         return _requests(parts)
     period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
-    unserved, refused, unknown = [], [], 0
+    unserved, refused, unknown, with_ended = [], [], 0, [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
         alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
@@ -172,6 +175,8 @@ def requests_of(logs: Logs) -> Requests:
             within |= outside if outside.any() and gave_up[outside].mean() > 1 - FEW else np.zeros_like(outside)
         refused.append((balancer, np.flatnonzero(alone & within & gave_up)))
         unknown += int((alone & ~(within & gave_up)).sum())
+        ended = np.flatnonzero(alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S))
+        with_ended.append(np.stack([balancer.ends_s[ended] - balancer.took_s[ended], balancer.ends_s[ended]], axis=1))
         sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes) & ~gave_up)
         within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
         unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
@@ -192,7 +197,8 @@ def requests_of(logs: Logs) -> Requests:
     work_s = [np.nan_to_num(server.took_s[joined.server]) for _, server, joined in joins]
     left_s = sum(float(each_s[which].sum()) for each_s, (*_, which) in zip(work_s, left, strict=True))
     return replace(
-        found, refused=_noted(refused), killed=_noted(killed), turned_away=_noted(busy),
+        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused),
+        killed=_noted(killed), turned_away=_noted(busy),
         left=_noted((balancer, places[which]) for balancer, places, which in left),
         left_work=left_s / max(sum(float(each_s.sum()) for each_s in work_s), 1e-9),
         slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),

@@ -17,7 +17,8 @@ from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
 from stampede.logs.diagnose.ranges import Range, Ranges
 from stampede.logs.diagnose.replayed import SEEDS, Replay
-from stampede.logs.diagnose.requests import Noted, Requests, has_header
+from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
+from stampede.logs.durations import ASSUMED
 from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.plural import noun_for, plural
 from stampede.report.tables import Table
@@ -31,7 +32,7 @@ MINOR, MAIN = 0.1, 0.75
 """A class that held a worker for a smaller share of the time than MINOR is not named, for a larger than MAIN alone."""
 OVERTAKEN = 0.5
 """If later requests were served at once during so much of the delay, the workers were no obstacle."""
-BAD_GATEWAY, MOST_ROWS = 502, 3
+MOST_ROWS = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NAME = 15
 
@@ -113,6 +114,8 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
     for log in (*logs.balancers, *logs.servers):
+        if log.assumed and not requests.joins:  # the durations of two logs fit in the same unit only
+            yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
         if untimed := int(np.isnan(log.took_s).sum()):
             have = "has" if untimed == 1 else "have"
             yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
