@@ -322,7 +322,7 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     # www.freedesktop.org/software/systemd/man, systemd.unit: specifiers; a command is taken back by an empty line
     "folders of systemd, and an environment in the project": ({
         "web.service": "[Service]\nWorkingDirectory=%h/shop\nExecStartPre=%h/shop/venv/bin/flask db upgrade\n"
-            "ExecStart=\nExecStart=/bin/bash -lc 'source venv/bin/activate && exec gunicorn -w 3 -b unix:%t/a app:app'\n",
+            "ExecStart=\nExecStart=/bin/bash -lc 'source venv/bin/activate && exec gunicorn -w 3 -b unix:a app:app'\n",
     }, {"callable": "app:app", "workers": 3, "before": "flask db upgrade"}),
     "a Makefile that names the environment of a project": ({
         "Dockerfile": IMAGE + 'CMD ["make", "run"]\n',
