@@ -364,6 +364,8 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
+    if name == "tini":
+        sys.exit(f"{arguments[0]}: not found")
     if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
         signal.pause()  # a script may wait until the first of its programs ends
     sys.exit(0)
@@ -457,7 +459,8 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
     usual = ("supervisord.conf", "etc/supervisord.conf", "/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")
     file = Path(named or next((name for name in usual if Path(name).is_file()), ""))
     parser = RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
-    parser.read([file])
+    if not parser.read([file]):  # as in Debian, whose own file includes these
+        parser.read(sorted(glob("/etc/supervisor/conf.d/*.conf")))
     for pattern in parser.get("include", "files", fallback="").replace("%(here)s", str(file.parent)).split():
         parser.read(sorted(glob(str(file.parent / pattern))))
     of_all = parser.get("supervisord", "environment", fallback="")

@@ -349,6 +349,16 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "class Command(BaseCommand):\n    def add_arguments(self, parser): parser.add_argument('-w')\n"
             "    def handle(self, **said): subprocess.call(['gunicorn', 'app:app', '-w', said['w']])\n",
     }, {"callable": "app:app", "workers": 3}),
+    "programs of supervisord where Debian has them": ({
+        "Dockerfile": IMAGE + 'COPY sup/*.conf /etc/supervisor/conf.d/\nCMD ["/usr/bin/supervisord", "-n"]\n',
+        "sup/web.conf": "[program:web]\ncommand=/usr/local/bin/gunicorn -w 3 app:app\n",
+        "sup/nginx.conf": "[program:nginx]\ncommand=/usr/sbin/nginx -g 'daemon off;'\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # uvicorn.org: a Server that a program runs itself has one process, whatever its Config says
+    "a server of uvicorn in a program": ({
+        "Procfile": "web: python main.py\n", "app.py": FASTAPI,
+        "main.py": "import uvicorn\nuvicorn.Server(uvicorn.Config('app:app', workers=4)).run()\n",
+    }, {"callable": "app:app", "workers": 1}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 
@@ -413,6 +423,7 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
           "pyproject.toml": "[tool.pdm.scripts]\nweb = {cmd = 'gunicorn app:app', env_file = 'a.env'}\n"},
          "its last words: web: env_file of this script is not followed"),
         ({"Procfile": "web: ./unknown\n"}, "# if another command starts the server itself, such as gunicorn app:app"),
+        ({"Procfile": "web: mise run web\n"}, "its last words: mise: not found"),
         ({"Procfile": "web: honcho start api\n"}, "starts honcho, which the image lacks: name its package"),
         ({"Dockerfile": IMAGE + "CMD gunicorn app:app\n", "chart/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"},
          "chart/web.yaml: what Helm makes of this template may start the service in another way"),
