@@ -366,8 +366,10 @@ def hook_uvicorn(module: Any) -> None:
                 app += "()"
             if not isinstance(app, str) and not name_of(app) and inspect.isfunction(app):
                 app = f"{app.__module__}:{app.__qualname__}" + ("()" if config.factory else "")
+            by_run = sys._getframe(1).f_globals.get("__name__") == "uvicorn.main"  # a Server alone has one process
+            values["workers"] = config.workers or 1 if by_run else 1
             differ = [name for name, value in values.items() if value != defaults[name]]
-            take("uvicorn", app, {**values, "workers": config.workers or 1}, differ)
+            take("uvicorn", app, values, differ)
         make(self, config, *arguments, **named)
 
     module.Server.__init__ = init

@@ -55,6 +55,7 @@ HANDS_ON = (
     "poetry", "uv", "uvx", "pipenv", "pdm", "hatch", "rye", "pixi", "poe", "task", "ddtrace-run", "newrelic-admin",
     "opentelemetry-instrument", "sentry-run", "honeycomb", "wait-for-it", "wait-for-it.sh", "wait-for", "wait4ports",
     "dockerize", "doppler", "chamber", "envconsul", "infisical", "aws-vault", "sops", "op", "coverage", "scalene",
+    "with-contenv", "s6-setuidgid", "s6-envdir", "chpst",
 )  # fmt: skip
 """Programs that start another command, which stands among their words."""
 OF_NAMES = ("--with", "--from", "--extra", "--group", "--only-group", "--package", "--service_name")
@@ -73,6 +74,8 @@ STAY = ("celery", "rq")
 """Those of them that stay in the foreground."""
 TOLERANT = ("mkdir", "touch", "cp", "mv", "ln", "rm")
 """Programs that are run, and whose failure is no failure: the image may be read only."""
+ENVIRONMENTS = ("venv", ".venv", "env", ".env", "virtualenv")
+"""Folders of virtual environments in a project."""
 MOST_BYTES = 100_000
 """The size of a file that may be a script."""
 OURS = Path(__file__).resolve().parent
@@ -99,11 +102,12 @@ def lay_out(start: dict[str, Any], root: Path) -> None:
         there.chmod(0o755)
     make_stand_ins(start)
     usual = (f"/usr/local/bin/{name}" for name in (*SERVERS, "python"))  # for a script that sets PATH anew
-    for path in sorted({root / each[1:] for each in (*programs_of(start), *usual)}):
+    for path in sorted({root / each.lstrip("/") for each in (*programs_of(start), *usual)}):
         with suppress(OSError):
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f'#!/bin/sh\nexec "{STAND_INS}/bin/{path.name}" "$@"\n', encoding="utf-8")
+                handed = f'#!/bin/sh\nexec "{STAND_INS}/bin/{path.name}" "$@"\n'
+                path.write_text("" if path.name.startswith("activate") else handed, encoding="utf-8")
                 path.chmod(0o755)
     for path in APPLICATION.rglob("*"):  # Git keeps the mode, archives and Windows may not
         with suppress(OSError):
@@ -128,16 +132,23 @@ def make_stand_ins(start: dict[str, Any]) -> None:
 
 
 def programs_of(start: dict[str, Any]) -> Iterator[str]:
-    """Yield the paths of servers and of other known programs that the command and the scripts name."""
+    """Yield the paths of servers and of other known programs that the command and the scripts name.
+
+    Those of a virtual environment in the application's folder, which is no part of the image, are there, too.
+    """
     texts = [*start["words"], *start["written"].values(), json.dumps(start["scripts"])]
     for path in APPLICATION.rglob("*"):
         with suppress(OSError, UnicodeDecodeError):
             if path.is_file() and path.stat().st_size < MOST_BYTES:
                 text = path.read_text(encoding="utf-8")
-                texts += [text] if text.startswith("#!") or path.suffix in (".sh", ".conf", ".ini") else []
+                is_script = text.startswith("#!") or path.suffix in (".sh", ".conf", ".ini") or path.name == "Makefile"
+                texts += [text] if is_script else []
     known = "|".join(map(re.escape, (*SERVERS, *PREPARES, *HANDS_ON, *SUCCEED, "python3?")))
     for text in texts:
         yield from re.findall(rf"(?<![\w.$}}-])(?:/[\w.-]+)+/(?:{known})(?![\w./-])", text)
+        for path, name in re.findall(r"(?<![\w.-])((?:[\w.-]+/)?bin/)([\w.-]+)", text):
+            if path.rpartition("bin/")[0].strip("/") in ENVIRONMENTS:
+                yield f"{APPLICATION}/{start['folder']}/{path}{name}"
 
 
 def link(source: Path, target: Path) -> None:
@@ -312,7 +323,7 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         run_script(scripts[name], arguments, python)
     if name.startswith("python"):
         of_module = arguments[1:] if arguments[:1] == ["-m"] else []
-        if not really and arguments and Path(arguments[0]).name == MANAGE and arguments[1:2] != ["runserver"]:
+        if not really and arguments and Path(arguments[0]).name == MANAGE and not serves_as(arguments[1:2]):
             prepare(["python", *arguments])
         if not really and of_module and (of_module[0] in PREPARES or prepares_in(of_module)):
             prepare(of_module)
@@ -346,11 +357,15 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
     if name == "supervisord":
         supervise(arguments)
     if name in ("honcho", "foreman"):
-        start_procfile(arguments)
+        if program := real(name) or real("honcho"):
+            os.execv(program, [program, *arguments])
+        tell("missing", program="honcho", words=[name, *arguments])
     if name in MEASURES and real(name):
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
+    if name == "tini":
+        sys.exit(f"{arguments[0]}: not found")
     if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
         signal.pause()  # a script may wait until the first of its programs ends
     sys.exit(0)
@@ -371,6 +386,14 @@ def prepares_in(words: Sequence[str]) -> bool:
     return words[0] in SERVES and not {*SERVES[words[0]]} & {*words[1:]}
 
 
+def serves_as(command: Sequence[str]) -> bool:
+    """Return whether a command of Django serves: its name or, in the project, its text says so."""
+    if re.match(r"run_?(server|gunicorn|uwsgi|uvicorn|granian|daphne|web)|serve|gunicorn|granian", "".join(command)):
+        return True
+    files = [path for name in command for path in APPLICATION.glob(f"**/management/commands/{name}.py")]
+    return any(re.search(rf"\b({'|'.join(SERVERS)})\b", path.read_text(errors="replace")) for path in files)
+
+
 def prepare(words: Sequence[str]) -> NoReturn:
     """Write a command down that prepares the application, and succeed."""
     inside = [os.path.relpath(os.path.realpath(word), os.getcwd()) if "/" in word and os.path.exists(word) else word
@@ -388,7 +411,8 @@ def has(module: str, python: str) -> bool:
 def run_script(script: Any, arguments: Sequence[str], python: str) -> NoReturn:
     """Run a script that the project names: a text for a shell, or a function."""
     if isinstance(script, str):
-        os.execvp("sh", ["sh", "-c", f'{script} "$@"', "sh", *arguments])
+        has_arguments = '"$@"' in script
+        os.execvp("sh", ["sh", "-c", script if has_arguments else f'{script} "$@"', "sh", *arguments])
     module, function = script
     inside = [str(folder / "src") for folder in (Path.cwd(), APPLICATION) if (folder / "src").is_dir()]
     code = (f"import sys; sys.path += {inside}; from {module} import {function} as f; "
@@ -435,27 +459,35 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
     usual = ("supervisord.conf", "etc/supervisord.conf", "/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")
     file = Path(named or next((name for name in usual if Path(name).is_file()), ""))
     parser = RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
-    parser.read([file])
+    if not parser.read([file]):  # as in Debian, whose own file includes these
+        parser.read(sorted(glob("/etc/supervisor/conf.d/*.conf")))
     for pattern in parser.get("include", "files", fallback="").replace("%(here)s", str(file.parent)).split():
         parser.read(sorted(glob(str(file.parent / pattern))))
+    of_all = parser.get("supervisord", "environment", fallback="")
     programs = [(name, parser[name]) for name in parser.sections()
                 if name.startswith(("program:", "fcgi-program:")) and parser[name].get("command")
                 and parser[name].get("autostart", "true").lower() != "false"]  # fmt: skip
     serves, running = bool(os.environ.get("STAMPEDE_SERVES")), []
     for name, said in sorted(programs, key=lambda each: int(each[1].get("priority", "999"))):
-        command = re.sub(r"%\(ENV_(\w+)\)[sd]", r"${\1}", said["command"].replace("\n", " ")).replace("%%", "%")
-        command = command.replace("%(here)s", str(file.parent))
-        pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", said.get("environment", ""))
-        given = {key: value.strip("\"' ").replace("%%", "%") for key, value in pairs}
-        folder = said.get("directory", ".")
+        known = {
+            "here": str(file.parent),
+            "program_name": name.partition(":")[2],
+            "process_num": 0,
+            "numprocs": 1,
+            "group_name": name.partition(":")[2],
+            **{f"ENV_{key}": value for key, value in os.environ.items()},
+        }
+        command, own, folder = (said.get(key, "") % known for key in ("command", "environment", "directory"))
+        pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", f"{of_all % known},{own}")
+        given = {key: value.strip("\"' ") for key, value in pairs}
         share = name.startswith("fcgi-")  # its processes share a socket, as workers do
         given["STAMPEDE_WORKERS" if share else "STAMPEDE_PROCESSES"] = said.get("numprocs", "1")
-        words = shlex.split(command)
+        words = shlex.split(command.replace("\n", " "))
         program = STAND_INS / "bin" / os.path.basename(words[0])
         if program.exists():
             command = shlex.join([str(program), *words[1:]])
         running.append(subprocess.Popen(["sh", "-c", command], env={**os.environ, **given},
-                                        cwd=folder if Path(folder).is_dir() else None))  # fmt: skip
+                                        cwd=folder if folder and Path(folder).is_dir() else None))  # fmt: skip
         until = time.monotonic() + (0 if os.path.basename(words[0]) in SUCCEED else 5)
         while running[-1].poll() is None and not (serves and (SERVED / "taken").exists()) and time.monotonic() < until:
             time.sleep(0.05)
@@ -465,23 +497,12 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
     sys.exit(0)
 
 
-def start_procfile(arguments: Sequence[str]) -> NoReturn:
-    """Start a process of a Procfile: the one that is named, or web."""
-    file = value_of(arguments, "-f", "--procfile") or "Procfile"
-    named = {word for word in arguments if not word.startswith("-")} - {"start", file} or {"web"}
-    for line in Path(file).read_text(encoding="utf-8").splitlines():
-        name, _, command = line.partition(":")
-        if name.strip() in named:
-            subprocess.run(["sh", "-c", command], check=False)
-    sys.exit(0)
-
-
 _OF_UWSGI = re.compile(
     r"(?P<address>(?:uwsgi-|http-|https-|fastcgi-|scgi-|http11-)?socket|https?2?|shared-socket|http-to|https?-socket.*)$|"
     r"(?P<protocol>protocol|socket-protocol)$|(?P<tls>https2?|ssl-.*)$|(?P<rights>uid|gid|chroot|chown-socket|chmod-socket)$|"
     r"(?P<disk>pidfile2?|safe-pidfile2?|logto2?|logger|req-logger|touch-.*|vacuum)$|(?P<ends>daemonize2?)$|"
     r"(?P<application>module|wsgi|w|wsgi-file|file|callable|mount|manage-script-name)$|(?P<file>ini|yaml|yml|json|xml|show-config)$|"
-    r"(?P<develops>py-auto-?reload.*)$"
+    r"(?P<develops>py-auto-?reload.*)$|(?P<varies>cheaper.*)$"
 )
 """Options of uWSGI that are not kept, each with the kind of its reason."""
 _REASONS = {
@@ -489,6 +510,7 @@ _REASONS = {
     "rights": "the container runs as a user without rights",
     "disk": "the container is read-only, and its log is its output",
     "ends": "the container ends with the first process", "develops": "it is for development",
+    "varies": "the number of workers would change while it is measured",
 }  # fmt: skip
 _REASONS["protocol"] = _REASONS["tls"] = _REASONS["address"]
 

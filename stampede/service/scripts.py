@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,24 +30,43 @@ def scripts_of(*bases: Path) -> dict[str, str | Sequence[str]]:
         said = read_document("pyproject.toml", _text(base / "pyproject.toml"))
         with suppress(AttributeError, TypeError):
             tool = said.get("tool", {})
-            hatch = [each.get("scripts", {}) for each in tool.get("hatch", {}).get("envs", {}).values()]
+            hatch = tool.get("hatch", {}).get("envs", {}).values()
             pipenv = read_document("Pipfile", _text(base / "Pipfile")).get("scripts", {})
             pixi = read_document("pixi.toml", _text(base / "pixi.toml")).get("tasks", {})
             for table in (said.get("project", {}).get("scripts", {}), tool.get("poetry", {}).get("scripts", {})):
                 found |= {name: [module, function] for name, each in table.items()
                           for module, _, function in [str(each).partition(":")] if function}  # fmt: skip
-            plain = [tool.get("pdm", {}).get("scripts", {}), tool.get("rye", {}).get("scripts", {}),
-                     tool.get("poe", {}).get("tasks", {}), tool.get("taskipy", {}).get("tasks", {})]  # fmt: skip
-            for table in (*plain, *hatch, pipenv, pixi):
-                found |= {name: _text_of_script(each) for name, each in table.items() if _text_of_script(each)}
+            pdm, poe = tool.get("pdm", {}).get("scripts", {}), tool.get("poe", {})
+            tables = [(pdm, pdm.get("_", {})), (tool.get("rye", {}).get("scripts", {}), {}), (pipenv, {}), (pixi, {}),
+                      (tool.get("taskipy", {}).get("tasks", {}), {}),
+                      (poe.get("tasks", {}), {key: poe[key] for key in ("env", "envfile") if key in poe}),
+                      *((each.get("scripts", {}), {"env": each.get("env-vars", {})}) for each in hatch)]  # fmt: skip
+            for table, of_all in tables:
+                found |= {name: text for name, each in table.items() if (text := _text_of_script(name, each, of_all))}
     return found
 
 
-def _text_of_script(said: object) -> str:
-    """Return a script of a project as a text for a shell: it may be a text, a list, or a table with one of them."""
-    if isinstance(said, Mapping):
-        said = said.get("cmd") or said.get("shell")
-    return "\n".join(map(str, said)) if isinstance(said, list) else said if isinstance(said, str) else ""
+def _text_of_script(name: str, said: object, of_all: Mapping[str, Any]) -> str:
+    """Return a script of a project as a text for a shell: it may be a text, a list, or a table with one of them.
+
+    ``of_all`` is a table for all scripts. A script with a key that is not followed, such as a file of variables, fails
+    and says so.
+    """
+    table = {**of_all, **(said if isinstance(said, Mapping) else {"shell": said})}
+    steps = next((table[key] for key in ("cmd", "shell", "composite", "sequence") if table.get(key)), "")
+    if isinstance(steps, list):
+        then = "\n" if "shell" in table else " && "
+        steps = shlex.join(map(str, steps)) if "cmd" in table else then.join(map(str, steps))
+    given = {**(of_all.get("env") or {}), **(table.get("env") or {})}
+    unknown = [key for key in table if key not in ("cmd", "shell", "composite", "sequence", "env", "help")]
+    if steps and (unknown or not all(isinstance(value, str) for value in given.values())):
+        return f"echo {name}: {' and '.join(unknown) or 'env'} of this script is not followed >&2; exit 1 #"
+    exports = "".join(f"export {key}={shlex.quote(value)}; " for key, value in given.items())
+    return f"{exports}{_ARGUMENTS.sub(_ALL, str(steps))}" if steps else ""
+
+
+_ARGUMENTS, _ALL = re.compile(r"\{args(:[^{}]*)?\}"), '"$@"'
+"""Where Hatch's scripts have the arguments of a command, and how a shell has them."""
 
 
 def _text(path: Path) -> str:

@@ -45,12 +45,26 @@ def numbers_of(told: Record) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value or not name.startswith("max_")}
 
 
+def not_served(told: Record) -> str:
+    """Return what a server said of its workers that the lab cannot serve, and a way out; empty: it can serve them."""
+    if told.server in ("granian", "gunicorn"):
+        program = PROGRAMS[told.server]
+        kind = numbers_of(told)[program.kind_by]
+        way = "; if the application has another, add --interface asgi or --interface wsgi" if kind == "rsgi" else ""
+        return "" if kind in program.kinds else f"{told.server}'s {program.kind_by} {kind}{way}"
+    loops = ("gevent", "async", "asyncio", "ugreen", "greenlet", "tornado", "fiber", "pypy-home")
+    named = next((name for name in loops if told.server == "uwsgi" and name in told.settings), "")
+    return f"uwsgi's {named} {told.settings[named]}, only its processes and threads" if named else ""
+
+
 def as_told(service: UserService, told: Record) -> UserService:
     """Return a service with the numbers that its server said. Raise LabError if the lab cannot measure it.
 
     A server for development, and one that the lab does not know, has another server in its place.
     """
     server, is_own = SERVED_BY.get(told.server, told.server), told.server in PROGRAMS
+    if unknown := not_served(told):
+        raise LabError(f"The lab does not serve {unknown}.")
     kept = {name: getattr(service.served, name) for name in BESIDE_COMMAND & service.served.model_fields_set
             if name == server or name not in PROGRAMS}  # fmt: skip
     kept[server] = (told.release if is_own else "") or kept.get(server) or PROGRAMS[server].release

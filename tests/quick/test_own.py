@@ -62,6 +62,7 @@ from stampede.service.image import lay_out_layer, requirements_with_server, reso
 from stampede.service.layer import Layer, ServicesBeside
 from stampede.service.replay import Replay, read_replay
 from stampede.service.theory import advise_way
+from stampede.service.told import as_told
 from stampede.service.trying import choose_ways, experiment_of, results_name
 from stampede.service.variants import (
     LIFTING,
@@ -736,6 +737,23 @@ def test_what_cannot_be_kept_is_said_with_its_reason(service: Path, capsys: pyte
     assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("Not kept")] == [
         "Not kept: user nobody: the container runs as a user without rights.", "Not kept: compose.yml: db: cap_add."
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("server", "settings", "says"),
+    [
+        ("granian", {"interface": "rsgi"}, "granian's interface rsgi; if the application has another, add --interface"),
+        ("gunicorn", {"worker_class": "aiohttp.GunicornWebWorker"}, "worker_class aiohttp.GunicornWebWorker."),
+        ("uwsgi", {"gevent": "100"}, "uwsgi's gevent 100, only its processes and threads."),
+    ],
+)
+def test_workers_that_the_lab_does_not_serve_are_refused(
+    service: Path, server: str, settings: dict[str, str], says: str
+) -> None:
+    told = TOLD.model_copy(update={"server": server, "settings": {"workers": 2, **settings}})
+
+    with pytest.raises(LabError, match=re.escape(says)):
+        as_told(commanded(service, workers=1), told)
 
 
 def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:

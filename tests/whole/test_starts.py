@@ -299,6 +299,66 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Dockerfile": IMAGE + "RUN mkdir -p /collected /app/a /var/lib/apt/x && chown me /collected\n"
             "CMD cd /collected && touch a && cd /var/static && touch b && gunicorn --chdir /app -w 3 app:app\n",
     }, {"workers": 3, "paths": {"/app": ".", "/collected": "collected", "/var/static": "var/static"}}),
+    # pdm-project.org, poethepoet.natn.io and hatch.pypa.io: variables, several steps, and where arguments stand
+    "scripts of PDM that run one after another": ({
+        "Dockerfile": IMAGE + 'CMD ["pdm", "run", "start"]\n',
+        "pyproject.toml": "[tool.pdm.scripts]\n_.env = {WEB_CONCURRENCY = '5'}\nmigrate = 'alembic upgrade head'\n"
+            "serve = {shell = 'gunicorn app:app'}\nstart = {composite = ['migrate', 'serve']}\n",
+    }, {"callable": "app:app", "workers": 5, "before": "alembic upgrade head"}),
+    "variables of a task of Poe": ({
+        "Procfile": "web: uv run poe serve\n",
+        "pyproject.toml": "[tool.poe.tasks.serve]\ncmd = 'gunicorn -w ${N:-6} app:app'\nenv = {N = '4'}\n",
+    }, {"callable": "app:app", "workers": 4}),
+    "arguments of a script of Hatch": ({
+        "Procfile": "web: hatch run prod:serve --threads 2\n",
+        "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = 'gunicorn -w 3 {args:--threads 9} app:app'\n",
+    }, {"callable": "app:app", "workers": 3, "threads": 2}),
+    # supervisord.org, configuration: expressions, and variables for all programs
+    "expressions of supervisord": ({
+        "Dockerfile": IMAGE + 'ENV N=2\nCMD ["supervisord", "-c", "/app/sup.conf"]\n',
+        "sup.conf": "[supervisord]\nenvironment=GUNICORN_CMD_ARGS=\"--threads 4\"\n[program:web]\nnumprocs=3\n"
+            "command=gunicorn -w %(ENV_N)s -b 127.0.0.1:80%(process_num)02d app:app\ndirectory=%(here)s\n",
+    }, {"callable": "app:app", "workers": 2, "threads": 4, "replicas": 3}),
+    # www.freedesktop.org/software/systemd/man, systemd.unit: specifiers; a command is taken back by an empty line
+    "folders of systemd, and an environment in the project": ({
+        "web.service": "[Service]\nWorkingDirectory=%h/shop\nExecStartPre=%h/shop/venv/bin/flask db upgrade\n"
+            "ExecStart=\nExecStart=/bin/bash -lc 'source venv/bin/activate && exec gunicorn -w 3 -b unix:a app:app'\n",
+    }, {"callable": "app:app", "workers": 3, "before": "flask db upgrade"}),
+    "a Makefile that names the environment of a project": ({
+        "Dockerfile": IMAGE + 'CMD ["make", "run"]\n',
+        "Makefile": "PY := venv/bin/python\nrun:\n\t$(PY) -m gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # github.com/just-containers/s6-overlay and smarden.org/runit: services in files of their own
+    "a service of s6": ({
+        "Dockerfile": IMAGE + 'COPY rootfs/ /\nENTRYPOINT ["/init"]\n',
+        "rootfs/etc/s6-overlay/s6-rc.d/web/run": "#!/command/with-contenv sh\ncd /app\nexec s6-setuidgid app gunicorn "
+            "-w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    "a service of runit": ({
+        "Dockerfile": IMAGE + 'CMD ["runsvdir", "/app/sv"]\n',
+        "sv/web/run": "#!/bin/sh\nexec 2>&1\ncd /app\nexec chpst -u app gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # docs.djangoproject.com/en/stable/howto/custom-management-commands
+    "a command of manage.py that serves": ({
+        "Procfile": "web: python manage.py serve -w 3\n",
+        "manage.py": "import os, sys\nfrom django.core.management import execute_from_command_line\nos.environ["
+            "'DJANGO_SETTINGS_MODULE'] = 'shop.settings'\nexecute_from_command_line(sys.argv)\n",
+        "shop/__init__.py": "", "shop/settings.py": "SECRET_KEY = 'x'\nINSTALLED_APPS = ['shop']\n",
+        "shop/management/__init__.py": "", "shop/management/commands/__init__.py": "",
+        "shop/management/commands/serve.py": "import subprocess\nfrom django.core.management.base import BaseCommand\n"
+            "class Command(BaseCommand):\n    def add_arguments(self, parser): parser.add_argument('-w')\n"
+            "    def handle(self, **said): subprocess.call(['gunicorn', 'app:app', '-w', said['w']])\n",
+    }, {"callable": "app:app", "workers": 3}),
+    "programs of supervisord where Debian has them": ({
+        "Dockerfile": IMAGE + 'COPY sup/*.conf /etc/supervisor/conf.d/\nCMD ["/usr/bin/supervisord", "-n"]\n',
+        "sup/web.conf": "[program:web]\ncommand=/usr/local/bin/gunicorn -w 3 app:app\n",
+        "sup/nginx.conf": "[program:nginx]\ncommand=/usr/sbin/nginx -g 'daemon off;'\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # uvicorn.org: a Server that a program runs itself has one process, whatever its Config says
+    "a server of uvicorn in a program": ({
+        "Procfile": "web: python main.py\n", "app.py": FASTAPI,
+        "main.py": "import uvicorn\nuvicorn.Server(uvicorn.Config('app:app', workers=4)).run()\n",
+    }, {"callable": "app:app", "workers": 1}),
     "Platform.sh": ({".platform.app.yaml": "web: {commands: {start: 'gunicorn -w 3 app:app'}}\n"}, {"workers": 3}),
 }  # fmt: skip
 
@@ -358,6 +418,18 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
         ({"web.service": "[Service]\nExecStart=gunicorn --name %n app:app\n"}, "web.service: %n of the command"),
         ({"compose.yaml": "services:\n  web: {build: ., command: uvicorn app:app, scale: $N}\n"},
          "compose.yaml: Compose cannot read it: "),
+        ({"Procfile": "web: gunicorn -w ${WEB_CONCURRENCY:-3} app:app\n"}, "workers: 3  # guessed: Heroku sets "),
+        ({"Procfile": "web: pdm run web\n",
+          "pyproject.toml": "[tool.pdm.scripts]\nweb = {cmd = 'gunicorn app:app', env_file = 'a.env'}\n"},
+         "its last words: web: env_file of this script is not followed"),
+        ({"Procfile": "web: ./unknown\n"}, "# if another command starts the server itself, such as gunicorn app:app"),
+        ({"Procfile": "web: mise run web\n"}, "its last words: mise: not found"),
+        ({"Procfile": "web: honcho start api\n"}, "starts honcho, which the image lacks: name its package"),
+        ({"Dockerfile": IMAGE + "CMD gunicorn app:app\n", "chart/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"},
+         "chart/web.yaml: what Helm makes of this template may start the service in another way"),
+        ({"Procfile": "web: flask run\n"}, "threads: 1  # guessed: gunicorn stands in for werkzeug"),
+        ({"Procfile": "web: granian app:app\n"}, "the lab does not serve granian's interface rsgi; if the application "
+         "has another, add --interface asgi"),
         ({"web.service": "[Service]\nEnvironmentFile=/etc/web\nExecStart=gunicorn app:app\n"},
          "web.service: the EnvironmentFile /etc/web is not in the repository"),
         ({

@@ -23,21 +23,22 @@ from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.resources import Found, balance_in, choose_container, containers_in
-from stampede.servers.program import GRANIAN, GUNICORN, PROGRAMS, SERVED_BY, UWSGI
+from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import Answers, Followed, first_of
 from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS
-from stampede.service.discovery.dockerfile import as_text, docker_images
+from stampede.service.discovery.dockerfile import as_text, docker_images, preparing
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
 from stampede.service.discovery.requirements import find_requirements
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_release, pinned_release
-from stampede.service.told import numbers_of
+from stampede.service.told import not_served, numbers_of
 
 MOST_ROUTES = 10
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
 NO_COMMAND = "no start command found; give it with --command"
+ALONE = "if another command starts the server itself, such as gunicorn app:app, give it with --command"
 NOT_ASKED = "  # workers, threads and the application: stampede init --check asks the server"
 FROM_APPLICATION = "from the application: its URL map"
 """Where a class of requests comes from, if the application was asked."""
@@ -167,7 +168,7 @@ def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[s
     for other in starts[1:]:
         there = repository.folder_of(other)
         same = other.words == first.words or other.place in shlex.join(first.words)  # such as the file that it names
-        if same or there in named or not named_server(repository, other):
+        if same or there in named or preparing(shlex.join(other.words)) or not named_server(repository, other):
             continue
         if there != repository.folder_of(first) and any(there.glob("*.py")):
             named.add(there)
@@ -197,6 +198,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         lacks = f"starts {followed.missing}, which the image lacks: name its package in application.packages"
         why = lacks if followed.missing else followed.why
         found.problems.append(f"{start.place}: the command {why}; its last words: {followed.said or 'none'}")
+        found.problems += [] if followed.missing else [ALONE]
         return
     told = servers[0]
     found.problems += [f"{start.place} starts {each.server} {each.callable}, too, which was not taken" for each in
@@ -214,23 +216,22 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     else:
         found.problems.append(f"{start.place}: {told.server} names no application that can be imported"
                               + (f": {told.callable}" if told.callable else ""))  # fmt: skip
-    default = found.default_of(told.server)
+    develops = told.server in ("werkzeug", "runserver")  # which have a thread for each request
+    default = f"guessed: {server} stands in for {told.server}" if develops else found.default_of(told.server)
     said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
     names = PROGRAMS[server].names
     by_heroku = start.place.startswith("Procfile") and told.server in _BY_HEROKU and not found.unknown
-    if by_heroku and "workers" not in told.differ:
-        found.note("workers", 1, "guessed: Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment")
+    given = start.environment.get("WEB_CONCURRENCY")
+    if by_heroku and not given and ("workers" not in told.differ or "WEB_CONCURRENCY" in shlex.join(start.command)):
+        by_itself = "guessed: Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment"
+        found.note("workers", numbers_of(told)["workers"], by_itself)
     for key, value in numbers_of(told).items():
         differs = names.get(key, key) in told.differ and not found.assumed
         if key == "worker_class" and not is_own:
             found.note(key, value, f"guessed: gunicorn stands in for {told.server}")
         else:
             found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
-    found.problems += [
-        f"{start.place}: the lab does not serve {server}'s {key} {found.values[key]}"
-        for key, known in ((GRANIAN.kind_by, GRANIAN.kinds), (GUNICORN.kind_by, GUNICORN.kinds))
-        if found.values.get(key, next(iter(known))) not in known
-    ]
+    found.problems += [f"{start.place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
     if told.processes.isdecimal() and int(told.processes) > 1:
         found.note("replicas", int(told.processes), f"{start.place}: numprocs")
     prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]

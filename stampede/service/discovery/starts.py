@@ -71,7 +71,14 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         ]  # fmt: skip
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
-        platforms = [*_platform_starts(repository, images)]
+        managed = [start for start in plain if {*_MANAGERS} & {*start.words[:2]}]
+        if managed:  # by which the services of a container are started that stand in files of their own
+            plain = [*_service_files(repository, managed[0]), *plain]
+        platforms = [
+            start
+            for start in _platform_starts(repository, images)
+            if not any("honcho" in each.words and start.place.startswith("Procfile") for each in plain)
+        ]
         found = [*platforms, *replaces, *plain, *others]
         found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
         found = [*found, *_machine_starts(repository, images)] or [*_script_starts(repository)]
@@ -85,6 +92,17 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
     for start in found:
         known.setdefault((start.place, start.command), start)
     return [*known.values()]
+
+
+_MANAGERS = ("/init", "/sbin/my_init", "runsvdir", "runsvdir-start", "s6-svscan")
+
+
+def _service_files(repository: Repository, start: Start) -> Iterator[Start]:
+    """Yield what the files ``run`` of runit and of s6 start in an image that begins with one of these."""
+    for path in sorted({*repository.files("run"), *repository.folder.glob("**/s6-rc.d/*/run")}):
+        if SERVES.search(text := repository.text(path)) and not OTHERS.search(path.parent.name.lower()):
+            shell = "bash" if "bash" in text.partition("\n")[0] else "sh"
+            yield replace(start, command=(shell, "-c", text), entrypoint=(), place=repository.name(path))
 
 
 def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
@@ -103,8 +121,9 @@ def text_of(repository: Repository, start: Start) -> str:
 
 
 def named_server(repository: Repository, start: Start | None) -> str:
-    """Return the server that a command or one of its scripts names; empty: none is named."""
-    found = SERVES.search(text_of(repository, start)) if start else None
+    """Return the server that a command, one of its scripts or its Procfile names; empty: none is named."""
+    further = repository.text("Procfile") if start and "honcho" in start.words else ""
+    found = SERVES.search(text_of(repository, start) + further) if start else None
     return found[1] if found else ""
 
 
@@ -176,6 +195,11 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
                     yield replace(start, entrypoint=image.entrypoint)
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
+    repository.problems += [
+        f"{repository.name(path)}: what Helm makes of this template may start the service in another way; describe the "
+        "folder with what helm template prints" for path in repository.files("*.yaml", "*.yml")
+        if re.search(r"^kind:\s*Deployment", text := repository.text(path), re.MULTILINE) and "{{" in text
+    ][:1]  # fmt: skip
     yield from _kubernetes(repository, images)
     for path in repository.files("*task*.json"):  # of Amazon ECS
         with suppress(AttributeError, TypeError):
@@ -255,12 +279,18 @@ def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Sta
                     yield start
 
 
+_OF_SYSTEMD = {"h": "/root", "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc"}
+"""The folders that a unit names with % (systemd.unit(5), of the system)."""
+
+
 def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
     """Yield what the units of systemd start, and uWSGI and supervisord if they have a file."""
     for path in sorted(repository.files("*.service"), key=lambda each: not SERVES.search(repository.text(each))):
         text, name = re.sub(r"\\\n\s*", " ", repository.text(path)), repository.name(path)
-        said = re.findall(r"^(\w+)\s*=\s*(.*)$", text, re.MULTILINE)
-        command = next((re.sub(r"^[@:+!-]+", "", value) for key, value in said if key == "ExecStart"), "")
+        text = re.sub(r"(?<!%)%([htSCLE])", lambda each: _OF_SYSTEMD[each[1]], text)
+        said = re.findall(r"^(\w+)[ \t]*=[ \t]*(.*)$", text, re.MULTILINE)
+        command = next((re.sub(r"^[@:+!-]+", "", value) for key, value in reversed(said) if key == "ExecStart"), "")
+        first = [(each, name) for key, value in said if key == "ExecStartPre" and (each := preparing(value))]
         with suppress(ValueError):
             given = dict(word.partition("=")[::2] for key, line in said if key == "Environment"
                          for word in shlex.split(line))  # fmt: skip
@@ -276,7 +306,8 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
                 start = _start(repository, images, _place(repository, name, "ExecStart"), words, given, folder)
                 values = [variables_of_env_file(repository.text(file)) for file in files]
                 environment = {key: each for of in (start.environment, *values) for key, each in of.items()}
-                yield replace(start, env_files=tuple(files), environment=environment, problems=tuple(problems))
+                yield replace(start, env_files=tuple(files), environment=environment, problems=tuple(problems),
+                              before=(*start.before, *first))  # fmt: skip
     for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
         yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
     for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
