@@ -1,6 +1,5 @@
 """What limits a service as it is served today, and what helps: a rule for each limit."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 
@@ -92,8 +91,8 @@ def diagnose(
 
 
 def _ranked(bottlenecks: Sequence[Bottleneck]) -> list[Bottleneck]:
-    """Return the limits, those whose share of the lost time is unknown first, then in the order of these shares."""
-    return sorted(bottlenecks, key=lambda each: -math.inf if each.explains is None else -each.explains)
+    """Return the limits in the order of their shares of the lost time, those whose share is unknown last."""
+    return sorted(bottlenecks, key=lambda each: -(each.explains or 0.0))
 
 
 def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
@@ -234,14 +233,20 @@ def _busy_processors(found: Symptoms) -> Bottleneck | None:
     """The workers compute all the time. Then this explains all other waits before the work begins."""
     if not found.computes:
         return None
-    share, workers, cores = min(1.0, found.computing or 0.0), found.variant.workers, found.run.host.cores or 1
-    if workers < cores:
+    share, workers, cores = min(1.0, found.computing or 0.0), found.variant.workers, found.cores or 1
+    if found.cores < found.run.host.cores and found.cores <= workers:
+        kept = (
+            f", and it kept them from computing for {percent(found.throttled)} of the time" if found.throttled else ""
+        )
+        said = (f"The workers used {percent(share)} of their limit (cpus), which is {cores:g}{kept}. "
+                f"{SYMPTOMS['processors'].cures['a limit']}")  # fmt: skip
+    elif workers < cores:
         computed = f"The {workers} worker processes were" if workers > 1 else "The one worker process was"
         they = f"They can use only {workers} processors" if workers > 1 else "A process can use only one processor"
-        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores}. "
+        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores:g}. "
                 f"{SYMPTOMS['processors'].cures['few workers']}")  # fmt: skip
     else:
-        what = f"{cores} processors" if cores > 1 else "only processor"
+        what = f"{cores:g} processors" if cores > 1 else "only processor"
         said = (f"The workers kept this machine's {what} busy for {percent(share)} of the time. "
                 f"{SYMPTOMS['processors'].cures['']}")  # fmt: skip
     return Bottleneck(
@@ -277,18 +282,18 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
 def _event_loop(found: Symptoms) -> Bottleneck | None:
     """A function on an event loop or a hub computes or blocks."""
     stall, slow = found.stall("held"), _slow_by_loop(found)
-    loop, instead = ("hub", "yielding") if found.has_greenlets else ("event loop", "awaiting")
+    loop, instead = found.loop, "yielding" if found.has_greenlets else "awaiting"
     if stall is not None:
         said = (f"The {loop}s of the workers were held up for {percent(stall.share)} of the time, for up to "
                 f"{number(stall.longest_s)} s at once. Meanwhile, no other request of the worker went on.")  # fmt: skip
         return _stalled(found, "event-loop", stall, slow, [said, *_held_in(found)], _cure_of_loop(found))
-    if not slow or found.stall("locked"):
+    if not slow or found.stall("locked") or not found.loop_may_be_held:
         return None
     why = (f"probably, the {loop} of their worker was held up. A function that computes, or that blocks instead of "
            f"{instead}, holds up all requests of its worker.")  # fmt: skip
     explains = found.part_of_lost(found.lost.before_of(slow))
-    held = _held_in(found) if found.share_of_workers(_seconds(found.stacks("loop"))) >= COLLECTS else ()
-    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=[_loses(slow, why), *held])
+    held = [_loses(slow, why), *_held_in(found)]
+    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=held)
 
 
 def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
@@ -310,7 +315,7 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
     if stall is None:
         return None
     said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
-            f"{'hubs' if found.has_greenlets else 'event loops'} of the workers did not go on because other threads of "
+            f"{found.loop}s of the workers did not go on because other threads of "
             "the process kept Python's interpreter lock.")  # fmt: skip
     return _stalled(
         found, "interpreter-lock", stall, slow, [said, *_computed_in(found, stall.share)], _cure_of_lock(found)
@@ -318,14 +323,17 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
 
 
 def _unknown(found: Symptoms) -> Bottleneck | None:
-    """Requests wait although their own worker has a free thread, and nothing shows why."""
-    slow = found.slow_beside_own
-    if not slow or found.computes_beside >= SOME_TIME:
+    """Requests wait although their own worker has a free thread, or its loop goes on, and nothing shows why."""
+    beside, what = found.slow_beside_own, "their worker had a free thread meanwhile"
+    slow = {} if found.computes_beside >= SOME_TIME else beside
+    if not slow and not beside and not found.loop_may_be_held and not found.stall("held") and not found.stall("locked"):
+        slow, what = _slow_by_loop(found), f"the {found.loop} of their worker went on meanwhile"
+    if not slow:
         return None
-    why = "their worker had a free thread meanwhile, and what held it up is not known. "
+    why = f"{what}, and what held them up is not known. {SYMPTOMS['unknown'].cures['']}"
     return Bottleneck(
         limit="unknown", requests=[*slow], explains=found.part_of_lost(found.lost.before_of(slow)),
-        sentences=[_loses(slow, f"{why}{SYMPTOMS['unknown'].cures['beside a free thread']}")],
+        sentences=[_loses(slow, why)],
     )  # fmt: skip
 
 

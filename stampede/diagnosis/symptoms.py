@@ -31,6 +31,8 @@ AVOIDABLE = 0.01
 """From this share of avoidable waits on, they are an alarm."""
 COMPUTES = 0.7
 """From this part of the processors that the workers could use, the service is held up by computing."""
+THROTTLES = 0.1
+"""From this part of the time on in which a limit keeps workers from computing, too, also if they compute in bursts."""
 COMPUTES_MS_PER_S = 200
 """Requests compute if they use a processor for so many ms of each second that they take alone; on a busy machine, what
 computes takes several times as long also alone."""
@@ -50,10 +52,9 @@ SELECT request_class, unnest(['p50', 'p90', 'p99'][:if(count(*) < 100, 2, 3)]),
     unnest(quantile_cont(1000 * (ended - began), [0.5, 0.9, 0.99])[:if(count(*) < 100, 2, 3)])
 FROM requests WHERE variant = $today AND error IS NULL AND ended IS NOT NULL GROUP BY request_class ORDER BY ALL
 """
-HOLDS = ("pool", "lock")
-"""Kinds of waits for what other requests hold: from this part of the time of a class at work on, they are waits even if
+HOLDS, HELD_PART = ("pool", "lock", "waits"), 0.2
+"""Kinds of waits for what other requests may hold. From this part of the time of a class at work on, they count even if
 its median request does not wait."""
-HELD_PART = 0.2
 
 
 class Stall(NamedTuple):
@@ -166,6 +167,17 @@ class Symptoms:
         return str(self.variant.settings.get("server", "")).endswith(("gevent", "eventlet"))
 
     @property
+    def loop(self) -> str:
+        """What lets the requests of a worker go on."""
+        return "hub" if self.has_greenlets else "event loop"
+
+    @property
+    def loop_may_be_held(self) -> bool:
+        """Whether loops were seen in code that holds them up, or nobody watched them."""
+        held_s = sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop")
+        return not self.loops.span_s or self.share_of_workers(held_s) >= STALLED
+
+    @property
     def classes(self) -> list[str]:
         """The classes of requests."""
         return self.figures.classes(TODAY)
@@ -189,15 +201,27 @@ class Symptoms:
         return ProcessorUse(self.run.host.cores, self.busy, workers, output, output_rate)
 
     @cached_property
+    def cores(self) -> float:
+        """How many processors the containers may use: the machine's, or their limit; 0: not known."""
+        settings, cores = self.variant.settings, float(self.run.host.cores or 0)
+        limit = float(str(settings.get("cpus") or 0)) * int(str(settings.get("replicas") or 1))
+        return min(limit, cores or limit) if limit else cores
+
+    @cached_property
     def computing(self) -> float | None:
         """Which share of the processors that the workers can use was busy; None: the machine does not report it."""
         used, workers = self.processors.workers, self.variant.workers
-        return None if used is None else used / min(workers, self.run.host.cores or workers)
+        return None if used is None else used / min(workers, self.cores or workers)
+
+    @property
+    def throttled(self) -> float:
+        """For which part of the time the limit of processors kept the containers from computing."""
+        return self.value(None, "throttled", "share") or 0.0
 
     @property
     def computes(self) -> bool:
         """Whether computing explains that requests wait."""
-        return self.computing is not None and self.computing >= COMPUTES
+        return self.computing is not None and (self.computing >= COMPUTES or self.throttled >= THROTTLES)
 
     @property
     def requests_compute(self) -> bool:
@@ -208,7 +232,7 @@ class Symptoms:
     @property
     def processes_help(self) -> bool:
         """Whether more processes can use more of the machine's processors, or the workers do not use theirs."""
-        return self.variant.workers < (self.run.host.cores or 0) or not self.computes
+        return self.variant.workers < self.cores or not self.computes
 
     @cached_property
     def avoidable(self) -> dict[str, Estimate]:
@@ -294,7 +318,8 @@ class Symptoms:
         return found
 
     def _waits_for_others(self, request_class: str) -> bool:
-        waits_s = sum(stack.seconds for stack in self.stacks("", request_class) if stack.kind in HOLDS)
+        waits_s = sum(stack.seconds for stack in self.stacks("", request_class)
+                      if stack.kind in HOLDS and not stack.called.endswith("sleep"))  # fmt: skip
         return waits_s > HELD_PART * self.at_work_s(request_class)
 
     def waits_for(self, classes: Sequence[str]) -> str:

@@ -49,8 +49,8 @@ SYMPTOMS = {
         "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
         "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "
         "blocks an event loop, or a processor at its limit.",
-        {"beside a free thread": "That fits clients that send slowly or say nothing, C code that keeps the interpreter "
-                                 "lock, and " + _LIMIT + "."}),
+        {"": "That fits clients that send slowly or say nothing, C code that keeps the interpreter "
+             "lock, and a limit of connections (granian's backpressure, gunicorn's worker_connections)."}),
     "coarse": Symptom(
         "Requests wait, and times in whole seconds do not tell why", "two-clocks",
         cures={"": "stampede diagnose --setup prints the lines with precise times."}),
@@ -58,6 +58,7 @@ SYMPTOMS = {
     "processors": Symptom(
         "The processors are busy", "how-many-workers-for-one-core",
         cures={"few workers": "More threads do not help; more processes do.",
+               "a limit": "More threads or processes do not help; a higher limit does, and requests that compute less.",
                "": "More threads or processes do not help; more processors do, and requests that compute less."}),
     "event-loop": Symptom(
         "A blocked event loop", "an-async-server-stops-for-seconds",
