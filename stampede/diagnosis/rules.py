@@ -63,18 +63,26 @@ def diagnose(
         said = f"No trial of today's way to serve was measured: {ended[0]}" if ended else _NOTHING.format("")
         return Diagnosis(alarm=bool(ended), sentences=[said])
     limits = [bottleneck for rule in RULES if (bottleneck := rule(found))]
-    bottlenecks = _ranked([*death_bottlenecks(deaths, found.variant, found.part_of_lost), *limits])
+    of_deaths = death_bottlenecks(deaths, found.variant, found.part_of_lost)
+    bottlenecks = sorted([*of_deaths, *limits], key=lambda each: -(each.explains or 0.0))
     most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
     main = [each for each in bottlenecks
             if each.explains is None or each.explains >= MINOR * most or is_always_said(each)]  # fmt: skip
-    doubt = _doubt(found)
+    said, slow = busy_sentence(found.processors, blurs=not found.slower_together), found.slow_by_machine
+    perhaps = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
+    doubt = said and f"In doubt: {said}{perhaps} Measure again on a machine that is not busy."
+    explained = sum(each.explains or 0.0 for each in main)
     lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
     failures = [*_failures(summary, found, lost, thrown)]
     sentences = [
         *(said for name, said in failures if name not in lost),
         *(" ".join(bottleneck.sentences) for bottleneck in main),
         *(said for name, said in failures if name in lost),  # the deaths are why
-        *_unexplained(found, main),
+        *(
+            [f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."]
+            if main and explained < MOSTLY and found.lost.all_s > SLOWER * sum(found.lost.alone_s.values())
+            else []
+        ),
         *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
         *filter(None, [doubt]),
     ]
@@ -90,18 +98,6 @@ def diagnose(
     )  # fmt: skip
 
 
-def _ranked(bottlenecks: Sequence[Bottleneck]) -> list[Bottleneck]:
-    """Return the limits in the order of their shares of the lost time, those whose share is unknown last."""
-    return sorted(bottlenecks, key=lambda each: -(each.explains or 0.0))
-
-
-def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
-    """Say so if the limits explain less than half of the lost time, and requests lose noticeably much."""
-    explained = min(1.0, sum(each.explains for each in main if each.explains is not None))
-    if main and explained < MOSTLY and found.lost.all_s > SLOWER * sum(found.lost.alone_s.values()):
-        yield f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."
-
-
 def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: str) -> Iterator[tuple[str, str]]:
     """Yield each class of requests that failed, and its most frequent errors. ``lost``: workers took some along.
 
@@ -114,9 +110,8 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: s
             continue
         counts: Counter[str] = Counter()
         for row in summary.errors:
-            if (row.variant, row.request_class) == (TODAY, name):
-                counts[row.error] += row.requests
-        errors = [error for error, _ in counts.most_common(2)]
+            counts[row.error] += row.requests if (row.variant, row.request_class) == (TODAY, name) else 0
+        errors = [error for error, requests in counts.most_common(2) if requests]
         status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5") and name not in lost:
@@ -144,13 +139,6 @@ _WHY_FAILED = {
     "401": "is a token or a login: missing?", "403": "is a token or a login: missing?", "404": "is the path right?",
     "405": "is the method right?",
 }  # fmt: skip
-
-
-def _doubt(found: Symptoms) -> str:
-    """Say that something other than the workers kept the machine busy, and what may be due to that; empty: nothing."""
-    said, slow = busy_sentence(found.processors, blurs=not found.slower_together), found.slow_by_machine
-    lost = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
-    return said and f"In doubt: {said}{lost} Measure again on a machine that is not busy."
 
 
 def busy_sentence(use: ProcessorUse, *, blurs: bool = True) -> str:
@@ -187,12 +175,9 @@ def output_sentence(use: ProcessorUse) -> str:
 
 def _output(found: Symptoms) -> Bottleneck | None:
     """The workers write so much that the engine, which handles their output, may hold them up."""
-    if not (said := output_sentence(found.processors)):
-        return None
-    return Bottleneck(
-        limit="output", explains=found.part_of_lost(sum(found.lost.at_work_s.values())),
-        numbers={"output": found.processors.output or 0.0}, sentences=[said],
-    )  # fmt: skip
+    said, explains = output_sentence(found.processors), found.part_of_lost(sum(found.lost.at_work_s.values()))
+    numbers = {"output": found.processors.output or 0.0}
+    return Bottleneck(limit="output", explains=explains, numbers=numbers, sentences=[said]) if said else None
 
 
 def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
@@ -213,19 +198,10 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
         sentences.append(f"{held}: {', '.join(blockers)}.")
         sentences += _waits_in(found, [name for name, _ in held_by])
     several = int(found.variant.settings.get("workers") or 0) > 1
-    if several and found.variant.accept == "per-worker":
-        cause = "how workers accept connections: each worker has its own listening socket, and the kernel chooses a "
-        cause += "socket without knowing which worker has a free thread."
-    elif several:
-        cause = "how workers accept connections: a busy worker takes a connection from the shared socket, and no other "
-        cause += "worker can take it back."
-    else:
-        cause = "the balancer: it passes requests to a worker without knowing which worker has a free thread."
-    worst = max(row.measured or 0.0 for row in found.avoidable.values())
+    cause = SYMPTOMS["avoidable-wait"].cures[(found.variant.accept or "shared") if several else ""]
     return Bottleneck(
-        limit="avoidable-wait", requests=[*found.avoidable], numbers={"share": worst},
-        explains=found.part_of_lost(found.lost.avoidable_s),
-        sentences=[*sentences, f"The cause is {cause}"],
+        limit="avoidable-wait", requests=[*found.avoidable], numbers={"share": worst_first[0][1].measured or 0.0},
+        explains=found.part_of_lost(found.lost.avoidable_s), sentences=[*sentences, f"The cause is {cause}"],
     )  # fmt: skip
 
 

@@ -11,8 +11,7 @@ import duckdb
 import numpy as np
 
 from stampede.diagnosis.deaths import DeathsByLimit, waited_for_places
-from stampede.diagnosis.held import FullPool, Loops, Stack
-from stampede.diagnosis.lost import lost_times
+from stampede.diagnosis.held import FullPool, Loops, Stack, lost_times
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures

@@ -33,7 +33,14 @@ _LIMIT = "a limit of connections that idle connections use up (granian's backpre
 SYMPTOMS = {
     "avoidable-wait": Symptom(
         "Head-of-line blocking", "upstream-timed-out-while-workers-are-idle",
-        "Their own worker was busy, and another had a free thread."),
+        "Their own worker was busy, and another had a free thread.",
+        {"per-worker":
+         "how workers accept connections: each worker has its own listening socket, and the kernel chooses a socket "
+         "without knowing which worker has a free thread.",
+         "shared":
+         "how workers accept connections: a busy worker takes a connection from the shared socket, and no other worker "
+         "can take it back.",
+         "": "the balancer: it passes requests to a worker without knowing which worker has a free thread."}),
     "threads": Symptom(
         "Too few threads", "nginx-says-9-s-gunicorn-says-002-s",
         "The server's own durations do not show these waits: they begin when a thread takes the request."),

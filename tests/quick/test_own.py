@@ -37,7 +37,7 @@ from stampede.diagnosis.held import FullPool, Held, Loops, Stack, read_held
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
-from stampede.diagnosis.tables import section_of
+from stampede.diagnosis.section import section_of
 from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
