@@ -242,15 +242,15 @@ class Symptoms:
     @cached_property
     def slow(self) -> Loses:
         """What the other classes lose before their work begins, if noticeable and not due to workers that ended."""
-        stats = {name: self.figures.percentile(name, [TODAY]) for name in self.classes if name not in self.avoidable}
-        losses = {name: (stat, self.figures.loss(TODAY, name, stat)) for name, stat in stats.items() if stat}
-        return {name: (stat, loss.ms) for name, (stat, loss) in losses.items()
-                if loss and loss.ms > self._noticeable_ms(name)
-                and not (self.deaths and self._is_due_to_deaths(name, stat))}  # fmt: skip
-
-    def _is_due_to_deaths(self, name: str, stat: str) -> bool:
-        waits_ms = self.lost.waits_ms.get(name)
-        return waits_ms is not None and bool(np.percentile(waits_ms, int(stat[1:])) <= self._noticeable_ms(name))
+        found: Loses = {}
+        for name in (name for name in self.classes if name not in self.avoidable):
+            stat, least_ms = self.figures.percentile(name, [TODAY]), self._noticeable_ms(name)
+            loss = self.figures.loss(TODAY, name, stat) if stat else None
+            if stat and loss and loss.ms > least_ms:
+                waits_ms = self.lost.waits_ms.get(name) if self.deaths else None
+                if waits_ms is None or np.percentile(waits_ms, int(stat[1:])) > least_ms:
+                    found[name] = (stat, loss.ms)
+        return found
 
     @cached_property
     def slow_beside_own(self) -> Loses:
@@ -381,9 +381,8 @@ class Symptoms:
     @property
     def loops_compute(self) -> bool:
         """Whether functions that compute held up event loops for longer than functions that block."""
-        total = {what: sum(stall.total_s for stall in self.loops.held if stall.what == what)
-                 for what in ("held", "computed")}  # fmt: skip
-        return total["computed"] > total["held"]
+        signs = {"computed": 1, "held": -1}
+        return sum(signs.get(stall.what, 0) * stall.total_s for stall in self.loops.held) > 0
 
     @cached_property
     def full_pools(self) -> dict[str, FullPool]:
