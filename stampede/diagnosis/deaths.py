@@ -119,7 +119,7 @@ def read_deaths(
 ) -> DeathsByLimit:
     """Return the workers that ended in the trusted trials of a variant, by limit. ``rows`` has the requests."""
     found: dict[Limit, list[Death]] = {}
-    tolls: dict[Limit, dict[str, Toll]] = {}
+    tolls: dict[Limit, list[Toll]] = {}
     loads_s: list[float] = []
     silent_s = silence_s(variant)
     for trial in summary.trials:
@@ -141,15 +141,22 @@ def read_deaths(
                 loads_s += [] if notes.is_preloaded(container) else [taken_s for taken_s, _ in notes.loaded.values()]
         for limit, deaths in by_limit.items():
             found.setdefault(limit, []).extend(deaths)
-            known = tolls.setdefault(limit, {})
-            for toll in _tolls(rows, key, deaths, ended_s):
-                before = known.get(toll.request_class, Toll(toll.request_class, 0, 0, 0.0, 0, 0.0))
-                known[toll.request_class] = Toll(
-                    toll.request_class, before.lost + toll.lost, before.waited + toll.waited,
-                    max(before.longest_s, toll.longest_s), before.of + toll.of, before.cost_s + toll.cost_s,
-                )  # fmt: skip
+            values = key | {
+                "workers": [death.worker for death in deaths], "ats": [death.at_s for death in deaths],
+                "backs": [ended_s if death.back_s is None else death.back_s for death in deaths],
+                "near": NEAR_S, "waited": WAITED_S,
+            }  # fmt: skip
+            tolls.setdefault(limit, []).extend(Toll(*row) for row in rows.execute(_TOLLS, values).fetchall())
     typical_s = median(loads_s) if loads_s else None
-    return {limit: Deaths(deaths, [*tolls[limit].values()], typical_s, silent_s) for limit, deaths in found.items()}
+    return {limit: Deaths(deaths, _of_classes(tolls[limit]), typical_s, silent_s) for limit, deaths in found.items()}
+
+
+def _of_classes(tolls: Sequence[Toll]) -> list[Toll]:
+    """Return one toll for each class, of all trials."""
+    names = dict.fromkeys(toll.request_class for toll in tolls)
+    of = {name: [*zip(*(toll[1:] for toll in tolls if toll.request_class == name), strict=True)] for name in names}
+    return [Toll(name, sum(lost), sum(waited), max(longest_s), sum(sent), sum(cost_s))
+            for name, (lost, waited, longest_s, sent, cost_s) in of.items()]  # fmt: skip
 
 
 _SPAN = f"SELECT epoch(min(sent)), epoch(max(answered)) FROM requests WHERE {OF_TRIAL}"  # noqa: S608  # a constant
@@ -293,18 +300,6 @@ def _timeout_in_force_s(told: str) -> float:
         return 0.0
 
 
-def _tolls(
-    rows: duckdb.DuckDBPyConnection, key: Mapping[str, object], deaths: Sequence[Death], ended_s: float
-) -> list[Toll]:
-    """Return what the deaths of one trial cost the requests of each class."""
-    values = dict(key) | {
-        "workers": [death.worker for death in deaths], "ats": [death.at_s for death in deaths],
-        "backs": [ended_s if death.back_s is None else death.back_s for death in deaths],
-        "near": NEAR_S, "waited": WAITED_S,
-    }  # fmt: skip
-    return [Toll(*row) for row in rows.execute(_TOLLS, values).fetchall()]
-
-
 def waited_for_places(by_limit: DeathsByLimit, answered: Answered) -> NDArray[np.bool_]:
     """Return which answered requests of a trial waited because a worker's place was empty."""
     waited = np.zeros(answered.sent_s.shape, bool)
@@ -355,7 +350,7 @@ def death_bottlenecks(
         yield Bottleneck(
             limit=limit, requests=[toll.request_class for toll in deaths.tolls if toll.lost or toll.waited],
             numbers=numbers, explains=part_of_lost(sum(toll.cost_s for toll in deaths.tolls)),
-            sentences=[*_WHO[limit](deaths, variant), *_paid(deaths, empty_s), *_cures(limit, deaths, variant)],
+            sentences=[*_who(limit, deaths, variant), *_paid(deaths, empty_s), *_cures(limit, deaths, variant)],
         )  # fmt: skip
 
 
@@ -366,44 +361,45 @@ def _when(deaths: Deaths) -> str:
     return f"{word_list(times)} after the load began"
 
 
-def _of_limit(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
-    most = variant.settings.get("max_requests")
-    named = f"max_requests = {most}" if most else "Their limit of requests"
-    yield (f"{named} ended {plural(len(deaths.found), 'worker')} under the load, {_when(deaths)}; it was neither a "
-           "crash nor a lack of memory.")  # fmt: skip
-
-
-def _of_timeout(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
-    ended, limit = f"{plural(len(deaths.found), 'worker')}, {_when(deaths)}", f"{deaths.silence_s:g} s"
-    match program(variant):
-        case "uvicorn":
+def _who(limit: Limit, deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
+    """Say who ended workers, and when."""
+    workers, silence = plural(len(deaths.found), "worker"), f"{deaths.silence_s:g} s"
+    ended = f"{workers}, {_when(deaths)}"
+    match limit, program(variant):
+        case "max-requests", _:
+            most = variant.settings.get("max_requests")
+            named = f"max_requests = {most}" if most else "Their limit of requests"
+            yield (f"{named} ended {workers} under the load, {_when(deaths)}; it was neither a crash nor a lack of "
+                   "memory.")  # fmt: skip
+        case "worker-timeout", "uvicorn":
             yield (
-                f"uvicorn's supervisor killed {ended}: for {limit}, which is --timeout-worker-healthcheck, the worker "
-                "gave no sign of life while it had requests at work. So its threads kept Python's interpreter lock. It "
-                "was neither a crash nor a lack of memory."
+                f"uvicorn's supervisor killed {ended}: for {silence}, which is --timeout-worker-healthcheck, the "
+                "worker gave no sign of life while it had requests at work. So its threads kept Python's interpreter "
+                "lock. It was neither a crash nor a lack of memory."
             )
-        case "uwsgi":
+        case "worker-timeout", "uwsgi":
             yield f"uWSGI's harakiri killed {ended}, because a request took longer than it allows."
-        case _:
+        case "worker-timeout", _:
             yield (
                 f"gunicorn's arbiter killed {ended} (WORKER TIMEOUT): the worker gave no sign of life for longer than "
-                f"its timeout of {limit}. "
+                f"its timeout of {silence}. "
                 + ("In a sync worker, this is a request that takes longer."
                    if str(variant.settings.get("server")).endswith("sync") else
                    "Something held up its event loop, or its main thread.")
             )  # fmt: skip
+        case _:
+            yield from _of_others(deaths, variant.settings.get("memory_mib"))
 
 
-def _of_others(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
+def _of_others(deaths: Deaths, memory_mib: object) -> Iterator[str]:
     by_cause = Counter((death.cause, death.detail) for death in deaths.found)
     for (cause, detail), count in by_cause.items():
         which = Deaths([death for death in deaths.found if (death.cause, death.detail) == (cause, detail)], [])
         workers, when = plural(count, "worker"), _when(which)
         match cause:
             case "memory":
-                limit = variant.settings.get("memory_mib")
                 yield (f"The kernel killed {workers}, {when}, because the container reached its limit of memory, "
-                       f"{limit} MiB (served.memory_mib).")  # fmt: skip
+                       f"{memory_mib} MiB (served.memory_mib).")  # fmt: skip
             case "exit":
                 yield (f"The application itself ended {workers}, {when}, with exit code {detail}: sys.exit, os._exit, "
                        "or an exception that nobody caught. Its log in the trial's folder may say why.")  # fmt: skip
@@ -413,9 +409,6 @@ def _of_others(deaths: Deaths, variant: VariantRecord) -> Iterator[str]:
                 yield (f"{workers[:1].upper()}{workers[1:]} died, {when}. It was no lack of memory and no limit of the "
                        "server that the lab knows; whether it was an exit or a signal, the server does not "
                        "say.")  # fmt: skip
-
-
-_WHO = {"max-requests": _of_limit, "worker-timeout": _of_timeout, "worker-deaths": _of_others}
 
 
 def _paid(deaths: Deaths, empty_s: Sequence[float]) -> Iterator[str]:
@@ -461,24 +454,20 @@ def preload_helps(bottlenecks: Sequence[Bottleneck]) -> bool:
 def replacement_sentences(settings: Mapping[str, object], per_second: float, workers: int) -> Iterator[str]:
     """Say how often workers are replaced, which is in the numbers, if the variant's settings say that they are."""
     most, jitter = (int(str(settings.get(name) or 0)) for name in ("max_requests", "max_requests_jitter"))
-    if most:
-        said = _restarts(most, jitter, per_second, workers)
-        yield f"{said} Waits while workers are replaced are in these numbers."
+    if not most:
+        return
+    said = f"max_requests replaces each worker after {most}{f' to {most + jitter}' if jitter else ''} requests"
+    if per_second:
+        every = f"about every {number((most + jitter / 2) * workers / per_second)} s"
+        said += (
+            f", at the measured rate {every}"
+            if workers == 1
+            else (f": at the measured rate, all {workers} workers {every}")
+        )
+    if per_second and workers > 1 and jitter < _TOGETHER * most:
+        said += f", and at nearly the same moment, because the jitter is only {jitter}"
+    yield f"{said}. Waits while workers are replaced are in these numbers."
 
 
 _TOGETHER = 0.25
 """Workers are replaced at nearly the same moment if they differ by less than this part of the time between."""
-
-
-def _restarts(most: float, jitter: float, per_second: float, workers: int) -> str:
-    requests = f"{most:.0f}" if not jitter else f"{most:.0f} to {most + jitter:.0f}"
-    said = f"max_requests replaces each worker after {requests} requests"
-    if not per_second:
-        return f"{said}."
-    each = per_second / workers
-    if workers == 1:
-        return f"{said}, at the measured rate about every {number((most + jitter / 2) / each)} s."
-    said += f": at the measured rate, all {workers} workers about every {number((most + jitter / 2) / each)} s"
-    if jitter >= _TOGETHER * most:
-        return f"{said}."
-    return f"{said}, and at nearly the same moment, because the jitter is only {jitter:.0f}."

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from stampede.diagnosis.lost import LostTimes, lost_times
 from stampede.evaluate.metrics.waiting import Answered, Segments, Times, at_least, read_answered, time_in
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
@@ -53,6 +52,43 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
             times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
             return {name: median(found) for name, found in times.items() if found}
     return {}
+
+
+_QUICK = 10
+"""The percentile of a class's times at work that stands for a request alone, if alone took longer or is unknown."""
+
+
+class LostTimes(NamedTuple):
+    """What each answered request of a trial lost before its work began, and at work, in seconds.
+
+    ``takes_s`` is what a request of each class takes without such a loss.
+    """
+
+    before_s: Times
+    at_work_s: Times
+    takes_s: Times
+
+    @property
+    def all_s(self) -> Times:
+        """What each request lost."""
+        return self.before_s + self.at_work_s
+
+
+def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> LostTimes:
+    """Return what requests lost. ``alone_ms`` is how long a request of each class takes alone, as far as is known.
+
+    A request takes as long as one alone, or as the quickest tenth of its class under the load, whichever is less:
+    single requests may meet a job in the background, too.
+    """
+    work_s = np.maximum(answered.ended_s - answered.began_s, 0.0)
+    takes_s = np.array([
+        min(alone_ms.get(name, np.inf) / 1000, float(np.percentile(work_s[answered.request_class == place], _QUICK)))
+        for place, name in enumerate(answered.classes)
+    ])  # fmt: skip
+    before_s = np.maximum(answered.began_s - answered.sent_s, 0.0)
+    if not answered.classes:
+        return LostTimes(before_s, work_s, takes_s)
+    return LostTimes(before_s, np.maximum(work_s - takes_s[answered.request_class], 0.0), takes_s)
 
 
 class Held(NamedTuple):

@@ -70,7 +70,8 @@ def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Seque
     of = {verdict: [way for way in tried if way.verdict == verdict] for verdict in ("better", "mixed", "open")}
     if of["better"]:
         best = min(of["better"], key=lambda way: _lost_by_all_ms(figures, way.name, names))
-        others = [way.name for way in of["better"] if way != best and not _loses_more(figures, way.name, best.name)]
+        others = [way.name for way in of["better"] if way != best and not any(
+            found.outcome == "worse" for found in compare_losses(figures, best.name, way.name))]  # fmt: skip
         return Improvement("better", tried, best, others, suspect=suspect_reason(summary, [TODAY, best.name]))
     if of["open"]:
         promising = max(of["open"], key=_saved_ms) if any(_saved_ms(way) for way in of["open"]) else None
@@ -97,10 +98,6 @@ def _saved_ms(way: TriedWay) -> float:
         (found.before.ms - found.after.ms for found in way.classes if found.outcome == "open" and found.saves),
         default=0,
     )
-
-
-def _loses_more(figures: Figures, name: str, best: str) -> bool:
-    return any(found.outcome == "worse" for found in compare_losses(figures, best, name))
 
 
 def _lost_by_all_ms(figures: Figures, name: str, names: Sequence[str]) -> float:

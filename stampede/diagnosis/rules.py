@@ -1,6 +1,5 @@
 """What limits a service as it is served today, and what helps: a rule for each limit."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 
@@ -64,18 +63,26 @@ def diagnose(
         said = f"No trial of today's way to serve was measured: {ended[0]}" if ended else _NOTHING.format("")
         return Diagnosis(alarm=bool(ended), sentences=[said])
     limits = [bottleneck for rule in RULES if (bottleneck := rule(found))]
-    bottlenecks = _ranked([*death_bottlenecks(deaths, found.variant, found.part_of_lost), *limits])
+    of_deaths = death_bottlenecks(deaths, found.variant, found.part_of_lost)
+    bottlenecks = sorted([*of_deaths, *limits], key=lambda each: -(each.explains or 0.0))
     most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
     main = [each for each in bottlenecks
             if each.explains is None or each.explains >= MINOR * most or is_always_said(each)]  # fmt: skip
-    doubt = _doubt(found)
+    said, slow = busy_sentence(found.processors, blurs=not found.slower_together), found.slow_by_machine
+    perhaps = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
+    doubt = said and f"In doubt: {said}{perhaps} Measure again on a machine that is not busy."
+    explained = sum(each.explains or 0.0 for each in main)
     lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
     failures = [*_failures(summary, found, lost, thrown)]
     sentences = [
         *(said for name, said in failures if name not in lost),
         *(" ".join(bottleneck.sentences) for bottleneck in main),
         *(said for name, said in failures if name in lost),  # the deaths are why
-        *_unexplained(found, main),
+        *(
+            [f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."]
+            if main and explained < MOSTLY and found.lost.all_s > SLOWER * sum(found.lost.alone_s.values())
+            else []
+        ),
         *replacement_sentences(found.variant.settings, found.requests_per_s, found.variant.workers),
         *filter(None, [doubt]),
     ]
@@ -91,18 +98,6 @@ def diagnose(
     )  # fmt: skip
 
 
-def _ranked(bottlenecks: Sequence[Bottleneck]) -> list[Bottleneck]:
-    """Return the limits, those whose share of the lost time is unknown first, then in the order of these shares."""
-    return sorted(bottlenecks, key=lambda each: -math.inf if each.explains is None else -each.explains)
-
-
-def _unexplained(found: Symptoms, main: Sequence[Bottleneck]) -> Iterator[str]:
-    """Say so if the limits explain less than half of the lost time, and requests lose noticeably much."""
-    explained = min(1.0, sum(each.explains for each in main if each.explains is not None))
-    if main and explained < MOSTLY and found.lost.all_s > SLOWER * sum(found.lost.alone_s.values()):
-        yield f"This explains {percent(explained)} of the time that requests lose; the rest is not explained."
-
-
 def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: str) -> Iterator[tuple[str, str]]:
     """Yield each class of requests that failed, and its most frequent errors. ``lost``: workers took some along.
 
@@ -115,9 +110,8 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: s
             continue
         counts: Counter[str] = Counter()
         for row in summary.errors:
-            if (row.variant, row.request_class) == (TODAY, name):
-                counts[row.error] += row.requests
-        errors = [error for error, _ in counts.most_common(2)]
+            counts[row.error] += row.requests if (row.variant, row.request_class) == (TODAY, name) else 0
+        errors = [error for error, requests in counts.most_common(2) if requests]
         status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5") and name not in lost:
@@ -145,13 +139,6 @@ _WHY_FAILED = {
     "401": "is a token or a login: missing?", "403": "is a token or a login: missing?", "404": "is the path right?",
     "405": "is the method right?",
 }  # fmt: skip
-
-
-def _doubt(found: Symptoms) -> str:
-    """Say that something other than the workers kept the machine busy, and what may be due to that; empty: nothing."""
-    said, slow = busy_sentence(found.processors, blurs=not found.slower_together), found.slow_by_machine
-    lost = f" {_loses(slow).removesuffix('.')}, perhaps because the machine was busy." if slow else ""
-    return said and f"In doubt: {said}{lost} Measure again on a machine that is not busy."
 
 
 def busy_sentence(use: ProcessorUse, *, blurs: bool = True) -> str:
@@ -188,12 +175,9 @@ def output_sentence(use: ProcessorUse) -> str:
 
 def _output(found: Symptoms) -> Bottleneck | None:
     """The workers write so much that the engine, which handles their output, may hold them up."""
-    if not (said := output_sentence(found.processors)):
-        return None
-    return Bottleneck(
-        limit="output", explains=found.part_of_lost(sum(found.lost.at_work_s.values())),
-        numbers={"output": found.processors.output or 0.0}, sentences=[said],
-    )  # fmt: skip
+    said, explains = output_sentence(found.processors), found.part_of_lost(sum(found.lost.at_work_s.values()))
+    numbers = {"output": found.processors.output or 0.0}
+    return Bottleneck(limit="output", explains=explains, numbers=numbers, sentences=[said]) if said else None
 
 
 def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
@@ -214,19 +198,10 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
         sentences.append(f"{held}: {', '.join(blockers)}.")
         sentences += _waits_in(found, [name for name, _ in held_by])
     several = int(found.variant.settings.get("workers") or 0) > 1
-    if several and found.variant.accept == "per-worker":
-        cause = "how workers accept connections: each worker has its own listening socket, and the kernel chooses a "
-        cause += "socket without knowing which worker has a free thread."
-    elif several:
-        cause = "how workers accept connections: a busy worker takes a connection from the shared socket, and no other "
-        cause += "worker can take it back."
-    else:
-        cause = "the balancer: it passes requests to a worker without knowing which worker has a free thread."
-    worst = max(row.measured or 0.0 for row in found.avoidable.values())
+    cause = SYMPTOMS["avoidable-wait"].cures[(found.variant.accept or "shared") if several else ""]
     return Bottleneck(
-        limit="avoidable-wait", requests=[*found.avoidable], numbers={"share": worst},
-        explains=found.part_of_lost(found.lost.avoidable_s),
-        sentences=[*sentences, f"The cause is {cause}"],
+        limit="avoidable-wait", requests=[*found.avoidable], numbers={"share": worst_first[0][1].measured or 0.0},
+        explains=found.part_of_lost(found.lost.avoidable_s), sentences=[*sentences, f"The cause is {cause}"],
     )  # fmt: skip
 
 
@@ -234,14 +209,20 @@ def _busy_processors(found: Symptoms) -> Bottleneck | None:
     """The workers compute all the time. Then this explains all other waits before the work begins."""
     if not found.computes:
         return None
-    share, workers, cores = min(1.0, found.computing or 0.0), found.variant.workers, found.run.host.cores or 1
-    if workers < cores:
+    share, workers, cores = min(1.0, found.computing or 0.0), found.variant.workers, found.cores or 1
+    if found.cores < found.run.host.cores and found.cores <= workers:
+        kept = (
+            f", and it kept them from computing for {percent(found.throttled)} of the time" if found.throttled else ""
+        )
+        said = (f"The workers used {percent(share)} of their limit (cpus), which is {cores:g}{kept}. "
+                f"{SYMPTOMS['processors'].cures['a limit']}")  # fmt: skip
+    elif workers < cores:
         computed = f"The {workers} worker processes were" if workers > 1 else "The one worker process was"
         they = f"They can use only {workers} processors" if workers > 1 else "A process can use only one processor"
-        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores}. "
+        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores:g}. "
                 f"{SYMPTOMS['processors'].cures['few workers']}")  # fmt: skip
     else:
-        what = f"{cores} processors" if cores > 1 else "only processor"
+        what = f"{cores:g} processors" if cores > 1 else "only processor"
         said = (f"The workers kept this machine's {what} busy for {percent(share)} of the time. "
                 f"{SYMPTOMS['processors'].cures['']}")  # fmt: skip
     return Bottleneck(
@@ -277,18 +258,18 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
 def _event_loop(found: Symptoms) -> Bottleneck | None:
     """A function on an event loop or a hub computes or blocks."""
     stall, slow = found.stall("held"), _slow_by_loop(found)
-    loop, instead = ("hub", "yielding") if found.has_greenlets else ("event loop", "awaiting")
+    loop, instead = found.loop, "yielding" if found.has_greenlets else "awaiting"
     if stall is not None:
         said = (f"The {loop}s of the workers were held up for {percent(stall.share)} of the time, for up to "
                 f"{number(stall.longest_s)} s at once. Meanwhile, no other request of the worker went on.")  # fmt: skip
         return _stalled(found, "event-loop", stall, slow, [said, *_held_in(found)], _cure_of_loop(found))
-    if not slow or found.stall("locked"):
+    if not slow or found.stall("locked") or not found.loop_may_be_held:
         return None
     why = (f"probably, the {loop} of their worker was held up. A function that computes, or that blocks instead of "
            f"{instead}, holds up all requests of its worker.")  # fmt: skip
     explains = found.part_of_lost(found.lost.before_of(slow))
-    held = _held_in(found) if found.share_of_workers(_seconds(found.stacks("loop"))) >= COLLECTS else ()
-    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=[_loses(slow, why), *held])
+    held = [_loses(slow, why), *_held_in(found)]
+    return Bottleneck(limit="event-loop", requests=[*slow], explains=explains, sentences=held)
 
 
 def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
@@ -310,7 +291,7 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
     if stall is None:
         return None
     said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
-            f"{'hubs' if found.has_greenlets else 'event loops'} of the workers did not go on because other threads of "
+            f"{found.loop}s of the workers did not go on because other threads of "
             "the process kept Python's interpreter lock.")  # fmt: skip
     return _stalled(
         found, "interpreter-lock", stall, slow, [said, *_computed_in(found, stall.share)], _cure_of_lock(found)
@@ -318,14 +299,17 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
 
 
 def _unknown(found: Symptoms) -> Bottleneck | None:
-    """Requests wait although their own worker has a free thread, and nothing shows why."""
-    slow = found.slow_beside_own
-    if not slow or found.computes_beside >= SOME_TIME:
+    """Requests wait although their own worker has a free thread, or its loop goes on, and nothing shows why."""
+    beside, what = found.slow_beside_own, "their worker had a free thread meanwhile"
+    slow = {} if found.computes_beside >= SOME_TIME else beside
+    if not slow and not beside and not found.loop_may_be_held and not found.stall("held") and not found.stall("locked"):
+        slow, what = _slow_by_loop(found), f"the {found.loop} of their worker went on meanwhile"
+    if not slow:
         return None
-    why = "their worker had a free thread meanwhile, and what held it up is not known. "
+    why = f"{what}, and what held them up is not known. {SYMPTOMS['unknown'].cures['']}"
     return Bottleneck(
         limit="unknown", requests=[*slow], explains=found.part_of_lost(found.lost.before_of(slow)),
-        sentences=[_loses(slow, f"{why}{SYMPTOMS['unknown'].cures['beside a free thread']}")],
+        sentences=[_loses(slow, why)],
     )  # fmt: skip
 
 

@@ -11,8 +11,7 @@ import duckdb
 import numpy as np
 
 from stampede.diagnosis.deaths import DeathsByLimit, waited_for_places
-from stampede.diagnosis.held import FullPool, Loops, Stack
-from stampede.diagnosis.lost import lost_times
+from stampede.diagnosis.held import FullPool, Loops, Stack, lost_times
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures
@@ -31,6 +30,8 @@ AVOIDABLE = 0.01
 """From this share of avoidable waits on, they are an alarm."""
 COMPUTES = 0.7
 """From this part of the processors that the workers could use, the service is held up by computing."""
+THROTTLES = 0.1
+"""From this part of the time on in which a limit keeps workers from computing, too, also if they compute in bursts."""
 COMPUTES_MS_PER_S = 200
 """Requests compute if they use a processor for so many ms of each second that they take alone; on a busy machine, what
 computes takes several times as long also alone."""
@@ -50,10 +51,9 @@ SELECT request_class, unnest(['p50', 'p90', 'p99'][:if(count(*) < 100, 2, 3)]),
     unnest(quantile_cont(1000 * (ended - began), [0.5, 0.9, 0.99])[:if(count(*) < 100, 2, 3)])
 FROM requests WHERE variant = $today AND error IS NULL AND ended IS NOT NULL GROUP BY request_class ORDER BY ALL
 """
-HOLDS = ("pool", "lock")
-"""Kinds of waits for what other requests hold: from this part of the time of a class at work on, they are waits even if
+HOLDS, HELD_PART = ("pool", "lock", "waits"), 0.2
+"""Kinds of waits for what other requests may hold. From this part of the time of a class at work on, they count even if
 its median request does not wait."""
-HELD_PART = 0.2
 
 
 class Stall(NamedTuple):
@@ -166,6 +166,17 @@ class Symptoms:
         return str(self.variant.settings.get("server", "")).endswith(("gevent", "eventlet"))
 
     @property
+    def loop(self) -> str:
+        """What lets the requests of a worker go on."""
+        return "hub" if self.has_greenlets else "event loop"
+
+    @property
+    def loop_may_be_held(self) -> bool:
+        """Whether loops were seen in code that holds them up, or nobody watched them."""
+        held_s = sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop")
+        return not self.loops.span_s or self.share_of_workers(held_s) >= STALLED
+
+    @property
     def classes(self) -> list[str]:
         """The classes of requests."""
         return self.figures.classes(TODAY)
@@ -189,15 +200,27 @@ class Symptoms:
         return ProcessorUse(self.run.host.cores, self.busy, workers, output, output_rate)
 
     @cached_property
+    def cores(self) -> float:
+        """How many processors the containers may use: the machine's, or their limit; 0: not known."""
+        settings, cores = self.variant.settings, float(self.run.host.cores or 0)
+        limit = float(str(settings.get("cpus") or 0)) * int(str(settings.get("replicas") or 1))
+        return min(limit, cores or limit) if limit else cores
+
+    @cached_property
     def computing(self) -> float | None:
         """Which share of the processors that the workers can use was busy; None: the machine does not report it."""
         used, workers = self.processors.workers, self.variant.workers
-        return None if used is None else used / min(workers, self.run.host.cores or workers)
+        return None if used is None else used / min(workers, self.cores or workers)
+
+    @property
+    def throttled(self) -> float:
+        """For which part of the time the limit of processors kept the containers from computing."""
+        return self.value(None, "throttled", "share") or 0.0
 
     @property
     def computes(self) -> bool:
         """Whether computing explains that requests wait."""
-        return self.computing is not None and self.computing >= COMPUTES
+        return self.computing is not None and (self.computing >= COMPUTES or self.throttled >= THROTTLES)
 
     @property
     def requests_compute(self) -> bool:
@@ -208,7 +231,7 @@ class Symptoms:
     @property
     def processes_help(self) -> bool:
         """Whether more processes can use more of the machine's processors, or the workers do not use theirs."""
-        return self.variant.workers < (self.run.host.cores or 0) or not self.computes
+        return self.variant.workers < self.cores or not self.computes
 
     @cached_property
     def avoidable(self) -> dict[str, Estimate]:
@@ -219,15 +242,15 @@ class Symptoms:
     @cached_property
     def slow(self) -> Loses:
         """What the other classes lose before their work begins, if noticeable and not due to workers that ended."""
-        stats = {name: self.figures.percentile(name, [TODAY]) for name in self.classes if name not in self.avoidable}
-        losses = {name: (stat, self.figures.loss(TODAY, name, stat)) for name, stat in stats.items() if stat}
-        return {name: (stat, loss.ms) for name, (stat, loss) in losses.items()
-                if loss and loss.ms > self._noticeable_ms(name)
-                and not (self.deaths and self._is_due_to_deaths(name, stat))}  # fmt: skip
-
-    def _is_due_to_deaths(self, name: str, stat: str) -> bool:
-        waits_ms = self.lost.waits_ms.get(name)
-        return waits_ms is not None and bool(np.percentile(waits_ms, int(stat[1:])) <= self._noticeable_ms(name))
+        found: Loses = {}
+        for name in (name for name in self.classes if name not in self.avoidable):
+            stat, least_ms = self.figures.percentile(name, [TODAY]), self._noticeable_ms(name)
+            loss = self.figures.loss(TODAY, name, stat) if stat else None
+            if stat and loss and loss.ms > least_ms:
+                waits_ms = self.lost.waits_ms.get(name) if self.deaths else None
+                if waits_ms is None or np.percentile(waits_ms, int(stat[1:])) > least_ms:
+                    found[name] = (stat, loss.ms)
+        return found
 
     @cached_property
     def slow_beside_own(self) -> Loses:
@@ -294,7 +317,8 @@ class Symptoms:
         return found
 
     def _waits_for_others(self, request_class: str) -> bool:
-        waits_s = sum(stack.seconds for stack in self.stacks("", request_class) if stack.kind in HOLDS)
+        waits_s = sum(stack.seconds for stack in self.stacks("", request_class)
+                      if stack.kind in HOLDS and not stack.called.endswith("sleep"))  # fmt: skip
         return waits_s > HELD_PART * self.at_work_s(request_class)
 
     def waits_for(self, classes: Sequence[str]) -> str:
@@ -357,9 +381,8 @@ class Symptoms:
     @property
     def loops_compute(self) -> bool:
         """Whether functions that compute held up event loops for longer than functions that block."""
-        total = {what: sum(stall.total_s for stall in self.loops.held if stall.what == what)
-                 for what in ("held", "computed")}  # fmt: skip
-        return total["computed"] > total["held"]
+        signs = {"computed": 1, "held": -1}
+        return sum(signs.get(stall.what, 0) * stall.total_s for stall in self.loops.held) > 0
 
     @cached_property
     def full_pools(self) -> dict[str, FullPool]:

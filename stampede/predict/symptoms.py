@@ -33,7 +33,14 @@ _LIMIT = "a limit of connections that idle connections use up (granian's backpre
 SYMPTOMS = {
     "avoidable-wait": Symptom(
         "Head-of-line blocking", "upstream-timed-out-while-workers-are-idle",
-        "Their own worker was busy, and another had a free thread."),
+        "Their own worker was busy, and another had a free thread.",
+        {"per-worker":
+         "how workers accept connections: each worker has its own listening socket, and the kernel chooses a socket "
+         "without knowing which worker has a free thread.",
+         "shared":
+         "how workers accept connections: a busy worker takes a connection from the shared socket, and no other worker "
+         "can take it back.",
+         "": "the balancer: it passes requests to a worker without knowing which worker has a free thread."}),
     "threads": Symptom(
         "Too few threads", "nginx-says-9-s-gunicorn-says-002-s",
         "The server's own durations do not show these waits: they begin when a thread takes the request."),
@@ -49,8 +56,8 @@ SYMPTOMS = {
         "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
         "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "
         "blocks an event loop, or a processor at its limit.",
-        {"beside a free thread": "That fits clients that send slowly or say nothing, C code that keeps the interpreter "
-                                 "lock, and " + _LIMIT + "."}),
+        {"": "That fits clients that send slowly or say nothing, C code that keeps the interpreter "
+             "lock, and a limit of connections (granian's backpressure, gunicorn's worker_connections)."}),
     "away": Symptom(
         "Workers were away", "no-answers-for-seconds-every-few-minutes",
         "A worker that is killed or replaced answers nobody from its last line until the next worker has started; a "
@@ -63,6 +70,7 @@ SYMPTOMS = {
     "processors": Symptom(
         "The processors are busy", "how-many-workers-for-one-core",
         cures={"few workers": "More threads do not help; more processes do.",
+               "a limit": "More threads or processes do not help; a higher limit does, and requests that compute less.",
                "": "More threads or processes do not help; more processors do, and requests that compute less."}),
     "event-loop": Symptom(
         "A blocked event loop", "an-async-server-stops-for-seconds",

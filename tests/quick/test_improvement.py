@@ -8,7 +8,7 @@ import pytest
 from stampede.advise.show import advice_verdict
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Diagnosis
-from stampede.diagnosis.tables import improvement_sentences
+from stampede.diagnosis.section import improvement_sentences
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.run import TODAY

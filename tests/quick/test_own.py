@@ -37,7 +37,7 @@ from stampede.diagnosis.held import FullPool, Held, Loops, Stack, read_held
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
-from stampede.diagnosis.tables import section_of
+from stampede.diagnosis.section import section_of
 from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
@@ -1140,6 +1140,13 @@ def streams(*workers: int) -> list[Request]:
               for place, worker in enumerate(workers)), *PAGES]  # fmt: skip
 
 
+def now_and_then(kind: str, called: str) -> dict[str, Any]:
+    """Return pages of which one in five takes long, and where."""
+    pages = tuple(Request(1, 2 if n % 5 else 900, "page", sent_s=n) for n in range(20))
+    stacks = [Stack("", kind, "page", "app.py:13 top", called, 3.0)]
+    return {"requests": pages, "alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, (), stacks), **EVENT_LOOP}
+
+
 def computing(per_request_ms: float) -> tuple[str, ...]:
     """Return rows of requests that compute for so long, of which 40 come in a second."""
     return tuple(line.format(per_request_ms) for line in COMPUTES)
@@ -1157,8 +1164,12 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "one process computes": ((*WELL_SERVED, *computing(25)), {"of_variant": {"workers": 1}}),
     "two processes compute": ((*WELL_SERVED, *computing(40)), {}),
     "eight processes compute": ((*WELL_SERVED, *computing(40)), {"of_variant": {"workers": 8}}),
+    "a limit of half a core": ((*LATE, *computing(12)), {"cpus": 0.5}),
+    "bursts that a limit keeps": ((*LATE, "- throttled share 0.3", *computing(6)), {"cpus": 1}),
     "one process computes little": ((*WELL_SERVED, *computing(10)), {"of_variant": {"workers": 1}}),
     "an event loop": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"), EVENT_LOOP),
+    "a loop that goes on": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"),
+                            {"loops": Loops([], 20.0), **EVENT_LOOP}),
     "a loop that blocks": (WELL_SERVED, {"loops": Loops(
         [Held("held", 10, 1.0, 0.1), Held("computed", 1, 0.1, 0.2)], 20.0), **EVENT_LOOP}),
     "a loop that computes": (WELL_SERVED, {"loops": Loops(
@@ -1190,11 +1201,9 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "a lock that a thread keeps": ((*LATE_PAGES, *computing(5)), {**ONE_OF_EIGHT, "loops": Loops([], 10.0, (), [
         Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
     "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
-    "a lock now and then": ((*WELL_SERVED, *computing(5)), {
-        "requests": tuple(Request(service_time_ms=900 if n % 5 == 0 else 2, request_class="page", sent_s=n)
-                          for n in range(20)),
-        "alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, (), [
-            Stack("", "lock", "page", "app.py:13 top", "with lock", 3.0)]), **EVENT_LOOP}),
+    "a lock now and then": ((*WELL_SERVED, *computing(5)), now_and_then("lock", "with lock")),
+    "a database now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "db.execute")),
+    "sleeps now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "time.sleep")),
     "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
                                   {"busy": 0.95, "requests": streams(1, 2)}),
 }  # fmt: skip
@@ -1244,10 +1253,21 @@ one process computes: processors []: The one worker process was computing for 10
 two processes compute: processors []: The workers kept this machine's 2 processors busy for 80.0% of the time.
     More threads or processes do not help; more processors do, and requests that compute less.
 eight processes compute: processors []: …
+a limit of half a core: processors ['home']: One in a hundred of the home requests loses 400 ms or more before
+    its work begins: the workers were computing meanwhile. The workers used 96.0% of their limit (cpus), which
+    is 0.5. More threads or processes do not help; a higher limit does, and requests that compute less.
+bursts that a limit keeps: processors ['home']: One in a hundred of the home requests loses 400 ms or more
+    before its work begins: the workers were computing meanwhile. The workers used 24.0% of their limit
+    (cpus), which is 1, and it kept them from computing for 30.0% of the time. More threads or processes do
+    not help; a higher limit does, and requests that compute less.
 one process computes little: : …
 an event loop: event-loop ['home']: One in a hundred of the home requests loses 400 ms or more before its work
     begins: probably, the event loop of their worker was held up. A function that computes, or that blocks
     instead of awaiting, holds up all requests of its worker.
+a loop that goes on: unknown ['home']: One in a hundred of the home requests loses 400 ms or more before its
+    work begins: the event loop of their worker went on meanwhile, and what held them up is not known. That
+    fits clients that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of
+    connections (granian's backpressure, gunicorn's worker_connections).
 a loop that blocks: event-loop []: The event loops of the workers were held up for 2.8% of the time, for up to
     0.20 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into threads
     (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
@@ -1308,12 +1328,17 @@ a lock that a thread keeps: interpreter-lock ['page']: One in ten of the page re
     Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread;
     they belong into other processes, or more workers share the lock among fewer requests.
 waits beside free threads: unknown ['page']: One in ten of the page requests loses 2.5 s or more before its
-    work begins: their worker had a free thread meanwhile, and what held it up is not known. That fits clients
-    that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of connections that
-    idle connections use up (granian's backpressure, gunicorn's worker_connections).
+    work begins: their worker had a free thread meanwhile, and what held them up is not known. That fits
+    clients that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of
+    connections (granian's backpressure, gunicorn's worker_connections).
 a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
     or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
     lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
+a database now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901
+    ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application:
+    for a pool of connections or threads, a database, a lock or another service. 100% of the waits inside page
+    are in db.execute (app.py:13 top).
+sleeps now and then: : …
 streams on a busy machine: threads ['page']: … …
 """)
 
@@ -1521,15 +1546,15 @@ def test_the_diagnosis_names_the_line_of_code(diagnosed: Diagnose) -> None:
     threads = said(rows=late, threads=1, stacks=quiet)
 
     assert loop == snapshot("""\
-The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After
-gc.freeze() at the end of the start, it looks at new objects only. Functions that compute, C code,
-and a garbage collector with many objects hold the lock in any thread; they belong into other
-processes, or more workers share the lock among fewer requests. The event loops of the workers were
-held up for 12.5% of the time, for up to 0.50 s at once. Meanwhile, no other request of the worker
-went on. 63% of this time is spent in checker.py:31 check_all, called by no request. 32% of this
-time is spent in time.sleep (app.py:14 chart), called by requests of chart. Calls that block belong
-into threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute
-belong into other processes.\
+The event loops of the workers were held up for 12.5% of the time, for up to 0.50 s at once.
+Meanwhile, no other request of the worker went on. 63% of this time is spent in checker.py:31
+check_all, called by no request. 32% of this time is spent in time.sleep (app.py:14 chart), called
+by requests of chart. Calls that block belong into threads (asyncio.to_thread; in FastAPI, def
+instead of async def), and functions that compute belong into other processes. The garbage collector
+held all threads for 10.0% of the time, called in app.py:31 close. After gc.freeze() at the end of
+the start, it looks at new objects only. Functions that compute, C code, and a garbage collector
+with many objects hold the lock in any thread; they belong into other processes, or more workers
+share the lock among fewer requests.\
 """)
     assert lock == snapshot("""\
 For 10.0% of the time, and for up to 0.50 s at once, the event loops of the workers did not go on
