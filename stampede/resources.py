@@ -33,10 +33,10 @@ _MULTIPLES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 
 _BALANCES = {
     "round_robin": "round_robin", "roundrobin": "round_robin", "wrr": "round_robin", "least_conn": "least_conn",
     "leastconn": "least_conn", "p2c": "random_two_least_conn", "least_request": "random_two_least_conn",
-    "ewma": "random_two_least_conn",
+    "ewma": "round_robin",
 }  # fmt: skip
-"""How ingress-nginx, HAProxy, Traefik and Envoy call the policies. EWMA compares two pods by chance, as two choices do.
-"""
+"""How ingress-nginx, HAProxy, Traefik and Envoy call the policies. EWMA knows nothing of the
+requests under way, so that requests wait as with round robin, or longer (docs/experiments/two-choices.md)."""
 WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|\bmain\b")
 OTHERS = re.compile(
     r"\b(celery\w*|\w*worker|beat|housekeeping|scheduler|cron|migrat\w*|nginx|redis|valkey|postgres\w*|mysql|mariadb|mongo\w*|rabbitmq|"
@@ -142,7 +142,7 @@ def balance_in(files: Iterable[tuple[str, str]]) -> Found:
         if re.search(r"^kind:\s*(Ingress\w*|ConfigMap|DestinationRule|TraefikService)\b", text, re.MULTILINE):
             for word in re.findall(pattern, text, re.MULTILINE):
                 if policy := _BALANCES.get(word.lower()):
-                    like = f": {word}, which power of two choices is nearest to" if word.lower() == "ewma" else ""
+                    like = f": {word}, which round robin is nearest to" if word.lower() == "ewma" else ""
                     return {"balance": (policy, f"{name}{like}")}
     return {}
 

@@ -92,7 +92,7 @@ class Variant(Model, ABC):
     balancer: Literal["nginx", "haproxy", "envoy", "none"] = Field(
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )
-    balance: Balance | Literal["ewma"] = Field(
+    balance: Literal[Balance, "ewma"] = Field(
         "round_robin", description="How the balancer chooses among the containers; ewma: as ingress-nginx does."
     )
     upstream_keepalive: UpstreamKeepalive = 0

@@ -9,16 +9,16 @@ from stampede.servers.base import Threads, Variant
 
 
 class Python314(Variant):
-    """gunicorn's gthread worker, or granian, on a Python 3.14 with or without an interpreter lock."""
+    """gunicorn's gthread worker, granian or uWSGI on a Python 3.14 with or without an interpreter lock."""
 
-    server: Literal["python314-gunicorn", "python314-granian"]
+    server: Literal["python314-gunicorn", "python314-granian", "python314-uwsgi"]
     gil: bool = Field(description="Whether the interpreter has its lock (the GIL). false: the free-threaded build.")
     threads: Threads
-    app: Literal["wsgi"] = "wsgi"
+    app: Literal["wsgi", "flask"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
 
     service: ClassVar[str] = "python314"
-    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/granian")
-    build_minutes: ClassVar[int] = 3
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/granian", "python/uwsgi")
+    build_minutes: ClassVar[int] = 4
     worker_class: ClassVar[str] = "gthread"
     interface: ClassVar[str] = "wsgi"
     example: ClassVar[dict[str, Any]] = {"workers": 1, "threads": 8, "gil": False}
@@ -36,10 +36,16 @@ class Python314(Variant):
 
     @property
     def queueing(self) -> Queueing:
-        """How gunicorn's gthread worker queues requests, or granian's workers, which get them from the kernel."""
+        """How gunicorn's gthread worker queues requests, granian's, which get them from the kernel, or uWSGI's."""
         if self.server == "python314-granian":
             return Queueing(threads=self.threads, race=EVEN)
-        return Queueing(threads=self.threads, max_connections=GTHREAD_CONNECTIONS)
+        accepts = self.threads if self.server == "python314-uwsgi" else GTHREAD_CONNECTIONS
+        return Queueing(threads=self.threads, max_connections=accepts)
+
+    def configuration(self) -> list[str]:
+        """Return the configuration, for uWSGI with the setting without which only its first thread answers."""
+        holy = ["master = true", "wsgi-env-behaviour = holy"] if self.server == "python314-uwsgi" else []
+        return [*super().configuration(), *holy]
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

@@ -358,6 +358,7 @@ uwsgi, threads: 1, router: unix | uwsgi:2.0.31 none | URL=http://balancer:8080
 uwsgi, threads: 1, balancer: none | uwsgi:2.0.31 shared | URL=http://app:8000
 python314-gunicorn, threads: 2, gil: true | python314:gil shared | SERVER=gunicorn RELEASE=gil APP=wsgi:app
 python314-granian, workers: 1, threads: 8, gil: false | python314:free per-worker | SERVER=granian RELEASE=free
+python314-uwsgi, threads: 2, gil: false, app: flask | python314:free shared | SERVER=uwsgi APP=flask_app:app
 flup-prefork, workers: 10, threads: 1 | flup:1.1.1 shared |
     SERVER=flup-prefork MIN_SPARE=2 MAX_SPARE=5 QUICK_EXIT=false APP=django_app:app PROTOCOL=fastcgi
 flup-threaded, workers: 1, threads: 9, min_spare: 9, max_spare: 9, app: flask | flup:1.1.1 shared |

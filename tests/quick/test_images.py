@@ -144,7 +144,7 @@ def test_an_image_that_takes_minutes_says_so_before_it_is_built(monkeypatch: pyt
 
     of_python = next(place for place, one in enumerate(said) if "python314" in one)
     assert said[of_python : of_python + 2] == [
-        "Building stampede/python314:free … This takes about 3 minutes on two cores, once: it compiles Python.",
+        "Building stampede/python314:free … This takes about 4 minutes on two cores, once: it compiles Python.",
         "built",
     ]
 

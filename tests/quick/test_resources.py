@@ -107,7 +107,7 @@ def test_a_limit_of_a_container_that_may_be_another_is_no_limit() -> None:
     ("text", "expected"),
     [
         ("kind: Ingress\nmetadata:\n  annotations:\n    nginx.ingress.kubernetes.io/load-balance: ewma\n",
-         ("random_two_least_conn", "in.yaml: ewma, which power of two choices is nearest to")),
+         ("round_robin", "in.yaml: ewma, which round robin is nearest to")),
         ("kind: Ingress\nannotations:\n  haproxy.org/load-balance: leastconn\n", ("least_conn", "in.yaml")),
         ("kind: DestinationRule\nspec:\n  trafficPolicy:\n    loadBalancer:\n      simple: ROUND_ROBIN\n",
          ("round_robin", "in.yaml")),

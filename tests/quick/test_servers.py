@@ -346,6 +346,8 @@ def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkey
          ["granian --interface wsgi --workers 1 --blocking-threads 8"]),
         ({"server": "python314-gunicorn", "workers": 1, "threads": 8, "gil": True},
          ["# gunicorn.conf.py", 'worker_class = "gthread"', "workers = 1", "threads = 8"]),
+        ({"server": "python314-uwsgi", "workers": 1, "threads": 8, "gil": False},
+         ["# uwsgi.ini", "[uwsgi]", "processes = 1", "threads = 8", "master = true", "wsgi-env-behaviour = holy"]),
         ({"server": "flup-prefork", "workers": 10, "threads": 1}, []),
     ],
 )  # fmt: skip

@@ -15,10 +15,11 @@ from tests.measuring import add_experiment, measure
 def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -> None:
     """The interpreter of each image is what its name says, also when everything that serves has been imported."""
     variants = {
-        f"{server}-{lock}": {"server": f"python314-{server}", "gil": lock == "gil", "workers": 1, "threads": 4}
-        for server in ("gunicorn", "granian")
+        f"{server}-{lock}": {"server": f"python314-{server}", "gil": lock == "gil", "workers": 1, "threads": 4,
+                             "app": app}
+        for server, app in (("gunicorn", "wsgi"), ("granian", "flask"), ("uwsgi", "flask"))
         for lock in ("gil", "free")
-    }
+    }  # fmt: skip
     load = {
         "duration": {"short": "3s", "full": "3s"},
         "classes": {"fibonacci": {"users": 2, "asks": "/fibonacci?n=20"}},
@@ -32,10 +33,13 @@ def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -
         image = f"stampede/python314:{lock}"
         assert images[image]["python3"].startswith("3.14.")
         assert images[image]["python3"].endswith("t") == (lock == "free")
-        asks = "import sys, granian.server, gunicorn.workers.gthread, wsgi; print(sys._is_gil_enabled())"
-        command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", asks]
-        told = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert told.stdout.strip() == str(lock == "gil")
+        asks = "import sys, flask_app, {}; print('lock:', sys._is_gil_enabled(), flush=True); sys.exit()"
+        within = ["python", "-c", asks.format("granian.server, gunicorn.workers.gthread")]
+        of_uwsgi = ["uwsgi", "--socket", "/tmp/socket", "--need-app", "--eval", asks.format("uwsgi")]
+        for program in (within, of_uwsgi):
+            command = ["docker", "run", "--rm", "--network", "none", image, *program]
+            told = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert f"lock: {lock == 'gil'}" in (told.stdout + told.stderr).splitlines(), told
     for name in variants:
         [(sent, failed, workers)] = result.requests(
             name, "fibonacci", "SELECT count(*), count(error), count(DISTINCT worker) FROM requests"
