@@ -405,7 +405,7 @@ def test_a_check_may_name_the_only_load() -> None:
 def test_a_setting_with_few_values_names_them(student: Student) -> None:
     shares, cures = student.step(3), student.step(6)
 
-    assert show.exercise(student, shares).endswith("\nbalance can also be least_conn or random_two_least_conn.")
+    assert show.exercise(student, shares).endswith("\nbalance can also be least_conn or random_two_least_conn or ewma.")
     assert show.exercise(student, cures).endswith("\nreuse_port can also be true.")
 
 
