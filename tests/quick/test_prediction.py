@@ -117,6 +117,7 @@ REASONS = {
     "a listen queue that is full",
     "a server that answers 503 at a limit of connections",
     "idle connections that count against a limit",
+    "the policy ewma",
     "a pool of connections that requests share",
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",

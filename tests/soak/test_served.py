@@ -42,7 +42,7 @@ def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -
             assert f"lock: {lock == 'gil'}" in (told.stdout + told.stderr).splitlines(), told
     for name in variants:
         [(sent, failed, workers)] = result.requests(
-            name, "fibonacci", "SELECT count(*), count(error), count(DISTINCT worker) FROM requests"
+            name, "classes", "SELECT count(*), count(error), count(DISTINCT worker) FROM requests"
         )
         counted = sum(one["counts"]["served"] for one in result.summary["counters"] if one["variant"] == name)
         assert (failed, workers, counted) == (0, 1, sent), name
