@@ -299,6 +299,16 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Dockerfile": IMAGE + "RUN mkdir -p /collected /app/a /var/lib/apt/x && chown me /collected\n"
             "CMD cd /collected && touch a && cd /var/static && touch b && gunicorn --chdir /app -w 3 app:app\n",
     }, {"workers": 3, "paths": {"/app": ".", "/collected": "collected", "/var/static": "var/static"}}),
+    # kubernetes.io, argoproj.github.io and docs.docker.com/engine/swarm: lists, other kinds of deployments, and stacks
+    "a deployment in a list": ({
+        "Dockerfile": IMAGE + "CMD gunicorn app:app\n",
+        "all.yaml": "kind: List\nitems:\n- kind: Rollout\n  spec: {replicas: 3, template: {spec: {containers: [{"
+            "name: web, image: x, command: [gunicorn, -w, '4', 'app:app']}]}}}\n",
+    }, {"callable": "app:app", "workers": 4, "replicas": 3}),
+    "a stack of Swarm": ({
+        "Dockerfile": IMAGE + "CMD gunicorn app:app\n", "cloud/stack.yaml": "Resources: {}\n",
+        "docker-stack.yml": "services:\n  web: {image: shop, command: gunicorn -w 4 app:app, deploy: {replicas: 5}}\n",
+    }, {"callable": "app:app", "workers": 4, "replicas": 5}),
     # pdm-project.org, poethepoet.natn.io and hatch.pypa.io: variables, several steps, and where arguments stand
     "scripts of PDM that run one after another": ({
         "Dockerfile": IMAGE + 'CMD ["pdm", "run", "start"]\n',
@@ -423,6 +433,8 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
           "pyproject.toml": "[tool.pdm.scripts]\nweb = {cmd = 'gunicorn app:app', env_file = 'a.env'}\n"},
          "its last words: web: env_file of this script is not followed"),
         ({"Procfile": "web: ./unknown\n"}, "# if another command starts the server itself, such as gunicorn app:app"),
+        ({"Dockerfile": IMAGE + "CMD gunicorn app:app\n", "web.nomad": 'command = "gunicorn"\nargs = ["-w", "4"]\n'},
+         "web.nomad names gunicorn, too, but the lab does not read files of this kind"),
         ({"Procfile": "web: mise run web\n"}, "its last words: mise: not found"),
         ({"Procfile": "web: honcho start api\n"}, "starts honcho, which the image lacks: name its package"),
         ({"Dockerfile": IMAGE + "CMD gunicorn app:app\n", "chart/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"},

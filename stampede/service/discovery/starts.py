@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from stampede.resources import OTHERS, WEB
-from stampede.servers.program import SERVES
+from stampede.servers.program import PROGRAMS, SERVES
 from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
@@ -88,12 +88,19 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         belong = [start for start in compose if WEB.search(start.name) or start.image.file == found[0].image.file]
         if belong := belong or [start for start in compose if start.image.file and start.beside]:
             found[0] = merged(found[0], belong[0])
+    repository.problems += [
+        f"{repository.name(path)} names {server[1]}, too, but the lab does not read files of this kind"
+        for path in repository.files(*_UNREAD) if (server := _STARTED.search(repository.text(path)))
+    ]  # fmt: skip
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
     for start in found:
         known.setdefault((start.place, start.command), start)
     return [*known.values()]
 
 
+_UNREAD = ("*.nomad*", "*.hcl", "*.tf", "*.tpl", "*.j2", "*.tmpl", "ecosystem.config.*", "[Jj]ustfile", "Taskfile.y*ml")
+"""Files that may start a service: of Nomad, Terraform, Ansible, PM2, just and Task."""
+_STARTED = re.compile(rf"\b({'|'.join((*PROGRAMS, 'waitress-serve'))})\b")
 _MANAGERS = ("/init", "/sbin/my_init", "runsvdir", "runsvdir-start", "s6-svscan")
 
 
@@ -227,7 +234,7 @@ def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start
             yield replace(start, before=(*start.before, *release))
 
 
-_KINDS = re.compile(r"^kind:\s*(Deployment|StatefulSet|Service|ConfigMap)\b", re.MULTILINE)
+_KINDS = re.compile(r"^[ -]*kind:\s*(Deployment\w*|Rollout|\w+Set|Service|ConfigMap)\b", re.MULTILINE)
 
 
 def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
@@ -239,7 +246,8 @@ def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Sta
     )[:1]
     documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
                  if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
-                 and "{{" not in repository.text(path) for said in repository.documents(path)]  # fmt: skip
+                 and "{{" not in repository.text(path) for each in repository.documents(path)
+                 for said in ((each.get("items") if isinstance(each, dict) else None) or [each])]  # fmt: skip
     with suppress(AttributeError, TypeError, KeyError):
         maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents
                 if isinstance(said, dict) and said.get("kind") == "ConfigMap"}  # fmt: skip
