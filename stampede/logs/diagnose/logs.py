@@ -46,6 +46,7 @@ _IN_ORDER = 0.95
 _OVERLAP = 0.1
 """If files share more than this part of the shorter one's time, they are no parts of one log."""
 _HOUR_S, _NEAR_AN_HOUR_S = 3600.0, 120.0
+_ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b")
 _SOME, _RARELY = 5, 0.002
 """So many lines, and this share of all, tell that a log is not in an order; a fifth of them is chance."""
 _LONGEST = 256
@@ -190,6 +191,7 @@ class LogPart(NamedTuple):
     clock: Clock | None
     events: Sequence[Event]
     assumed: str
+    has_zone: bool
 
 
 def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[Path, Sequence[LogPart]]:
@@ -216,12 +218,13 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
         if not source.says:
             missing = "no field is known to be a duration" if source.format else "there is no request in it"
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
+        log.texts.unread("".join(first := log.texts.take(1)))
         for batch in log.batches():
             batches.append(_columns(batch, routes, workers))
             unreadable += len(batch.unreadable)
             events += events_in(batch.unreadable)
     return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock, events,
-                   source.assumed)  # fmt: skip
+                   source.assumed, bool(_ZONE.search("".join(first))))  # fmt: skip
 
 
 def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
@@ -269,7 +272,7 @@ def _concatenated(parts: Iterable[Columns]) -> Columns:
 def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, workers: Names) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
     columns = _concatenated(part.columns for part in parts)
-    later_s = _set_back(columns["ends_s"])
+    later_s = np.zeros(0) if any(part.has_zone for part in parts) else _set_back(columns["ends_s"])
     if set_back := bool(later_s.any()):
         of_parts = np.split(later_s, np.cumsum([len(part.columns["ends_s"]) for part in parts])[:-1])
         parts = [part._replace(columns={**part.columns, "ends_s": part.columns["ends_s"] + each})
