@@ -573,6 +573,21 @@ def test_a_worker_that_was_restarted_has_the_place_of_the_worker_before(tmp_path
     assert (capacity.workers, capacity.restarts) == (WORKERS, WORKERS)
 
 
+def test_the_end_of_summer_time_in_a_log_without_a_zone_is_told(found: Diagnosis, logs: list[Path]) -> None:
+    """The server's clock goes back by an hour in the middle of the log. With a zone, it is a log of two hosts."""
+    lines = logs[1].read_text().replace(" +0000]", "]").splitlines()
+    turned = [*lines[: len(lines) // 2], *(line.replace("18/Nov/2026:11", "18/Nov/2026:10") for line in
+                                           lines[len(lines) // 2 :])]  # fmt: skip
+    assert turned != lines
+    logs[1].write_text("\n".join(turned))
+    told = diagnose_logs(Asked(logs, {logs[0]: "balancer", logs[1]: "server"}))
+    assert [log.set_back for log in told.logs.servers] == [True]
+    logs[1].write_text(logs[1].read_text().replace('] "GET', ' +0000] "GET'))
+    [of_hosts] = read_logs(logs, KNOWN, {logs[0]: "balancer", logs[1]: "server"}).servers
+    assert not of_hosts.set_back
+    assert told.findings.waited == pytest.approx(found.findings.waited, abs=0.001)
+
+
 QUEUE = [(0.0, 0.5), (0.1, 0.5), (0.2, 0.5), (5.0, 0.5)]
 """When requests come to a single thread, and how long they work."""
 

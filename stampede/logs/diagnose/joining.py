@@ -261,8 +261,11 @@ def _align_by_starts(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> N
     took_s, its_took_s = np.full(len(pairs.taken), np.nan), its.took
     took_s[ours.place] = ours.took
     doubtful = (at < 0) | (took_s[at] - its_took_s > SOON_S)
-    mean = np.bincount(of, doubtful, len(paths)) / np.bincount(of, minlength=len(paths))
-    own = paths[mean > OFTEN_SLOW]
+    mean, alone = (np.bincount(of, which, len(paths)) / np.bincount(of, minlength=len(paths))
+                   for which in (doubtful, at < 0))  # fmt: skip
+    own = paths[(mean > OFTEN_SLOW) & (alone > MISSING)]
+    if not len(own):
+        return
     found = Pairs(np.full_like(pairs.found, -1), np.zeros_like(pairs.taken))
     ours, theirs = _backwards(ours, limits.tick, own), _backwards(its, limits.its_tick, own)
     align(ours, theirs, limits._replace(ahead=-limits.ahead), found)

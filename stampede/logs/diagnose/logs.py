@@ -45,6 +45,8 @@ _IN_ORDER = 0.95
 """If fewer lines of a log may be in the order in which they were written, several programs have written it."""
 _OVERLAP = 0.1
 """If files share more than this part of the shorter one's time, they are no parts of one log."""
+_HOUR_S, _NEAR_AN_HOUR_S = 3600.0, 120.0
+_ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b")
 _SOME, _RARELY = 5, 0.002
 """So many lines, and this share of all, tell that a log is not in an order; a fifth of them is chance."""
 _LONGEST = 256
@@ -95,6 +97,8 @@ class Log:
     of_starts: bool = False
     astray_s: Floats = field(default_factory=lambda: np.empty(0))
     """The times of the lines that are left out because they are more than NEAR_S from half of all."""
+    set_back: bool = False
+    """Whether the clock was set back by an hour, so that its later times count as an hour later."""
     assumed: str = ""
     """The field whose durations count as seconds although nothing says their unit."""
 
@@ -187,6 +191,7 @@ class LogPart(NamedTuple):
     clock: Clock | None
     events: Sequence[Event]
     assumed: str
+    has_zone: bool
 
 
 def _read_parts(paths: Sequence[Path], formats: Formats, unit: str) -> Mapping[Path, Sequence[LogPart]]:
@@ -213,12 +218,13 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
         if not source.says:
             missing = "no field is known to be a duration" if source.format else "there is no request in it"
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
+        log.texts.unread("".join(first := log.texts.take(1)))
         for batch in log.batches():
             batches.append(_columns(batch, routes, workers))
             unreadable += len(batch.unreadable)
             events += events_in(batch.unreadable)
     return LogPart(_concatenated(batches), routes.names, workers.names, unreadable, source.clock, events,
-                   source.assumed)  # fmt: skip
+                   source.assumed, bool(_ZONE.search("".join(first))))  # fmt: skip
 
 
 def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
@@ -266,6 +272,12 @@ def _concatenated(parts: Iterable[Columns]) -> Columns:
 def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, workers: Names) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
     columns = _concatenated(part.columns for part in parts)
+    later_s = np.zeros(0) if any(part.has_zone for part in parts) else _set_back(columns["ends_s"])
+    if set_back := bool(later_s.any()):
+        of_parts = np.split(later_s, np.cumsum([len(part.columns["ends_s"]) for part in parts])[:-1])
+        parts = [part._replace(columns={**part.columns, "ends_s": part.columns["ends_s"] + each})
+                 for part, each in zip(parts, of_parts, strict=True)]  # fmt: skip
+        columns = _concatenated(part.columns for part in parts)
     of_starts = _has_starts(columns["ends_s"], columns["took_s"])
     if of_starts:
         parts = [part._replace(columns=_from_starts(part.columns)) for part in parts]
@@ -288,8 +300,16 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
     columns = _concatenated(shared)
     order = np.argsort(columns["ends_s"], kind="stable")
     return Log(name, clock, max(ticks_s), **{each: columns[each][order] for each in COLUMNS},
-               unreadable=sum(part.unreadable for part in parts), of_starts=of_starts,
+               unreadable=sum(part.unreadable for part in parts), of_starts=of_starts, set_back=set_back,
                assumed=next((part.assumed for part in parts if part.assumed), ""))  # fmt: skip
+
+
+def _set_back(times_s: Floats) -> Floats:
+    """Return how much later lines are than they say: summer time ended in a log that names no time zone."""
+    steps = np.rint(np.diff(times_s, prepend=times_s[:1]) / _HOUR_S)
+    near = np.abs(np.diff(times_s, prepend=times_s[:1]) - steps * _HOUR_S) < _NEAR_AN_HOUR_S
+    back = np.cumsum(np.where(near & (np.abs(steps) == 1), -steps, 0))  # a line that is late steps forth and back
+    return back * _HOUR_S if len(back) and back[-1] == 1 == back.max() and back.min() == 0 else np.zeros_like(times_s)
 
 
 def _has_starts(times_s: Floats, took_s: Floats) -> bool:

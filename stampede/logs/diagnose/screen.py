@@ -97,8 +97,9 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     yield f"{len(requests):,} {noun_for(len(requests), 'request')} in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
     joined_logs = {id(log): log for balancer, server, _ in requests.joins for log in (balancer, server)}.values()
     for log in joined_logs if requests.joins else (*logs.balancers, *logs.servers):
-        if log.of_starts:
-            yield f"The times of {log.file} are those at which requests came; they ended later by their durations."
+        told = {"are those at which requests came; they ended later by their durations": log.of_starts,
+                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back}  # fmt: skip
+        yield from (f"The times of {log.file} {says}." for says, is_so in told.items() if is_so)
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
