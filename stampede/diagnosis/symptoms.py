@@ -172,9 +172,9 @@ class Symptoms:
 
     @property
     def loop_may_be_held(self) -> bool:
-        """Whether loops were seen in code that holds them up, or nobody watched them."""
-        held_s = sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop")
-        return not self.loops.span_s or self.share_of_workers(held_s) >= STALLED
+        """Whether loops were seen in code that holds them up, more than in the collector, or nobody watched them."""
+        held = self.share_of_workers(sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop"))
+        return not self.loops.span_s or held - self.collected >= max(STALLED, self.collected)
 
     @property
     def classes(self) -> list[str]:
