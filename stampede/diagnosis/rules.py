@@ -284,9 +284,11 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
             sentences=[_loses(slow, why), *_computed_in(found, 0.0), _cure_of_lock(found)],
         )  # fmt: skip
     if stall is None and found.collected >= COLLECTS:
+        slow = {} if found.loop_may_be_held else _slow_by_loop(found)
         return Bottleneck(
-            limit="interpreter-lock", numbers={"share": found.collected},
-            sentences=[_collects(found), _cure_of_lock(found)],
+            limit="interpreter-lock", requests=[*slow], numbers={"share": found.collected},
+            explains=found.part_of_lost(found.lost.before_of(slow)) if slow else None,
+            sentences=[_collects(found), *([_loses(slow)] if slow else []), _cure_of_lock(found)],
         )  # fmt: skip
     if stall is None:
         return None
@@ -302,7 +304,8 @@ def _unknown(found: Symptoms) -> Bottleneck | None:
     """Requests wait although their own worker has a free thread, or its loop goes on, and nothing shows why."""
     beside, what = found.slow_beside_own, "their worker had a free thread meanwhile"
     slow = {} if found.computes_beside >= SOME_TIME else beside
-    if not slow and not beside and not found.loop_may_be_held and not found.stall("held") and not found.stall("locked"):
+    seen = found.loop_may_be_held or found.stall("held") or found.stall("locked") or found.collected >= COLLECTS
+    if not slow and not beside and not seen:
         slow, what = _slow_by_loop(found), f"the {found.loop} of their worker went on meanwhile"
     if not slow:
         return None

@@ -172,9 +172,9 @@ class Symptoms:
 
     @property
     def loop_may_be_held(self) -> bool:
-        """Whether loops were seen in code that holds them up, or nobody watched them."""
-        held_s = sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop")
-        return not self.loops.span_s or self.share_of_workers(held_s) >= STALLED
+        """Whether loops were seen in code that holds them up, more than in the collector, or nobody watched them."""
+        held = self.share_of_workers(sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop"))
+        return not self.loops.span_s or held - self.collected >= max(STALLED, self.collected)
 
     @property
     def classes(self) -> list[str]:
@@ -454,13 +454,21 @@ class Symptoms:
 
     def blockers(self) -> Iterator[tuple[str, float]]:
         """Yield which classes held the threads of workers while others had an avoidable wait, and their shares."""
-        seconds: defaultdict[str, float] = defaultdict(float)
+        held_s: defaultdict[str, float] = defaultdict(float)
         for trial in range(1, self.run.trials + 1):
             answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
-            for name, held_s in _held_threads_s(self.run.variant(TODAY), answered):
-                seconds[name] += held_s
-        total_s = sum(seconds.values()) or 1.0
-        for share, name in sorted(((held_s / total_s, name) for name, held_s in seconds.items()), reverse=True):
+            waits = waiting.waits_of_variant(self.variant, answered)
+            beside_s = waits.beside_s if waits else np.zeros_like(answered.sent_s)
+            worst = np.argsort(beside_s)[::-1][:MOST_LOOKED_AT]
+            for place in worst[beside_s[worst] > waiting.FROM_S]:
+                mine = answered.worker == answered.worker[place]
+                until_s = np.minimum(answered.ended_s[mine], answered.began_s[place])
+                both_s = np.maximum(0.0, until_s - np.maximum(answered.began_s[mine], answered.sent_s[place]))
+                for request_class in np.unique(answered.request_class[mine]):
+                    name, of_class = answered.classes[request_class], answered.request_class[mine] == request_class
+                    held_s[name] += float(both_s[of_class].sum())
+        total_s = sum(held_s.values()) or 1.0
+        for share, name in sorted(((seconds / total_s, name) for name, seconds in held_s.items()), reverse=True):
             if share >= AVOIDABLE:
                 yield name, share
 
@@ -469,18 +477,3 @@ class Symptoms:
         takes = self.value(request_class, "response_time", "p50") or 0.0
         work = max(0.0, takes - (self.value(request_class, "overhead", "p50") or 0.0))
         return max(WAITS_MS, SLOWER * work)
-
-
-def _held_threads_s(variant: VariantRecord, answered: waiting.Answered) -> Iterator[tuple[str, float]]:
-    """Yield each class of requests that were at work while others waited, and for how long in all, in seconds."""
-    found = waiting.waits_of_variant(variant, answered)
-    if found is None:
-        return
-    worst = np.argsort(found.beside_s)[::-1][:MOST_LOOKED_AT]
-    for place in worst[found.beside_s[worst] > waiting.FROM_S]:
-        sent_s, began_s = answered.sent_s[place], answered.began_s[place]
-        mine = answered.worker == answered.worker[place]
-        overlap = np.minimum(answered.ended_s[mine], began_s) - np.maximum(answered.began_s[mine], sent_s)
-        for request_class in np.unique(answered.request_class[mine]):
-            both = overlap[answered.request_class[mine] == request_class]
-            yield answered.classes[request_class], float(both[both > 0].sum())

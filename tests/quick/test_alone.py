@@ -193,6 +193,14 @@ def test_a_class_that_fails_because_of_a_host_names_it() -> None:
     assert "beside" in error.hint
 
 
+def test_a_class_that_is_killed_by_the_server_s_timeout_is_told_so() -> None:
+    said = "[CRITICAL] WORKER TIMEOUT (pid:27)\nTraceback (most recent call last):\nSystemExit: 1"
+    error = checking.not_meant("total", OwnRequestClass(path="/total", users=1), answer(500), said, masked)
+
+    assert "longer than the server's timeout" in error.message
+    assert "environment" not in error.hint
+
+
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_class_that_needs_a_login_is_told_how_to_give_one(status: int) -> None:
     error = checking.not_meant("mine", OwnRequestClass(path="/mine", users=1), answer(status), "", masked)

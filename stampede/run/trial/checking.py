@@ -1,6 +1,7 @@
 """Log users in to somebody's own application, ask it for each class before any load, and say what is wrong with it."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,8 @@ _WAYS_OUT = {
     "method: POST, or leave the class out.",
 }
 """What to do about a class that is answered with a status."""
+_KILLED = re.compile(r"WORKER TIMEOUT|HARAKIRI ON WORKER")
+"""What gunicorn and uWSGI write of a worker that they kill because a request takes too long."""
 MOST_NAME, MOST_REQUEST = 24, 36
 WAY_TO_HTTPS = "If a proxy in front of it takes HTTPS, write what the proxy says: headers: {X-Forwarded-Proto: https}."
 Masked = Callable[[bytes], bytes]
@@ -161,9 +164,15 @@ def not_meant(
         message = f"{asked}, is answered with status {answer.status}, but expected_status is {expected}."
     else:
         message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
+    way_out = _WAYS_OUT.get(answer.status, _WAY_OUT)
+    if _KILLED.search(said):
+        message = (
+            f"{asked}, takes longer than the server's timeout even when it is asked alone, so its worker was killed."
+        )
+        way_out = "Raise the server's timeout, ask for less, or leave requests.{name} out."
     parts = [
         *_hints(answer.body, said, masked, folder),
-        _WAYS_OUT.get(answer.status, _WAY_OUT).format(name=name, login=_way_in(login))
+        way_out.format(name=name, login=_way_in(login))
         + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
     return LabError(message, hint="\n".join(filter(None, parts)))
