@@ -17,6 +17,7 @@ from stampede.docker.compose_config import config
 from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import foreign_yaml
 from stampede.foreign import read_text
+from stampede.records.run import cores_named
 from stampede.servers.program import SERVES
 
 Found = Mapping[str, tuple[float | str, str]]
@@ -273,8 +274,4 @@ def _count(said: object) -> int | None:
 
 
 def _cores_of(said: object) -> float | None:
-    """Return how many cores a list such as ``0-2,4`` names."""
-    if not said or not re.fullmatch(r"\d+(-\d+)?([, ]\d+(-\d+)?)*", str(said)):
-        return None
-    ends = [part.partition("-")[::2] for part in re.split(r"[, ]", str(said))]
-    return float(sum(int(last or first) - int(first) + 1 for first, last in ends))
+    return float(cores_named(str(said))) if re.fullmatch(r"\d+(-\d+)?([, ]\d+(-\d+)?)*", str(said)) else None

@@ -15,7 +15,8 @@ VALUES = ("variants", "duration", "trials", "until", "predict", "explain", "set"
 
 def typed(*words: str | Path | int) -> str:
     """Return ``stampede WORDS``, or the target of make that does the same if the user typed make."""
-    command, *rest = (_quoted(str(word)) for word in words)
+    # an ellipsis stands for what the user types
+    command, *rest = (word if "…" in word else shlex.quote(word) for word in map(str, words))
     target, _, variable = _TARGETS.get(command, "").partition(" ")
     if os.environ.get(MAKES) != "make" or not target:
         return " ".join(["stampede", command, *rest])
@@ -35,7 +36,3 @@ def option(name: str, value: str | int = "") -> str:
     if os.environ.get(MAKES) == "make" and name in (*_FLAGS, *VALUES):
         return f"{name.upper()}={value or 1}"
     return f"--{name} {value}".rstrip()
-
-
-def _quoted(word: str) -> str:
-    return word if "…" in word else shlex.quote(word)  # an ellipsis stands for what the user types

@@ -9,7 +9,7 @@ import numpy as np
 from stampede.records.classes import Mean, Range, RequestClass
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN
-from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.run import LoadRecord, VariantRecord, cores_named
 from stampede.records.traffic import TrafficClass, traffic_of_settings
 from stampede.theory import model
 from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
@@ -61,12 +61,12 @@ def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, c
         own = variant.queueing.model_copy(update={"keeps_idle": False})  # each request has its own connection
         variant = variant.model_copy(update={"queueing": own})
     one_device = bool((load.api or {}).get("one_device"))
-    at_once, on_cores, quota = side_by_side * OF_CORES / (cores or OF_CORES), None, None
-    if load.settings.get("CPU") == "burn":
-        ends = [part.partition("-")[::2] for part in str(variant.settings.get("cpuset", "")).split(",") if part]
-        allowed = sum(int(last or first) - int(first) + 1 for first, last in ends) or 1024
-        on_cores, quota = min(cores or OF_CORES, allowed), float(variant.settings.get("cpus", 0)) or None
-    return system_for(variant, classes_of(load), one_device, at_once, cores=on_cores, quota=quota)
+    burns = load.settings.get("CPU") == "burn"
+    return system_for(
+        variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES),
+        cores=min(cores or OF_CORES, cores_named(str(variant.settings.get("cpuset", ""))) or 1024) if burns else None,
+        quota=float(variant.settings.get("cpus", 0)) or None if burns else None,
+    )  # fmt: skip
 
 
 def classes_of(load: LoadRecord) -> list[Class]:

@@ -112,9 +112,7 @@ def raw_files_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> s
     trial = trial_folder.relative_to(run_folder).as_posix()
     of_trial = {name for name in hashes if name.startswith(f"{trial}/")}
     listed = {name for name in of_trial if name.rpartition("/")[0] == trial and _is_evidence(name)}
-    there = (
-        {f"{trial}/{path.name}" for path in trial_folder.iterdir() if _is_evidence(path.name)} if of_trial else set()
-    )
+    there = {f"{trial}/{path.name}" for path in trial_folder.iterdir() if of_trial and _is_evidence(path.name)}
     for name in sorted(listed | there, key=lambda name: (not PurePosixPath(name).match(POINTS), name)):
         if name not in there:
             return f"{trial} has no {PurePosixPath(name).name}"

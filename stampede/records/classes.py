@@ -42,6 +42,10 @@ class Mean(Model):
     mean: Seconds
 
 
+Takes = float | Range | Mean | list[float]
+"""How long requests take: a constant, between two ends, exponential, or one of these durations, each as likely."""
+
+
 def _kind(takes: object) -> str:
     if isinstance(takes, dict | Between | Mean):
         return "a mean" if isinstance(takes, Mean) or (isinstance(takes, dict) and "mean" in takes) else "two ends"
@@ -194,29 +198,33 @@ class RequestClass(Arrivals):
     @property
     def mean_s(self) -> float:
         """The mean duration."""
-        return self._spread_s[1]
+        return spread_s(self.takes_s)[1]
 
     @property
     def longest_s(self) -> float:
         """The longest duration; of exponential durations, the mean."""
-        return self._spread_s[2]
+        return spread_s(self.takes_s)[2]
 
     @property
     def shortest_s(self) -> float:
         """The duration that a tenth of the requests do not exceed."""
-        return self._spread_s[0]
+        return spread_s(self.takes_s)[0]
 
-    @property
-    def _spread_s(self) -> tuple[float, float, float]:
-        match self.takes_s:
-            case Between(least=least, most=most):
-                return least + 0.1 * (most - least), (least + most) / 2, most
-            case Mean(mean=mean):
-                return 0.105 * mean, mean, mean
-            case list(measured):
-                return sorted(measured)[len(measured) // 10], fmean(measured), max(measured)
-            case seconds:
-                return seconds, seconds, seconds
+
+def spread_s(takes: Takes) -> tuple[float, float, float]:
+    """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest.
+
+    The longest of exponential durations is their mean.
+    """
+    match takes:
+        case Range(least=least, most=most):
+            return least + 0.1 * (most - least), (least + most) / 2, most
+        case Mean(mean=mean):
+            return 0.105 * mean, mean, mean
+        case list(measured):
+            return sorted(measured)[len(measured) // 10], fmean(measured), max(measured)
+        case seconds:
+            return seconds, seconds, seconds
 
 
 class LoadClass(RequestClass):

@@ -60,6 +60,12 @@ UNKNOWN = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
 """The machine of requests that theory or a log knows, and no run of the lab measured."""
 
 
+def cores_named(cpuset: str) -> int:
+    """Return how many cores a list such as ``0-2,4`` names."""
+    ends = [part.partition("-")[::2] for part in cpuset.replace(",", " ").split()]
+    return sum(int(last or first) - int(first) + 1 for first, last in ends)
+
+
 class RunMachine(Record):
     """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all).
 
@@ -74,7 +80,7 @@ class RunMachine(Record):
     @property
     def cores(self) -> int:
         """How many cores its containers could use."""
-        return int(self.cpuset.rpartition("-")[2]) + 1 if self.cpuset else self.host.cores
+        return cores_named(self.cpuset) or self.host.cores
 
 
 class Git(Record):

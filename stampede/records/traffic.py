@@ -7,18 +7,15 @@ from typing import Any
 
 from pydantic import Field
 
-from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range
+from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range, Takes, spread_s
 from stampede.records.duration import in_seconds
 from stampede.records.model import Record
-
-Takes = float | Range | Mean | list[float]
 
 
 class Work(Record):
     """One step of a request's work, of one kind.
 
     ``does`` is ``wait``, ``compute`` (with the interpreter lock), ``call``, or ``stream``: wait, and send a part.
-    ``takes_s`` is a constant, two ends, the mean of exponential durations, or durations of which each is as likely.
     """
 
     does: str = "wait"
@@ -27,15 +24,7 @@ class Work(Record):
     @property
     def mean_s(self) -> float:
         """The mean duration."""
-        match self.takes_s:
-            case Range(least=least, most=most):
-                return (least + most) / 2
-            case Mean(mean=mean):
-                return mean
-            case list(measured):
-                return sum(measured) / len(measured)
-            case seconds:
-                return seconds
+        return spread_s(self.takes_s)[1]
 
 
 class TrafficClass(Record):

@@ -94,18 +94,15 @@ class FirstFigure(NamedTuple):
 
 def first_figure(run: Run, summary: Summary) -> FirstFigure | None:
     """Return the number that answers the question; None: nobody asks, or it was not measured."""
-    for claim, row in answers(run, summary)[:1]:
-        if row.measured is None:
-            return None
-        says = None if claim.relative_to else quantity_sentence(
-            claim.value, row.measured, at_least=claim.at_least is not None
-        )  # fmt: skip
-        suffix = " times" if claim.relative_to else unit_suffix(row.unit)
-        figure = f"{claim_figure(claim, row, row.measured)}{suffix}"
-        if says is None:
-            return FirstFigure(figure, claim_subject(claim).removesuffix(","))
-        return FirstFigure(figure, f"{says.partition(': ')[2].removeprefix(figure)} ({quantity_place(claim.value)})")
-    return None
+    asked = answers(run, summary)
+    if not asked or (measured := asked[0][1].measured) is None:
+        return None
+    claim, row = asked[0]
+    figure = claim_figure(claim, row, measured) + (" times" if claim.relative_to else unit_suffix(row.unit))
+    says = _in_plain_words(claim, measured)
+    if says is None:
+        return FirstFigure(figure, claim_subject(claim).removesuffix(","))
+    return FirstFigure(figure, f"{says.partition(': ')[2].removeprefix(figure)} ({quantity_place(claim.value)})")
 
 
 def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
@@ -138,11 +135,15 @@ def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) 
     shown = spread(values, row.low, row.high)
     which = "95 % interval" if has_interval(values, row.low, row.high) else "in the trials"
     interval = f" ({which}: {shown}{unit_suffix(row.unit)})" if shown and row.low != row.high else ""
-    sentence = None if claim.relative_to else quantity_sentence(
-        claim.value, row.measured, at_least=claim.at_least is not None
-    )  # fmt: skip
-    sentence = sentence or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
+    sentence = (
+        _in_plain_words(claim, row.measured)
+        or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
+    )
     return ". ".join(filter(None, (f"{sentence}{interval}", capitalised(suspect_of(run, summary, claim.quantities)))))
+
+
+def _in_plain_words(claim: Claim, value: float) -> str | None:
+    return None if claim.relative_to else quantity_sentence(claim.value, value, at_least=claim.at_least is not None)
 
 
 def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> str | None:

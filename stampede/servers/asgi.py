@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from stampede.records.queueing import EVEN, Queueing
 from stampede.servers.base import Variant
+from stampede.servers.granian import GRANIAN_IDLE_S
 from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
 
@@ -154,6 +155,11 @@ class Asgi(AsgiApplication, Replaced):
         own: dict[str, Any] = {"missing": missing} if missing else {}
         own |= {"race": EVEN, "max_connections": self.backpressure} if self.server == "granian" else {}
         return super().queueing.model_copy(update=own)
+
+    @property
+    def idle_limit(self) -> tuple[int, float] | None:
+        """Idle connections count against granian's ``backpressure``; at uvicorn's limit, requests are refused."""
+        return (self.backpressure, GRANIAN_IDLE_S) if self.backpressure else None
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

@@ -7,6 +7,9 @@ from pydantic import Field
 from stampede.records.queueing import EVEN, Queueing
 from stampede.servers.base import Variant
 
+GRANIAN_IDLE_S = 30
+"""How long granian keeps an idle connection open."""
+
 
 class GranianWsgi(Variant):
     """granian with a WSGI application, whose blocking threads take requests from their worker's queue."""
@@ -31,5 +34,5 @@ class GranianWsgi(Variant):
 
     @property
     def idle_limit(self) -> tuple[int, float]:
-        """Idle connections count against ``backpressure``; granian closes them after 30 s."""
-        return self.backpressure, 30
+        """Idle connections count against ``backpressure``."""
+        return self.backpressure, GRANIAN_IDLE_S

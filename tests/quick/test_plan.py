@@ -1,5 +1,7 @@
 """stampede.plan: which trials, in which order, which side by side."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from stampede.experiment.file import load_experiment
 from stampede.experiment.model import Experiment
 from stampede.experiment.variations import computing, measured_against_itself
 from stampede.plan import PlannedTrial, lay_out, timing
+from stampede.servers import KINDS
 
 HEAVY_MIX = load_experiment("heavy-mix")
 ALONE = Experiment.model_validate(HEAVY_MIX.model_dump(exclude_unset=True) | {"parallel": False})
@@ -227,6 +230,15 @@ def answered_after_s(trial: PlannedTrial) -> float:
 )  # fmt: skip
 def test_a_load_ends_when_its_last_requests_are_answered(trial: PlannedTrial, seconds: float) -> None:
     assert answered_after_s(trial) == pytest.approx(seconds)
+
+
+def test_idle_connections_count_for_granian_with_asgi_too() -> None:
+    settings = {"server": "granian", "app": "fastapi-async", "workers": 1, "balancer": "none"}
+    limited, unlimited = (KINDS["granian"].model_validate(settings | more) for more in ({"backpressure": 8}, {}))
+    trial = planned("connection-limit", "granian")
+
+    assert answered_after_s(replace(trial, variant=limited)) == pytest.approx(60)
+    assert answered_after_s(replace(trial, variant=unlimited)) < 26
 
 
 def test_what_comes_at_twice_the_capacity_takes_as_long_again() -> None:

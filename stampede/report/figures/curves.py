@@ -7,7 +7,7 @@ from stampede.evaluate.metrics.workers import labels
 from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
 from stampede.records.plural import plural
-from stampede.records.run import LoadRecord, Run
+from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.figures.drawing import (
     FLOOR_MS,
@@ -108,8 +108,14 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
 
     Each line is a variant; diamonds are published figures. None: there is no single number in which the loads differ.
     """
-    setting = _only_difference(run.loads)
-    if setting is None:
+    loads = run.loads
+    names = {name for load in loads for name in load.described}
+    differing = [name for name in names if len({load.described.get(name) for load in loads}) > 1]
+    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
+        return None  # bursts have pictures of their own
+    [setting] = differing
+    values = {load.described.get(setting, "") for load in loads}
+    if len(values) < len(loads) or not all(value.isdecimal() and int(value) for value in values):
         return None
     servers = dict.fromkeys(str(variant.settings.get("server")) for variant in run.variants)
     rows = [in_a_row(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS) for server in servers]
@@ -118,20 +124,6 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
     subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars}; diamonds are published"
     return style_chart(chart, title, subtitle, None)
-
-
-def _only_difference(loads: list[LoadRecord]) -> str | None:
-    """Return the only setting in which several loads differ, if it is a different positive number in each load.
-
-    Return None for bursts, which have pictures of their own.
-    """
-    names = {name for load in loads for name in load.described}
-    differing = [name for name in names if len({load.described.get(name) for load in loads}) > 1]
-    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
-        return None
-    [name] = differing
-    values = {load.described.get(name, "") for load in loads}
-    return name if len(values) == len(loads) and all(value.isdecimal() and int(value) for value in values) else None
 
 
 def _over_loads(

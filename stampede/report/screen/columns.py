@@ -57,8 +57,17 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
     if not heaviest and measures:
         groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
         return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
-    if not heaviest:
-        return _default_columns(run, summary)
+    if not heaviest:  # the most frequent class of requests under the first load
+        load = run.loads[0].name
+        rows = [row for row in summary.rows if row.load == load and row.metric == OVERHEAD.name and row.request_class]
+        if not rows:
+            return [], None
+        frequent = max(rows, key=lambda row: row.n).request_class
+        groups = [Group(load, frequent, OVERHEAD.name, _NEIGHBOURS), Group(load, None, AVOIDABLE_WAIT.name, ("share",))]
+        of_failures = (load, None, FAILURES.name)
+        if any(row.measured for row in summary.rows if (row.load, row.request_class, row.metric) == of_failures):
+            groups.append(Group(*of_failures, ("share",)))
+        return groups, Lead(groups[0], "p99")
     totals: Counter[tuple[str, str | None, str]] = Counter()
     stats: dict[tuple[str, str | None, str], Counter[str]] = {}
     for claim in run.claims:
@@ -78,17 +87,3 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
     wanted = heaviest.with_load(run.loads[0].name).value
     leading = (wanted.load, wanted.request_class, wanted.metric)
     return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == leading), None)
-
-
-def _default_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:
-    """Return columns for a run without claims: the most frequent class of requests under the first load."""
-    load = run.loads[0].name
-    rows = [row for row in summary.rows if row.load == load and row.metric == OVERHEAD.name and row.request_class]
-    if not rows:
-        return [], None
-    frequent = max(rows, key=lambda row: row.n).request_class
-    groups = [Group(load, frequent, OVERHEAD.name, _NEIGHBOURS), Group(load, None, AVOIDABLE_WAIT.name, ("share",))]
-    failed = [row for row in summary.rows if (row.load, row.request_class, row.metric) == (load, None, FAILURES.name)]
-    if any(row.measured for row in failed):
-        groups.append(Group(load, None, FAILURES.name, ("share",)))
-    return groups, Lead(groups[0], "p99")

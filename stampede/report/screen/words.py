@@ -96,21 +96,21 @@ def more_trials(summary: Summary) -> str:
 
 
 def next_lines(run: Run, summary: Summary, report: str, tables: str, width: int) -> Iterator[str]:
-    """Yield where the report is, the command ``tables`` that prints all tables of this run, and what to type next."""
+    """Yield where the report is, the command ``tables`` that prints all tables of this run, and what to type next.
+
+    Of several commands, the most useful one that fits into the width is there.
+    """
     lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}")
     fitting = [line for line in lines if len(line) <= width][:1]
     yield from fitting or (f"Report: {report}", f"All tables: {tables}")
-    yield from [step for step in (f"Next: {step}" for step in _next_steps(run, summary)) if len(step) <= width][:1]
-
-
-def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
-    name = run.experiment
+    name, steps = run.experiment, []
     if any("busy" in reason or "other machines" in reason for reason in _reasons(summary)):
-        yield f"on a quiet machine: {typed('run', name) if run.claims else run.command}"
+        steps.append(f"on a quiet machine: {typed('run', name) if run.claims else run.command}")
     if run.claims and run.trials < ENOUGH and not any(row.decided for row in summary.claims):
-        yield f"{typed('run', name)} {more_trials(summary).partition(',')[0]}"
+        steps.append(f"{typed('run', name)} {more_trials(summary).partition(',')[0]}")
     pair, cure = next(iter(answers(run, summary)), None), next(iter(cures(run, summary)), None)
     if pair and cure and pair[0].value.variant != cure[0].value.variant:
-        yield f"stampede watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
+        steps.append(f"stampede watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}")
     if run.claims:
-        yield "for your own service: stampede init FOLDER, then stampede try"
+        steps.append("for your own service: stampede init FOLDER, then stampede try")
+    yield from [line for line in (f"Next: {step}" for step in steps) if len(line) <= width][:1]
