@@ -223,7 +223,8 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     by_heroku = start.place.startswith("Procfile") and told.server in _BY_HEROKU and not found.unknown
     given = start.environment.get("WEB_CONCURRENCY")
     if by_heroku and not given and ("workers" not in told.differ or "WEB_CONCURRENCY" in shlex.join(start.command)):
-        by_itself = "guessed: Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment"
+        who = f"{told.server} says, but" if "workers" in told.differ else "guessed:"
+        by_itself = f"{who} Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment"
         found.note("workers", numbers_of(told)["workers"], by_itself)
     for key, value in numbers_of(told).items():
         differs = names.get(key, key) in told.differ and not found.assumed
