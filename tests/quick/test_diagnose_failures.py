@@ -166,7 +166,9 @@ def test_workers_of_two_generations_have_the_same_places(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_worker_that_was_killed_with_its_requests_is_away_until_the_next_serves(tmp_path: Path, threads: int) -> None:
+def test_a_worker_that_was_killed_with_its_requests_is_away_until_the_next_serves(
+    tmp_path: Path, lab: Lab, threads: int
+) -> None:
     """No server has a line of the requests that held it; pages wait meanwhile."""
     requests, worker = [], 1
     for cycle in range(0, 400, 40):
@@ -179,6 +181,9 @@ def test_a_worker_that_was_killed_with_its_requests_is_away_until_the_next_serve
     assert found.findings.cause == "away"
     assert said.startswith("Workers were away:")
     assert "A 502 after a while means that the worker ended while it had the request." in said
+    screen = lab.call("diagnose", *map(str, write(tmp_path, requests))).stdout
+    assert "With " not in screen.partition("longest wait")[2], "more threads are no cure"
+    assert "symptoms.md#no-answers-for-seconds" in screen
 
 
 def test_a_bad_minute_of_hours_is_told(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ def diagnose(
     asked = Asked(paths, clocks, choose_formats(format_, format_from, json_keys), unit, workers, threads)
     say_how_theory_runs()
     found = diagnose_logs(asked)
-    replayed = replay(*found[1:]) if found.requests.joins and found.findings.cause != "missing" else None
+    unknown = not found.requests.joins or found.findings.cause in ("missing", "away")  # replays know no killed workers
+    replayed = None if unknown else replay(*found[1:])
     if to:
         from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415  # pages are an extra
 

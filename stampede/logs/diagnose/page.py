@@ -50,35 +50,23 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
                 f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "
                 "the balancer notes some ends late. So a worker may have more rows than threads."
             )
-        return timeline_page(
-            database, Path(), _run(requests, variant, load), summary, _opening(found, sentences), (workers, threads),
-            _title(requests),
-            requests.first + float(requests.sent_s[_shown(requests)].min()),
-        )  # fmt: skip
-
-
-def _opening(found: Diagnosis, sentences: list[str]) -> Opening:
-    """Return the sentences below the share of requests that waited, beside a bar for each class; else only them."""
-    findings = found.findings
-    if not found.requests.joins:
-        return Opening(sentences)
-    first = FirstFigure(percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
-    bars = bars_of([(each.name, percent(each.waited), each.waited) for each in findings.classes])
-    return Opening(sentences, first, "Requests that waited for more than 50 ms, by class", bars)
+        opening = Opening(sentences)
+        if requests.joins:
+            first = FirstFigure(percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
+            bars = bars_of([(each.name, percent(each.waited), each.waited) for each in findings.classes])
+            opening = Opening(sentences, first, "Requests that waited for more than 50 ms, by class", bars)
+        sent_s = requests.first + requests.sent_s[_shown(requests)]
+        from_at, to_at = (datetime.fromtimestamp(float(at), UTC) for at in (sent_s.min(), sent_s.max()))
+        which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
+        which = which if len(sent_s) < len(requests) else f"All {len(requests):,} requests"
+        title = (f"{which}, sent from {from_at:%H:%M:%S} to {to_at:%H:%M:%S} UTC: which worker served each, and which "
+                 "waited")  # fmt: skip
+        return timeline_page(database, Path(), _run(requests, variant, load), summary, opening, (workers, threads),
+                             title, float(sent_s.min()))  # fmt: skip
 
 
 def _shown(requests: Requests) -> slice:
     return around_longest(requests.waited_s, MOST)
-
-
-def _title(requests: Requests) -> str:
-    """Return which requests the lanes show."""
-    sent_s = requests.sent_s[_shown(requests)]
-    first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s.min(), sent_s.max()))
-    which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
-    if len(sent_s) == len(requests):
-        which = f"All {len(requests):,} requests"
-    return f"{which}, sent from {first:%H:%M:%S} to {last:%H:%M:%S} UTC: which worker served each, and which waited"
 
 
 def _insert(database: duckdb.DuckDBPyConnection, requests: Requests, capacity: Capacity, findings: Findings) -> float:

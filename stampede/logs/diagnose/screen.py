@@ -15,7 +15,7 @@ from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
-from stampede.logs.diagnose.ranges import Range, Ranges
+from stampede.logs.diagnose.ranges import Range
 from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
@@ -192,8 +192,13 @@ def answer(found: Diagnosis) -> Iterator[str]:
         if not _failed_most(found):
             yield from _not_answered(found)
     yield from _told(found)
-    if findings.ranges:
-        yield missing_lines(findings.ranges)
+    if ranges := findings.ranges:
+        p90, p99 = ranges.waits_s[1:]
+        yield (
+            f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, {_shares(ranges.waited)} of "
+            f"the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
+            f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
+        )
     yield from _load(found)
 
 
@@ -290,16 +295,6 @@ def _symptom(findings: Findings) -> Symptom:
     if findings.cause == "idle" and findings.overtaken >= OVERTAKEN:
         return SYMPTOMS["overtaken"]
     return SYMPTOMS[_ROWS.get(findings.cause, findings.cause)]
-
-
-def missing_lines(ranges: Ranges) -> str:
-    """Return between which bounds the findings lie if lines are missing."""
-    p90, p99 = ranges.waits_s[1:]
-    return (
-        f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, {_shares(ranges.waited)} of "
-        f"the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
-        f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
-    )
 
 
 def _shares(of: Range) -> str:
