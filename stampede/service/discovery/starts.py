@@ -247,10 +247,12 @@ def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Sta
     documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
                  if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
                  and "{{" not in repository.text(path) for each in repository.documents(path)
-                 for said in ((each.get("items") if isinstance(each, dict) else None) or [each])]  # fmt: skip
+                 if isinstance(each, dict)
+                 for said in (each["items"] if isinstance(each.get("items"), list) else [each])
+                 if isinstance(said, dict)]  # fmt: skip
     with suppress(AttributeError, TypeError, KeyError):
         maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents
-                if isinstance(said, dict) and said.get("kind") == "ConfigMap"}  # fmt: skip
+                if said.get("kind") == "ConfigMap"}  # fmt: skip
         for name, said in documents:
             spec = said.get("spec") or {}
             pod = (spec.get("template") or {}).get("spec") or {}
