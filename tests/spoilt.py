@@ -48,7 +48,7 @@ def tell_which(lab: Lab, **factors: str) -> None:
 
     ``factors`` are further variables for the Compose file, as expressions of the variant's ``name``.
     """
-    settings = "env_text(_variables(load.at(visits_per_s), trial.duration)"
+    settings = '{"load": _variables(load.at(visits_per_s), trial.duration)'
     lab.edit("stampede/run/trial/compose.py", settings, f'{settings} | {{"WHICH": trial.variant_name}}')
     lab.edit("stampede/run/trial/compose.py", "    if load.api:\n", "    name = trial.variant_name\n" + "".join(
         f"    factors |= {{{factor!r}: {value}}}\n" for factor, value in factors.items()
