@@ -48,8 +48,8 @@ def tell_which(lab: Lab, **factors: str) -> None:
 
     ``factors`` are further variables for the Compose file, as expressions of the variant's ``name``.
     """
-    settings = '{"load": _variables(load.at(visits_per_s), trial.duration)'
-    lab.edit("stampede/run/trial/compose.py", settings, f'{settings} | {{"WHICH": trial.variant_name}}')
+    told = '"load": _variables(load.at(visits_per_s), trial.duration) | {"WHICH": trial.variant_name}'
+    lab.edit("stampede/run/trial/compose.py", '"load": _variables(load.at(visits_per_s), trial.duration)', told)
     lab.edit("stampede/run/trial/compose.py", "    if load.api:\n", "    name = trial.variant_name\n" + "".join(
         f"    factors |= {{{factor!r}: {value}}}\n" for factor, value in factors.items()
     ) + "    if load.api:\n")  # fmt: skip

@@ -115,8 +115,9 @@ def spoil(lab: Lab) -> None:
         LAB_READY="'never' if name == 'never-ready' else 'ready'",
         LAB_RETRIES="'1' if name == 'never-ready' else '14'",
     )
-    longer = '{"WHICH": trial.variant_name} | ({"DURATION": "2m"} if trial.variant_name.endswith("-outgrows") else {})'
-    lab.edit("stampede/run/trial/compose.py", '{"WHICH": trial.variant_name}', longer)
+    which = '{"WHICH": trial.variant_name}'
+    longer = which + ' | ({"DURATION": "2m"} if trial.variant_name.endswith("-outgrows") else {})'
+    lab.edit("stampede/run/trial/compose.py", which, longer)
     spoil_scripts(lab)
     spoil_servers(lab)
     lab.edit("docker-compose.yml", "    profiles: [load]\n", "    profiles: [load]\n    cpus: ${LAB_K6_CPUS:-0}\n")

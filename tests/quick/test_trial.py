@@ -1,5 +1,6 @@
 """stampede.run.trial: what becomes of the trials of a batch when they fail, and what happens under the load."""
 
+import ast
 import asyncio
 import shutil
 import signal
@@ -20,6 +21,7 @@ from stampede.docker.machine_usage import Progress, Quiet
 from stampede.errors import LabError
 from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
+from stampede.paths import ROOT
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TrialRecord
 from stampede.run.trial import batch, replacing
@@ -457,3 +459,19 @@ def test_a_restart_that_pauses_ends_with_the_load(tmp_path: Path) -> None:
     asyncio.run(for_a_moment(restart_replicas(trial)))
 
     assert [words[2:] for words in machine.calls] == [("hostname", "-i")]
+
+
+def test_what_tests_spoil_in_a_copy_of_the_lab_is_there() -> None:
+    """A line that moves shows here, and not when containers have been started."""
+    missing, found = [], 0
+    for file in (ROOT / "tests").rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text())):
+            match call:
+                case ast.Call(
+                    func=ast.Attribute(attr="edit"), args=[ast.Constant(str(path)), ast.Constant(str(old)), _]
+                ):
+                    found += 1
+                    missing += [f"{file.name}: {old}"] if old not in (ROOT / path).read_text() else []
+
+    assert found > 20
+    assert missing == []

@@ -103,7 +103,7 @@ def test_thundering_herd_counts_every_attempt(copied_lab: Lab) -> None:
 
 
 def test_gunicorn_releases_are_served_by_the_releases_they_name(copied_lab: Lab) -> None:
-    copied_lab.edit("experiments/gunicorn-releases.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
+    copied_lab.edit("experiments/gunicorn-releases.yaml", "takes_s: 10", "takes_s: 3")
     releases = {
         "shared-socket-23": "23.0.0",  # its limit may stop a worker for ever, see connection-deadlock
         "connection-limit-24": "24.1.1",
@@ -126,7 +126,7 @@ def test_gunicorn_releases_are_served_by_the_releases_they_name(copied_lab: Lab)
 
 def test_accept_models_stand_side_by_side(copied_lab: Lab) -> None:
     """HAProxy balances as it is told to, and what it counts agrees with k6 and the workers."""
-    copied_lab.edit("experiments/accept-models.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
+    copied_lab.edit("experiments/accept-models.yaml", "takes_s: 10", "takes_s: 3")
     variants = "haproxy-least-conn,random-two-least-conn,sync,round-robin"
     result = measure(copied_lab, "accept-models", variants, "6s")
 

@@ -246,7 +246,7 @@ def test_an_engine_that_is_frozen_does_not_keep_the_lab_waiting(spoilt: Lab, eng
     assert spoilt.run("setup").returncode == 0
     engine.take("debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
     spoilt.environment["DOCKER_HOST"] = engine.address
-    spoilt.edit("stampede/docker/client.py", "ANSWERS_WITHIN_S = 60", "ANSWERS_WITHIN_S = 6")
+    spoilt.edit("stampede/docker/client.py", "TOLD_WITHIN_S = 60", "TOLD_WITHIN_S = 6")
     spoilt.edit("stampede/run/trial/batch.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
     process = spoilt.start("run", "spoilt")
     wait_for_step(process, stage)
