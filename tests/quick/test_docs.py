@@ -17,7 +17,7 @@ from stampede import __version__
 from stampede.cli import app
 from stampede.cli.help import GROUPS
 from stampede.evaluate.metrics import STATISTICS
-from stampede.experiment.file import load_experiment, names
+from stampede.experiment.file import load_experiment, names, read_experiment
 from stampede.paths import EXPERIMENTS, K6, ROOT
 from stampede.servers import Server
 from stampede.service.answers import AnsweredRoute, Answers, Followed, Record
@@ -140,6 +140,13 @@ def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -
 
     assert all(f"`{variant}`" in page for variant in experiment.variants)
     assert all(claim.says in page.replace("\\", "") for claim in experiment.claims)
+
+
+def test_the_complete_file_of_contributing_is_an_experiment(tmp_path: Path) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("This is a complete file:\n\n")[2]
+    (tmp_path / "spare-worker.yaml").write_text(re.sub("^    ", "", text.partition("\n\nWrite")[0], flags=re.MULTILINE))
+
+    assert [*read_experiment(tmp_path / "spare-worker.yaml").variants] == ["one-worker", "two-workers"]
 
 
 @pytest.mark.parametrize("name", names())
