@@ -103,8 +103,10 @@ def write_bundle(names: Sequence[str], pythons: Sequence[str], target: Path, say
     images = images_for(names)
     make_ready(say, images)
     build_images(images, say)
-    packing = tempfile.TemporaryDirectory(dir=target.parent.absolute(), prefix=f".{target.name}.")
-    with whole_archive(target, "--to /path/name.tar") as part, packing as temporary:
+    with (
+        whole_archive(target, "--to /path/name.tar") as part,
+        tempfile.TemporaryDirectory(dir=target.parent.absolute(), prefix=f".{target.name}.") as temporary,
+    ):
         folder = Path(temporary) / "stampede-bundle"
         folder.mkdir()
         shutil.copy(TOOLS / "install-bundle.sh", folder / "install.sh")

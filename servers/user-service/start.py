@@ -359,13 +359,13 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
     if name in ("honcho", "foreman"):
         if program := real(name) or real("honcho"):
             os.execv(program, [program, *arguments])
-        tell("missing", program="honcho", words=[name, *arguments])
+        tell("missing", program=name, words=[name, *arguments])
     if name in MEASURES and real(name):
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
     if name == "tini":
-        sys.exit(f"{arguments[0]}: not found")
+        sys.exit(f"{next((each for each in arguments if not each.startswith('-')), name)}: not found")
     if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
         signal.pause()  # a script may wait until the first of its programs ends
     sys.exit(0)
@@ -475,10 +475,15 @@ def supervise(arguments: Sequence[str]) -> NoReturn:
             "process_num": 0,
             "numprocs": 1,
             "group_name": name.partition(":")[2],
+            "host_node_name": os.uname().nodename,
             **{f"ENV_{key}": value for key, value in os.environ.items()},
         }
-        command, own, folder = (said.get(key, "") % known for key in ("command", "environment", "directory"))
-        pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", f"{of_all % known},{own}")
+        try:
+            command, own, folder = (said.get(key, "") % known for key in ("command", "environment", "directory"))
+            pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", f"{of_all % known},{own}")
+        except (KeyError, TypeError, ValueError) as error:
+            print(f"{name}: the expression {error} of {file} is not followed", file=sys.stderr)
+            continue
         given = {key: value.strip("\"' ") for key, value in pairs}
         share = name.startswith("fcgi-")  # its processes share a socket, as workers do
         given["STAMPEDE_WORKERS" if share else "STAMPEDE_PROCESSES"] = said.get("numprocs", "1")

@@ -219,7 +219,8 @@ def _busy_processors(found: Symptoms) -> Bottleneck | None:
     elif workers < cores:
         computed = f"The {workers} worker processes were" if workers > 1 else "The one worker process was"
         they = f"They can use only {workers} processors" if workers > 1 else "A process can use only one processor"
-        said = (f"{computed} computing for {percent(share)} of the time. {they}, and this machine has {cores:g}. "
+        has = "this machine has" if found.cores >= found.run.host.cores else "their limit (cpus) is"
+        said = (f"{computed} computing for {percent(share)} of the time. {they}, and {has} {cores:g}. "
                 f"{SYMPTOMS['processors'].cures['few workers']}")  # fmt: skip
     else:
         what = f"{cores:g} processors" if cores > 1 else "only processor"

@@ -54,19 +54,23 @@ def _text_of_script(name: str, said: object, of_all: Mapping[str, Any]) -> str:
     """
     table = {**of_all, **(said if isinstance(said, Mapping) else {"shell": said})}
     steps = next((table[key] for key in ("cmd", "shell", "composite", "sequence") if table.get(key)), "")
+    unknown = [key for key in table if key not in _FOLLOWED]
     if isinstance(steps, list):
+        unknown += ["a table among the steps"] if any(isinstance(each, Mapping) for each in steps) else []
         then = "\n" if "shell" in table else " && "
         steps = shlex.join(map(str, steps)) if "cmd" in table else then.join(map(str, steps))
     given = {**(of_all.get("env") or {}), **(table.get("env") or {})}
-    unknown = [key for key in table if key not in ("cmd", "shell", "composite", "sequence", "env", "help")]
     if steps and (unknown or not all(isinstance(value, str) for value in given.values())):
         return f"echo {name}: {' and '.join(unknown) or 'env'} of this script is not followed >&2; exit 1 #"
     exports = "".join(f"export {key}={shlex.quote(value)}; " for key, value in given.items())
+    if usual := next((each[1:] for each in _ARGUMENTS.findall(str(steps)) if each), ""):
+        exports += f"[ $# -gt 0 ] || set -- {usual}; "
     return f"{exports}{_ARGUMENTS.sub(_ALL, str(steps))}" if steps else ""
 
 
+_FOLLOWED = ("cmd", "shell", "composite", "sequence", "env", "help", "description")
 _ARGUMENTS, _ALL = re.compile(r"\{args(:[^{}]*)?\}"), '"$@"'
-"""Where Hatch's scripts have the arguments of a command, and how a shell has them."""
+"""Where Hatch's scripts have the arguments of a command, or its usual ones, and how a shell has them."""
 
 
 def _text(path: Path) -> str:

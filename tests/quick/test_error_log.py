@@ -20,6 +20,7 @@ ERRORS = """\
 [2026-11-18 11:07:01 +0000] [60] [INFO] Booting worker with pid: 60
 [2026-11-18 11:07:09 +0000] [1] [CRITICAL] WORKER TIMEOUT (pid:52)
 [2026-11-18 11:07:10 +0000] [1] [ERROR] Worker (pid:52) was sent SIGKILL! Perhaps out of memory?
+[2026-11-18 11:07:10 +0000] [1] [ERROR] Worker (pid:52) exited with code 1.
 [2026-11-18 11:07:20 +0000] [1] [ERROR] Worker (pid:53) was sent SIGKILL! Perhaps out of memory?
 [2026-11-18 11:07:30 +0000] [60] [INFO] Autorestarting worker after current request.
 """
@@ -35,12 +36,14 @@ def test_an_error_log_says_which_workers_ended_and_why() -> None:
 LINES = {
     "Nov 18 11:07:00 web-1 gunicorn[1]: [2026-11-18 11:07:00 +0000] [1] [CRITICAL] WORKER TIMEOUT (pid:51)": "timeout",
     '{"log":"[2026-11-18 11:07:00 +0000] [1] [ERROR] Worker (pid:51) was sent SIGSEGV!\\n"}': "crashed",
-    "2026-11-18T11:07:00.123456789Z INFO:     Child process [51] died": "killed",
+    "2026-11-18T11:07:00.123456789Z INFO:     Child process [51] died": "died",
     "Wed Nov 18 11:07:00 2026 - *** HARAKIRI ON WORKER 1 (pid: 51, try: 1) ***": "timeout",
     "2026-11-18T11:07:00Z DAMN ! worker 1 (pid: 51) died, killed by signal 9 :( trying respawn ...": "killed",
     "2026-11-18T11:07:00+00:00 web-1 kernel: Out of memory: Killed process 51 (gunicorn) total-vm:9kB": "memory",
     "2026/11/18 11:07:00 [error] 9#51: *7 connect() to unix:/run/a.sock failed (11: Resource temporarily unavailable) "
     "while connecting to upstream, client: 192.0.2.1": "queue_full",
+    "2026/11/18 11:07:00 [error] 9#51: *7 connect() to unix:/run/a.sock failed (2: No such file or directory) while "
+    "connecting to upstream, client: 192.0.2.1": "refused",
     "2026/11/18 11:07:00 [error] 9#51: *7 upstream prematurely closed connection while reading": "closed",
     "2026/11/18 11:07:00 [error] 9#51: *7 upstream timed out (110: Connection timed out) while reading response header "
     "from upstream": "late",

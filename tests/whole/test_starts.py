@@ -323,10 +323,19 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "Procfile": "web: hatch run prod:serve --threads 2\n",
         "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = 'gunicorn -w 3 {args:--threads 9} app:app'\n",
     }, {"callable": "app:app", "workers": 3, "threads": 2}),
+    "usual arguments of a script of Hatch": ({
+        "Procfile": "web: hatch run prod:serve\n",
+        "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = 'gunicorn -w 3 {args:--threads 9} app:app'\n",
+    }, {"callable": "app:app", "workers": 3, "threads": 9}),
+    "a task of pixi that is described": ({
+        "Procfile": "web: pixi run serve\n",
+        "pixi.toml": "[tasks]\nserve = {cmd = 'gunicorn -w 3 app:app', description = 'the shop'}\n",
+    }, {"callable": "app:app", "workers": 3}),
     # supervisord.org, configuration: expressions, and variables for all programs
     "expressions of supervisord": ({
         "Dockerfile": IMAGE + 'ENV N=2\nCMD ["supervisord", "-c", "/app/sup.conf"]\n',
-        "sup.conf": "[supervisord]\nenvironment=GUNICORN_CMD_ARGS=\"--threads 4\"\n[program:web]\nnumprocs=3\n"
+        "sup.conf": "[supervisord]\nenvironment=GUNICORN_CMD_ARGS=\"--threads 4\"\n"
+            "[program:jobs]\npriority=1\ncommand=celery -A x worker -n %(nobody)s\n[program:web]\nnumprocs=3\n"
             "command=gunicorn -w %(ENV_N)s -b 127.0.0.1:80%(process_num)02d app:app\ndirectory=%(here)s\n",
     }, {"callable": "app:app", "workers": 2, "threads": 4, "replicas": 3}),
     # www.freedesktop.org/software/systemd/man, systemd.unit: specifiers; a command is taken back by an empty line

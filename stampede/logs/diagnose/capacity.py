@@ -82,7 +82,9 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
     unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
     restarts = len(away)
-    away = np.concatenate([np.repeat(away, threads, axis=0), *_held(requests, away, workers, threads)])
+    away = np.concatenate(
+        [np.repeat(away if seen else NEVER, threads, axis=0), *_held(requests, away, workers, threads)]
+    )
     began_s, ended_s = busy_times(requests, away)
     full = at_least(workers * threads, began_s, ended_s)
     if requests.tick_s >= COARSE_S:
@@ -100,7 +102,7 @@ def _held(requests: Requests, away: Segments, workers: int, threads: int) -> Ite
     If no log names the workers, nobody can tell meanwhile that a thread is free.
     """
     if (requests.worker < 0).any():
-        yield np.repeat(requests.held, workers * threads, axis=0)
+        yield np.repeat(at_least(1, *requests.held.T), workers * threads, axis=0)
     elif threads > 1 and len(away):
         for sent_s, ended_s in requests.held:
             began_s = away[(away[:, 0] <= ended_s) & (ended_s <= away[:, 1]), 0].max(initial=0.0)

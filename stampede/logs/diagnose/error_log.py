@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,14 +12,15 @@ from stampede.logs.formats import HAS_TIME, epoch_seconds, parse_entry
 _KINDS = {
     "timeout": r"WORKER TIMEOUT \(pid:(\d+)\)|\*\*\* HARAKIRI ON WORKER \d+ \(pid: (\d+)",
     "killed": r"Worker \(pid:(\d+)\) was sent SIGKILL|Worker with pid (\d+) was terminated due to signal 9"
-              r"|DAMN ! worker \d+ \(pid: (\d+)\) died, killed by signal 9|(?:hild process) \[(\d+)\] died",
+              r"|DAMN ! worker \d+ \(pid: (\d+)\) died, killed by signal 9",
+    "died": r"hild process \[(\d+)\] died",
     "crashed": r"Worker \(pid:(\d+)\) was sent SIG(?!KILL|TERM|QUIT|INT)|Worker \(pid:(\d+)\) exited with code [1-9]"
                r"|DAMN ! worker \d+ \(pid: (\d+)\) died|Unexpected exit from worker-(\d+)",
     "replaced": r"\[(\d+)\] \[INFO\] Autorestarting worker|The work of process (\d+) is done \(max"
                 r"|Maximum request limit of \d+ exceeded. Terminating|worker-(\d+) lifetime expired",
     "memory": r"[Oo]ut of memory: Killed process (\d+) \((?:gunicorn|uvicorn|uwsgi|granian|hypercorn|python)",
     "queue_full": r"connect\(\) to \S+ failed \(11: Resource temporarily unavailable\) while connecting to upstream",
-    "refused": r"connect\(\) failed \((?:111|2): .* while connecting to upstream",
+    "refused": r"connect\(\) (?:to \S+ )?failed \((?:111|2): .* while connecting to upstream",
     "closed": r"upstream prematurely closed connection|recv\(\) failed \(104: .* from upstream",
     "late": r"upstream timed out \(110: .* while reading (?:response header|upstream)",
     "unreachable": r"upstream timed out \(110: .* while connecting to upstream|no live upstreams",
@@ -30,7 +32,9 @@ _WORDS = ("orker", "WORKER ", "DAMN", "hild process", "The work of", "Maximum re
 _SERVER = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\] |\[(?:notice|warn|error|crit|alert)\] \d+#\d+: ")
 """How gunicorn and granian, and nginx, write lines of an error log."""
 _CTIME = re.compile(r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}")
-_SAMPLE = 20
+_SAMPLE, _BEGINNING = 20, 2000
+_SOON_S = 60.0
+"""A server kills a worker that is too late within this time."""
 
 
 class Event(NamedTuple):
@@ -42,12 +46,13 @@ class Event(NamedTuple):
 
 
 def is_error_log(path: Path) -> bool:
-    """Return whether a file begins as an error log does. A pipe is taken for an access log."""
+    """Return whether a file is an error log: it begins as one, and no request follows. A pipe is an access log."""
     if not path.is_file():
         return False
     with open_text(path) as lines:
         first = lines.take(_SAMPLE)
-    return any(_SERVER.search(line) or _EVENT.search(line) for line in first) and not any(map(parse_entry, first))
+        begins = any(_SERVER.search(line) or _EVENT.search(line) for line in first)
+        return begins and not any(map(parse_entry, [*first, *lines.take(_BEGINNING)]))
 
 
 def events_in(lines: Iterable[str] | Lines) -> Iterator[Event]:
@@ -63,7 +68,13 @@ def events_in(lines: Iterable[str] | Lines) -> Iterator[Event]:
 
 
 def in_order(events: Iterable[Event]) -> Sequence[Event]:
-    """Return events in order, without the SIGKILL that ends a worker which was too late."""
-    ordered = sorted(events, key=lambda event: event.at or 0.0)
-    late = {event.pid for event in ordered if event.kind == "timeout"}
-    return [event for event in ordered if event.kind != "killed" or event.pid not in late]
+    """Return events in order, without the signals and the exit that end a worker which was too late."""
+    late_s: dict[int, float] = {}
+    kept = []
+    for event in sorted(events, key=lambda event: event.at or 0.0):
+        at_s = event.at or 0.0
+        if event.kind == "timeout":
+            late_s[event.pid] = at_s
+        if event.kind not in ("killed", "crashed") or at_s - late_s.get(event.pid, -inf) > _SOON_S:
+            kept.append(event)
+    return kept

@@ -166,9 +166,10 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     if requests.tick_s < COARSE_S:
         working = at_least(1, *busy_times(requests, capacity.full))
         idle_s = np.maximum(waited_s - time_in(working, sent_s, requests.began_s), 0)
-    full_s, at_work_s = (
+    away, full = (at_least(1, *times.T) for times in (capacity.away, capacity.full))
+    full_s, away_s = (
         float(time_in(times, sent_s, requests.began_s)[counts].sum())
-        for times in (capacity.full, at_least(capacity.total, requests.began_s, requests.ended_s))
+        for times in (full, at_least(2, *np.concatenate([away, full]).T))
     )
     return Findings(
         classes=[
@@ -182,7 +183,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
         avoidable=float(avoidable_s[counts].sum() / total_s),
         full=full_s / total_s,
-        away=(full_s - at_work_s) / total_s if len(capacity.away) else 0.0,
+        away=away_s / total_s,
         longest=int(waited_s.argmax()),
         idle=float(idle_s[counts].sum() / total_s),
         overtaken=_overtaken(requests, capacity),

@@ -26,6 +26,8 @@ OFTEN_SLOW = 0.05
 """If a larger share of the lines of a path have no pair, or one that took SOON_S longer, its clients may be slow."""
 MISSING = 0.01
 """If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
+MOST_COMPARED = 5_000_000_000
+"""Among more pairs of lines than this, those of requests that a balancer left are not sought."""
 QUEUED_S = 900.0
 """A server takes up what its balancer left at most so long ago."""
 SLOW_S = 20.0
@@ -152,17 +154,21 @@ def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> Non
     if not len(lines):
         return
     for before_s in (0.0, QUEUED_S):
-        free = np.ones(len(ours), np.bool_)
-        found[lines] = -1
-        for line in lines:
-            began_s = its_began_s[line]
-            first, last = np.searchsorted(ends_s, (began_s - before_s - slack_s, began_s + longest_s + slack_s))
+        its, free = np.full(len(lines), -1), np.ones(len(ours), np.bool_)
+        firsts, lasts = (np.searchsorted(ends_s, its_began_s[lines] + by_s)
+                         for by_s in (-before_s - slack_s, longest_s + slack_s))  # fmt: skip
+        if int((lasts - firsts).sum()) > MOST_COMPARED:
+            return
+        for at, (line, first, last) in enumerate(zip(lines, firsts, lasts, strict=True)):
             fits = free[first:last] & (path[first:last] == server.path[line])
-            fits &= sent_s[first:last] <= began_s + slack_s
+            fits &= sent_s[first:last] <= its_began_s[line] + slack_s
             if fits.any():
                 place = first + int(fits.argmax())
-                found[line], free[place] = ours[place], False
-        if (found[lines] >= 0).mean() >= 1 - MISSING:
+                its[at], free[place] = ours[place], False
+        all_there = (its >= 0).mean() >= 1 - MISSING
+        if all_there or not before_s:
+            found[lines] = its
+        if all_there:
             return
 
 
@@ -227,10 +233,11 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
         spectra.append(spectrum)
     match = np.fft.irfft(spectra[1] * np.conj(spectra[0]), size)
     shifts = np.fft.fftfreq(size, 1 / size) * bin_s
+    deviation = float(match[np.abs(shifts) <= lasts_s + bin_s].std())
     peak, near = (int(np.where(np.abs(shifts) <= within_s, match, 0).argmax()) for within_s in (FARTHEST_S, USUAL_S))
-    if match[near] >= max(FEW_NEAR * match.std(), match[peak] / 2):
+    if match[near] >= max(FEW_NEAR * deviation, match[peak] / 2):
         peak = near
-    elif match[peak] < FEW * match.std():
+    elif match[peak] < FEW * deviation:
         return Clock(0.0, max(bin_s, *ticks_s))
     uncertain_s = bin_s + max(ticks_s) / 4
     return Clock(float(shifts[peak]), uncertain_s)

@@ -46,7 +46,8 @@ _IN_ORDER = 0.95
 _OVERLAP = 0.1
 """If files share more than this part of the shorter one's time, they are no parts of one log."""
 _HOUR_S, _NEAR_AN_HOUR_S = 3600.0, 120.0
-_ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b")
+_ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
+"""A time that names its zone, or counts seconds since 1970."""
 _SOME, _RARELY = 5, 0.002
 """So many lines, and this share of all, tell that a log is not in an order; a fifth of them is chance."""
 _LONGEST = 256
@@ -124,7 +125,7 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     cannot be read, has no durations, or if nothing says whether it is a balancer's.
     """
     routes, workers = Names(), Names()
-    errors = [path for path in paths if is_error_log(path)]
+    errors = [path for path in paths if path not in clocks and is_error_log(path)]
     paths = [path for path in paths if path not in errors]
     if errors and not paths:
         raise WrongUse(f"{errors[0].name} is an error log, which has no requests.",
@@ -147,6 +148,8 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     for (stream, files), says in zip(streams.items(), told, strict=True):
         name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
         clock = says or other
+        files.sort(key=lambda file: min((float(part.columns["ends_s"].min()) for part in found[file]
+                                         if len(part.columns["ends_s"])), default=0.0))  # fmt: skip
         if not clock:
             raise WrongUse(f"{name}: nothing says whether this is the log of a balancer or of a server.",
                            hint=f"--balancer {files[0]}, or --server {files[0]}")  # fmt: skip
@@ -218,7 +221,7 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
         if not source.says:
             missing = "no field is known to be a duration" if source.format else "there is no request in it"
             raise WrongUse(f"{file.name}: {missing}.", hint=SETUP)
-        log.texts.unread("".join(first := log.texts.take(1)))
+        log.texts.unread("".join(first := log.texts.take(100)))
         for batch in log.batches():
             batches.append(_columns(batch, routes, workers))
             unreadable += len(batch.unreadable)

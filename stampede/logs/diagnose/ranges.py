@@ -2,9 +2,10 @@
 
 Each request counts once with the shortest wait that its lines allow, and once with the longest. If it is in both logs,
 it waited for the difference of its durations, less the way to the server and back. If it is in the balancer's log
-alone, it waited for at most as long as it took, and may have held a thread meanwhile. If it is in a server's log alone,
-or in neither, it may have waited for as long as any request took. If lines have no ids, each missing line may have
-exchanged the pair of the next line, which may have exchanged that of the line after it, and so on.
+alone, and the balancer did not answer it itself, it waited for at most as long as it took, and may have held a thread
+meanwhile. If it is in a server's log alone, or in neither, it may have waited for as long as any request took. If lines
+have no ids, each missing line may have exchanged the pair of the next line, which may have exchanged that of the line
+after it, and so on.
 """
 
 from collections.abc import Sequence

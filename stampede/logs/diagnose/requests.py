@@ -55,8 +55,9 @@ class Requests:
     that a server has, too; 0 if there is only one kind of log. ``joins`` say how the logs were joined.
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
-    were sent; they count as sent when their work began. ``unserved`` are requests in a balancer's log only, of routes
-    that a server has: when each was sent and ended. ``refused`` are those that the balancer answered itself. ``killed``
+    were sent; they count as sent when their work began. ``refused`` are those that the balancer answered itself.
+    ``unserved`` are the other requests in a balancer's log only, of routes that a server has: when each was sent and
+    ended. ``killed``
     are those whose worker ended with them: they held it for longer than the server's line says. ``turned_away`` are
     those to which a server said at once that it is too busy. ``left`` are those that a server went on with after the
     balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the server had done with

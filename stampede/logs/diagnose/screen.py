@@ -225,6 +225,7 @@ _EVENTS = {
     "timeout": "the server killed {} at its time limit",
     "killed": "{} got SIGKILL, perhaps because memory ran out",
     "crashed": "{} crashed",
+    "died": "{} died, and uvicorn does not say why",
     "replaced": "{} ended after max_requests or a time to live",
     "memory": "the kernel killed {} because memory ran out",
     "queue_full": "for {}, the server's listen queue was full",

@@ -31,8 +31,9 @@ _ENV_FILE = re.compile(r"env file (\S+) not found")
 def compose_starts(repository: Repository) -> list[Start]:
     """Return what the Compose files of a repository start, those for production first."""
     paths = repository.files("*compose*.y*ml", "*stack*.y*ml")
-    paths = [path for path in paths if "override" not in path.name
-             and ("compose" in path.name or re.search("^services:", repository.text(path), re.MULTILINE))]  # fmt: skip
+    paths = [path for path in paths if "override" not in path.name and (
+        re.match("(docker[-_.])?compose", path.name) or re.search("^services:", repository.text(path), re.MULTILINE)
+    )]  # fmt: skip
     paths = [path for path in paths if not FOR_DEVELOPMENT.search(repository.name(path))] or paths
     found: list[Start] = []
     alone: list[str] = []
