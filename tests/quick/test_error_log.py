@@ -84,6 +84,19 @@ def test_json_has_the_ends_of_workers(lab: Lab, tmp_path: Path) -> None:
     assert [event["kind"] for event in values["events"]] == ["timeout", "timeout", "killed", "replaced"]
 
 
+def test_a_log_whose_first_requests_come_late_is_no_error_log(tmp_path: Path) -> None:
+    log = tmp_path / "gunicorn.log"
+    log.write_text(4 * ERRORS + '192.0.2.1 - - [18/Nov/2026:11:08:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-" 0.004\n')
+
+    assert not is_error_log(log)
+
+
+def test_another_worker_with_the_number_of_a_worker_that_was_too_late_may_be_killed() -> None:
+    later = ERRORS.splitlines()[2].replace(" 11:", " 15:")
+
+    assert in_order(events_in([*ERRORS.splitlines(), later]))[-1][1:] == (51, "killed")
+
+
 def test_an_error_log_alone_has_no_requests(tmp_path: Path) -> None:
     log = tmp_path / "error.log"
     log.write_text(ERRORS)
