@@ -46,13 +46,13 @@ def scripts_of(*bases: Path) -> dict[str, str | Sequence[str]]:
     return found
 
 
-def _text_of_script(name: str, said: object, of_all: Mapping[str, Any]) -> str:
+def _text_of_script(name: str, script: object, of_all: Mapping[str, Any]) -> str:
     """Return a script of a project as a text for a shell: it may be a text, a list, or a table with one of them.
 
     ``of_all`` is a table for all scripts. A script with a key that is not followed, such as a file of variables, fails
     and says so.
     """
-    table = {**of_all, **(said if isinstance(said, Mapping) else {"shell": said})}
+    table = {**of_all, **(script if isinstance(script, Mapping) else {"shell": script})}
     steps = next((table[key] for key in ("cmd", "shell", "composite", "sequence") if table.get(key)), "")
     unknown = [key for key in table if key not in _FOLLOWED]
     if isinstance(steps, list):
@@ -61,7 +61,8 @@ def _text_of_script(name: str, said: object, of_all: Mapping[str, Any]) -> str:
         steps = shlex.join(map(str, steps)) if "cmd" in table else then.join(map(str, steps))
     given = {**(of_all.get("env") or {}), **(table.get("env") or {})}
     if steps and (unknown or not all(isinstance(value, str) for value in given.values())):
-        return f"echo {name}: {' and '.join(unknown) or 'env'} of this script is not followed >&2; exit 1 #"
+        said = f"{name}: {' and '.join(unknown) or 'env'} of this script is not followed"
+        return f"echo {shlex.quote(said)} >&2; exit 1 #"
     exports = "".join(f"export {key}={shlex.quote(value)}; " for key, value in given.items())
     if usual := next((each[1:] for each in _ARGUMENTS.findall(str(steps)) if each), ""):
         exports += f"[ $# -gt 0 ] || set -- {usual}; "

@@ -101,6 +101,7 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
 _UNREAD = ("*.nomad*", "*.hcl", "*.tf", "*.tpl", "*.j2", "*.tmpl", "ecosystem.config.*", "[Jj]ustfile", "Taskfile.y*ml")
 """Files that may start a service: of Nomad, Terraform, Ansible, PM2, just and Task."""
 _STARTED = re.compile(rf"\b({'|'.join((*PROGRAMS, 'waitress-serve'))})\b")
+"""Fewer names than in SERVES: words such as flask stand in many files that start no server."""
 _MANAGERS = ("/init", "/sbin/my_init", "runsvdir", "runsvdir-start", "s6-svscan")
 
 
