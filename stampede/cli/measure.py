@@ -21,37 +21,26 @@ from stampede.typed import typed
 def run(
     options: MeasureOptions,
     name: Name = "",
-    against_itself: Annotated[
-        bool,
-        typer.Option("--against-itself", help="Measure one variant twice, to see which differences are chance."),
-    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless every claim is reproduced.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. stampede run heavy-mix."""
     from stampede.docker.cluster.ready import cores_for_servers, find_machines, use_cluster  # noqa: PLC0415
     from stampede.docker.engine import default_jobs  # noqa: PLC0415
-    from stampede.experiment.variations import generated_on, measured_against_itself  # noqa: PLC0415
+    from stampede.experiment.variations import generated_on  # noqa: PLC0415
     from stampede.plan.placement import load_machines  # noqa: PLC0415
 
     options.check()
-    command = options.command(f"stampede run {name}", against_itself=against_itself)
+    command = options.command(f"stampede run {name}")
     with use_cluster(options.machines) if options.machines else nullcontext() as cluster:
         machines = find_machines(cluster) if cluster else ()  # before anything else, say which engine does not answer
         cores = cores_for_servers(cluster)
         experiment = load_experiment(name)
-        if against_itself:
-            experiment = measured_against_itself(experiment, options.variants, options.trials)
-            options = replace(options, variants="", trials=options.trials or 5)  # one trial shows no spread
         experiment = options.adapt(experiment, cores)
         if cluster:  # a load generator on each machine for load
             experiment = generated_on(experiment, len(load_machines(machines)))
         options = replace(options, jobs=options.jobs or default_jobs(cores))
-        of_results = f"{name}-aa" if against_itself else name
-        summary = measure(RunRequest(of_results, experiment, options, results, command, cluster))
-    if against_itself:
-        latest = results / of_results / "latest"
-        say(f"Which differences are more than chance: stampede compare {latest}:a {latest}:b")
+        summary = measure(RunRequest(name, experiment, options, results, command, cluster))
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from stampede import cli
-from stampede.cli import measure as measuring
 from stampede.cli.help import PLACES
 from stampede.experiment import file
 from stampede.experiment.file import load_experiment
@@ -27,7 +25,7 @@ from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.records.checksums import MANIFEST, seal, sha256
 from stampede.records.claims import Claim, Quantity
-from stampede.run.options import MeasureOptions, RunRequest
+from stampede.run.options import MeasureOptions
 from stampede.terminal import print_plan, time_in_words
 from tests.archives import unpack
 from tests.conftest import COMMANDS, PATIENCE_S, Lab
@@ -79,9 +77,6 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
          "--until decided --budget 30m"),
         (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
          "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget 90s or --budget 5m"),
-        (["run", "heavy-mix", "--against-itself", "--trials", "1"],
-         "A single trial of each variant shows no spread.",
-         "--trials 5"),
         (["verify", "nowhere"], "nowhere has no run.json.", "stampede verify results/<experiment>/<time>, or …/latest"),
         (["report"], "There is no run in {results}.", "stampede run heavy-mix"),
         (["report", "nowhere"], "nowhere has no run.json.", "stampede report results/<experiment>/<time>, or …/latest"),
@@ -396,22 +391,6 @@ def test_a_place_for_an_archive_that_will_not_do_is_refused(
 )  # fmt: skip
 def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
     assert MeasureOptions(full=True, trials=3).command(beginning) == said
-
-
-def test_a_variant_is_measured_five_times_against_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[RunRequest] = []
-
-    def measured(request: RunRequest) -> Any:
-        asked.append(request)
-        return SimpleNamespace(claims=[])
-
-    monkeypatch.setattr(measuring, "measure", measured)
-
-    measuring.run(name="ten-at-once", against_itself=True, results=tmp_path, **vars(MeasureOptions()))
-
-    [request] = asked
-    assert list(request.experiment.variants) == ["a", "b"]
-    assert request.options.trials == 5
 
 
 def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:
