@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from stampede.errors import WrongUse
-from stampede.finished import results_of, run_and_variant
+from stampede.finished import latest, run_for
 from stampede.paths import RESULTS
 from stampede.records.model import name_from
 from stampede.run.options import Duration, Limits, MeasureOptions, Results, RunRequest, Trials
@@ -116,10 +116,14 @@ def _asked_by_run(run: str, load: str, results: Path) -> _Asked:
     from stampede.advise.load import find_cell, offered_in  # noqa: PLC0415
     from stampede.advise.options import option_of_today  # noqa: PLC0415
     from stampede.advise.ranking import predict_case, predict_today  # noqa: PLC0415
+    from stampede.evaluate.statistics.compare import parse_side  # noqa: PLC0415
     from stampede.experiment.file import load_experiment  # noqa: PLC0415
     from stampede.experiment.variations import computing, served_by  # noqa: PLC0415
+    from stampede.records.folder import read_run  # noqa: PLC0415
 
-    _, record, variant = run_and_variant("advise", run, results)
+    folder, variant = parse_side(run) if run else (latest(results), None)
+    with run_for("advise"):
+        record = read_run(folder)
     under, serving = find_cell(record, variant, load or None)
     offered = offered_in(record, under, serving)
     today = [option_of_today(offered, offered.today)] if offered.today else []
@@ -132,43 +136,3 @@ def _asked_by_run(run: str, load: str, results: Path) -> _Asked:
     return _Asked([predict_case(offered)], predict_today(offered), today, "workers with the lab's own application",
                   record.experiment, f"results/{record.experiment}/latest:{serving.name} --load {under.name}",
                   experiment)  # fmt: skip
-
-
-def what_if(
-    run: RunOrVariant = "",
-    load: LoadName = "",
-    trial: Annotated[int, typer.Option(min=1, help="Which trial.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
-    threads: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
-    to: Annotated[Path | None, typer.Option(show_default=False, help="Draw the lanes of each way here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print who would have waited as JSON.")] = False,
-    results: Results = RESULTS,
-) -> None:
-    """Say who would have waited if a run was served in another way, e.g. stampede what-if … --workers 2."""
-    from stampede.advise.load import find_cell  # noqa: PLC0415
-    from stampede.advise.show import print_what_if  # noqa: PLC0415
-    from stampede.advise.what_if import lanes, recorded  # noqa: PLC0415
-    from stampede.predict.what_if import as_measured, compared, serve_otherwise  # noqa: PLC0415
-    from stampede.records.folder import write_whole  # noqa: PLC0415
-    from stampede.run.results import writing  # noqa: PLC0415
-
-    folder, record, variant = run_and_variant("what-if", run, results)
-    under, serving = find_cell(record, variant, load or None)
-    if not (threads or serving.threads):
-        raise WrongUse(f"The workers of {serving.name} have no threads.", hint="--threads 8")
-    say_how_theory_runs()
-    with results_of("what-if", folder, results) as (derived, _):
-        answered = recorded(derived, record, serving, under, trial)
-        before = as_measured(answered, serving)
-        of = workers or before.workers, threads or before.threads
-        ways = compared(before, list(serve_otherwise(answered, *of)))
-        if as_json:
-            print_json({"experiment": record.experiment, "variant": serving.name, "load": under.name, "trial": trial,
-                        "requests": len(before.waits_s), "ways": [way._asdict() for way in ways]})  # fmt: skip
-        else:
-            title = f"{record.experiment}, {serving.name}, trial {trial}"
-            print_what_if(out, f"{title}: {len(before.waits_s)} requests, replayed", ways)
-        if to:
-            with writing(to.parent):
-                write_whole(to, lanes(derived, record, serving, under, trial, *of))
-            say(f"\nLanes: {to}")

@@ -21,7 +21,6 @@ from stampede.advise.ranking import (
 )
 from stampede.advise.service import Service
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
-from stampede.predict.what_if import ReplayedWay
 from stampede.records.plural import plural
 from stampede.records.summary import Summary
 from stampede.report.spread import spread, trials_that_tell, value_and_spread
@@ -291,20 +290,3 @@ def advice_verdict(summary: Summary, tried: Sequence[str]) -> str:
 
 def _lost(lost: Loss) -> str:
     return value_and_spread(lost.ms, lost.values, lost.low, lost.high)
-
-
-def print_what_if(console: Console, title: str, ways: Sequence[ReplayedWay]) -> None:
-    """Print which requests waited, and which of them would have waited with each way to serve them."""
-    lines = [(way.way, f"{way.workers} x {way.threads}", str(way.waited), str(way.of_those), str(way.others),
-              number(way.p99_ms), number(way.longest_ms)) for way in ways]  # fmt: skip
-    head = ("way to serve", "w x t", "waited", "of those", "others", "p99 ms", "longest ms")
-    console.print()
-    console.print(terminal_table(Table(title, head, lines)))
-    console.print()
-    _say(
-        console,
-        "Each request is sent when it was sent, and works for as long as it worked. It waited if its work began more "
-        "than 50 ms after it was sent; of those: requests that also waited when they were measured; others: requests "
-        "that did not. A user who had waited less would have sent the next request earlier.",
-        "dim",
-    )

@@ -9,7 +9,7 @@ PLACES = {
     "stampede.cli.measure": ("run", "watch", "reproduce"),
     "stampede.cli.reading": ("report", "compare", "verify", "export", "class:class_"),
     "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
-    "stampede.advise.commands": ("advise", "what-if"),
+    "stampede.advise.commands": ("advise",),
     "stampede.service.commands": ("init", "try:try_"),
     "stampede.logs.diagnose.commands": ("diagnose", "requests"),
     "stampede.teach.lesson.commands": ("lesson",),
@@ -33,7 +33,6 @@ GROUPS = {
         "init, try": "describe your service; measure it, and what would help",
         "diagnose": "who waited in production, from the logs of balancer and servers",
         "requests, advise": "read an access log; rank the ways to serve a load",
-        "what-if": "who would have waited if a run was served in another way",
     },
     "Teach": {"lesson, class": "six steps for one learner; a page of what a class measured"},
     "Machine": {

@@ -115,18 +115,6 @@ def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(
     assert place in str(caught.value)
 
 
-def test_what_if_answers_although_the_page_cannot_be_written(lab: Lab, tmp_path: Path) -> None:
-    """Root may write everywhere, so a folder is in the way."""
-    run = make_run(lab.results / "made-up" / "20260101T000000Z", {"one": FEW})
-    changed(run / "run.json", lambda values: values["variants"][0]["settings"].update({"threads": 2}))
-
-    done = lab.call("what-if", str(run), "--to", str(tmp_path))
-
-    assert done.returncode == 1
-    assert "made-up, one, trial 1: 20 requests, replayed" in done.stdout
-    assert f"Results cannot be written to {tmp_path.parent}: Is a directory" in done.stderr.replace("\n", " ")
-
-
 def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) -> None:
     run = today(tmp_path / "run")
     (run / MANIFEST).unlink(missing_ok=True)

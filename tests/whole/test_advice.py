@@ -18,8 +18,7 @@ from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
 from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
 from stampede.advise.service import read_service, tries
-from stampede.advise.show import print_what_if, print_whether_it_held
-from stampede.advise.what_if import recorded
+from stampede.advise.show import print_whether_it_held
 from stampede.docker import cache
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
@@ -32,7 +31,7 @@ from stampede.plan import lay_out
 from stampede.predict import prediction
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import classes_of
-from stampede.predict.what_if import as_measured, compared, serve_otherwise
+from stampede.predict.what_if import serve_otherwise
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.summary import Estimate, Summary
@@ -507,10 +506,8 @@ def mix_measured() -> Answered:
 
 
 def test_the_same_requests_served_otherwise() -> None:
-    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1) if one.kind}
+    found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1)}
 
-    assert before.waited.tolist() == [False, True, True, False]
     assert set(found) == {kind.name for kind in OPTION_KINDS}
     for cure in ("one-process", "limit", "idle-thread", "uwsgi", "least-conn", "queue"):
         assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
@@ -519,32 +516,8 @@ def test_the_same_requests_served_otherwise() -> None:
 
 def test_more_requests_than_threads_wait_with_every_way() -> None:
     for one in serve_otherwise(mix_measured(), 1, 1):
-        assert one.waited.tolist() == [False, True, True, True]
+        assert (one.waits_s > 0.05).tolist() == [False, True, True, True]
         assert one.waits_s[3] == pytest.approx(8)
-
-
-def test_what_if_at_80_columns() -> None:
-    told = io.StringIO()
-    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    ways = compared(before, list(serve_otherwise(mix_measured(), 2, 1)))
-    print_what_if(Console(file=told, width=80), "mix, shared, trial 1: 4 requests, replayed", ways)
-
-    [line] = [line for line in told.getvalue().splitlines() if line.startswith("measured")]
-    assert line.split()[1:] == ["2", "x", "1", "2", "2", "0", "8985", "9000"]
-    [line] = [line for line in told.getvalue().splitlines() if line.startswith("one process")]
-    assert line.split()[2:] == ["1", "x", "2", "0", "0", "0", "0.00", "0.00"]
-
-
-def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
-    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gthread", "threads": 2})
-    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU": "hold"})
-    quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
-    run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
-
-    with pytest.raises(WrongUse, match="These requests cannot be replayed"):
-        recorded(run, read_run(run), one, computing, 1)
-    with pytest.raises(WrongUse, match="has no answered request"):
-        recorded(run, read_run(run), one, quiet, 7)
 
 
 def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
@@ -593,31 +566,17 @@ def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
 
 
 def test_more_workers_than_a_container_can_have_are_left_out() -> None:
-    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1) if one.kind}
+    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1)}
 
     assert "limit" in found
     assert "least-conn" not in found, "the lab starts at most 32 containers"
 
 
-def test_workers_without_threads_need_a_number(lab: Lab, tmp_path: Path) -> None:
-    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gevent"})
-    run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=1)]}, variants=[one])
-
-    said = lab.call("what-if", str(run))
-    assert said.returncode == 2
-    assert said.stderr == "error: The workers of one have no threads.\n\nhint: --threads 8\n"
-
-
-def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
-    """Twenty users of keep-alive, and the bursts of worker-types."""
-    kept, burst = unpack("keep-alive", tmp_path), unpack("worker-types", tmp_path)
+def test_advice_on_a_real_run(lab: Lab, tmp_path: Path) -> None:
+    """The bursts of worker-types."""
+    burst = unpack("worker-types", tmp_path)
 
     advised = lab.call("advise", f"{burst}:gthread", "--load", "computing-2", "--ways")
     assert (advised.returncode, advised.stderr) == (0, "")
     assert re.search(r"^today +[1-9] x", advised.stdout, re.MULTILINE)
-    lanes = tmp_path / "lanes.html"
-    replayed = lab.call("what-if", str(kept), "--load", "heavy-mix", "--workers", "2", "--to", str(lanes))
-    assert (replayed.returncode, replayed.stderr) == (0, f"\nLanes: {lanes}\n")
-    assert re.search(r"^shared socket +2 x ", replayed.stdout, re.MULTILINE)
-    for said in (advised, replayed):
-        assert max(map(len, said.stdout.splitlines())) <= 80
+    assert max(map(len, advised.stdout.splitlines())) <= 80
