@@ -21,7 +21,7 @@ GROUPS = {
     "Measure": {
         "run, watch": "measure an experiment; show its requests in a browser meanwhile",
         "list, plan": "the experiments; what would be measured, and for how long",
-        "reproduce": "measure every experiment, and show all published figures",
+        "reproduce": "measure every experiment, and draw all published figures",
     },
     "Read": {
         "report": "a run's answer and its tables",
