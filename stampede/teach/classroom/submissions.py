@@ -15,7 +15,6 @@ from stampede.paths import EXPERIMENTS
 from stampede.records.checksums import MANIFEST, changed_files, read_manifest, sha256
 from stampede.records.files import POINTS
 from stampede.records.folder import BadRun, read_run, read_summary
-from stampede.records.summary import Summary
 from stampede.teach.classroom.archive import BadArchive, unpack
 from stampede.teach.classroom.predictions import read_predictions
 from stampede.teach.classroom.strips import SubmittedRun
@@ -37,15 +36,14 @@ class Submission:
     problems: list[str] = field(default_factory=list)
 
 
-def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[Submission]:
+def read_all(paths: Sequence[Path], known: set[str]) -> list[Submission]:
     """Read everything that was handed in, as much at once as there are cores.
 
-    ``known``: the experiments that the page can show. ``check``: compute all results again. A run that was handed in
-    twice counts once.
+    ``known``: the experiments that the page can show. A run that was handed in twice counts once.
     """
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            submissions = [*pool.map(lambda path: _read(path, known, check=check), paths)]
+            submissions = [*pool.map(lambda path: _read(path, known), paths)]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -60,16 +58,16 @@ def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[Sub
     return submissions
 
 
-def _read(path: Path, known: set[str], *, check: bool) -> Submission:
+def _read(path: Path, known: set[str]) -> Submission:
     found = Submission()
     try:
         if path.is_dir():
-            _add_runs(found, path, path.resolve(), path.resolve().parent, check=check)
+            _add_runs(found, path, path.resolve(), path.resolve().parent)
         else:
             with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
                 folder = Path(temporary).resolve()
                 unpack(path, folder)
-                _add_runs(found, path, folder, folder, check=check)
+                _add_runs(found, path, folder, folder)
     except BadArchive as error:
         return Submission(problems=[f"{path} {error}."])
     except OSError as error:
@@ -88,7 +86,7 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     return found
 
 
-def _add_runs(found: Submission, path: Path, top: Path, base: Path, *, check: bool) -> None:
+def _add_runs(found: Submission, path: Path, top: Path, base: Path) -> None:
     """Add the runs in the folder ``top`` of ``path``, or say why they cannot be used. Messages name them from ``base``.
 
     ``path`` is what was handed in.
@@ -100,12 +98,12 @@ def _add_runs(found: Submission, path: Path, top: Path, base: Path, *, check: bo
             found.problems.append(f"{path}: the predictions of {NOTES} are left out: {error}.")
     for folder in sorted({record.parent.resolve() for record in top.rglob("run.json")}):
         try:
-            found.runs.append(_checked(folder, check=check))
+            found.runs.append(_checked(folder))
         except BadRun as error:
             found.problems.append(f"{path}: {str(error).replace(f'{base}/', '')}.")
 
 
-def _checked(folder: Path, *, check: bool) -> tuple[str, SubmittedRun]:
+def _checked(folder: Path) -> tuple[str, SubmittedRun]:
     """Return a run, and a text that is the same for the same run. Raise BadRun if it cannot be used."""
     run = read_run(folder)
     if wrong := changed_files(folder):
@@ -118,22 +116,14 @@ def _checked(folder: Path, *, check: bool) -> tuple[str, SubmittedRun]:
         summary = read_summary(folder)
         check_names(folder, run, summary)
     except BadRun:  # there is none, or another version of the lab wrote it
-        summary = _again(folder)
-    results = f"the results of {run.experiment}"
-    if check and _again(folder) != summary:
-        raise BadRun(f"{results} do not follow from its measured files, or another version of the lab computed them")
+        try:
+            with derived_elsewhere(folder, compute_summary, keep=()) as (_, summary):
+                pass
+        except OSError as error:
+            raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
     if len(summary.claims) != len(run.claims):
-        raise BadRun(f"{results} belong to another run")
+        raise BadRun(f"the results of {run.experiment} belong to another run")
     return key, SubmittedRun(run, summary, manifest)
-
-
-def _again(folder: Path) -> Summary:
-    """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
-    try:
-        with derived_elsewhere(folder, compute_summary, keep=()) as (again, _):
-            return read_summary(again)
-    except OSError as error:
-        raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
 
 
 def own_experiments() -> dict[str, Experiment]:
