@@ -16,6 +16,9 @@ from stampede.errors import WrongUse
 from stampede.foreign import read_bytes
 from stampede.records.mistakes import PLAIN, Place, Wording, explain, unread
 
+MOST_NODES = 100_000
+"""How many values a YAML file may have, if each alias stands for all that it repeats."""
+BITS = 63
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
@@ -84,7 +87,18 @@ class _Composer(Composer, SafeConstructor, Resolver, CParser):
 
     def compose_document(self) -> yaml.Node | None:
         root = super().compose_document()
-        refuse_bomb(root)
+        sizes: dict[int, int] = {}
+
+        def size(node: yaml.Node) -> int:
+            if id(node) not in sizes:
+                sizes[id(node)] = MOST_NODES + 1  # until it is known: an alias in its own value has no end
+                inner = node.value if isinstance(node, yaml.CollectionNode) else []
+                pairs = isinstance(node, yaml.MappingNode)
+                sizes[id(node)] = 1 + sum(size(each) for item in inner for each in (item if pairs else (item,)))
+            return sizes[id(node)]
+
+        if root is not None and size(root) > MOST_NODES:
+            raise _refused(f"with its aliases it has more than {MOST_NODES:,} values", root)
         return root
 
 
@@ -115,26 +129,6 @@ class _Loader(_Composer):
         return value
 
 
-MOST_NODES = 100_000
-"""How many values a YAML file may have, if each alias stands for all that it repeats."""
-
-
-def refuse_bomb(root: yaml.Node | None) -> None:
-    """Raise MarkedYAMLError if aliases make a document of more than MOST_NODES values, or one without an end."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        if id(node) not in sizes:
-            sizes[id(node)] = MOST_NODES + 1  # until it is known: an alias in its own value has no end
-            inner = node.value if isinstance(node, yaml.CollectionNode) else []
-            pairs = isinstance(node, yaml.MappingNode)
-            sizes[id(node)] = 1 + sum(size(each) for item in inner for each in (item if pairs else (item,)))
-        return sizes[id(node)]
-
-    if root is not None and size(root) > MOST_NODES:
-        raise _refused(f"with its aliases it has more than {MOST_NODES:,} values", root)
-
-
 def foreign_yaml(text: str) -> list[Any]:
     """Return the documents of YAML that somebody wrote for another program. Raise YAMLError if it cannot be read."""
     found = []
@@ -162,7 +156,6 @@ def _construct_tagged(loader: _ForeignLoader, suffix: str, node: yaml.Node) -> A
 
 
 _ForeignLoader.add_multi_constructor("!", _construct_tagged)
-BITS = 63
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from stampede.experiment.file import load_experiment, names, read_experiment
 from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import RATE_MAX_RPS, WrongSetting
-from stampede.experiment.loads.settings import Word
+from stampede.experiment.loads.settings import Described, Number, Word
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import lay_out
 from stampede.plan.placement import MemoryBudgets
@@ -140,12 +141,21 @@ OWN = """classes: '{"home": {"path": "/", "users": 2}}', login: '{"path": "/in",
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
 
 
+def _schema(declared: Number | Word | Described) -> dict[str, Any]:
+    if isinstance(declared, Word):
+        return {"type": "number", "enum": [*declared.needs]}
+    if isinstance(declared, Described):
+        return {"type": "string"}
+    most = {} if declared.most == inf else {"maximum": declared.most}
+    return {"type": "integer" if declared.whole else "number", "minimum": declared.least, **most}
+
+
 @pytest.mark.parametrize(("folder", "name"), SCRIPTS)
 def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(folder: Path, name: str) -> None:
     """Each setting of each script, with values of other types and beyond each bound."""
     script = (K6_SCRIPTS if folder == K6 else CLIENT_SCRIPTS)[name]
     for setting, declared in script.declared(script.example).items():
-        for wrong in wrong_values({"type": "number"} | declared.schema):
+        for wrong in wrong_values(_schema(declared)):
             if isinstance(wrong, int | float | str):
                 with pytest.raises(WrongSetting) as caught:
                     script.check(name, script.example | {setting: wrong}, generators=1)
