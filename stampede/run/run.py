@@ -24,7 +24,7 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.run.machine_lock import machine_lock
 from stampede.run.options import RunRequest
-from stampede.run.progress import BatchEnd, trial_lines
+from stampede.run.progress import BatchEnd, TrialLines
 from stampede.run.record import record_of
 from stampede.run.results import clean_up, close_run, new_folder, writing
 from stampede.run.trial import batch
@@ -87,7 +87,16 @@ def run_plan(
                 if request.only_check:
                     shutil.rmtree(run.folder)
                     return run.folder, Summary.of_nothing(request.name)
-                _measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
+                began, budget_s = time.monotonic(), request.options.budget_s
+                with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
+                    for done, trials in enumerate(measured, start=1):
+                        seal(run.folder)
+                        (end_batch or TrialLines(say).end_batch)(trials)
+                        next_round = plan.batches[done][0].number if done < len(plan.batches) else None
+                        is_over = next_round != run.rounds and budget_s is not None
+                        if is_over and _is_enough(run, time.monotonic() - began, budget_s or 0, say):
+                            break
+                        run.rounds = next_round or run.rounds
             progress("writing the report", 0, report_s(plan))
             with uninterrupted():
                 return run.folder, run.close(outcome="completed")
@@ -109,21 +118,6 @@ def _closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
     finally:
         with uninterrupted():
             leftovers.remove_leftovers(engines.machines)  # containers that a trial could not remove at its own end
-
-
-def _measure_rounds(
-    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress, end_batch: BatchEnd
-) -> None:
-    began, budget_s = time.monotonic(), request.options.budget_s
-    with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
-        for done, trials in enumerate(measured, start=1):
-            seal(run.folder)
-            end_batch(trials)
-            next_round = plan.batches[done][0].number if done < len(plan.batches) else None
-            is_over = next_round != run.rounds and budget_s is not None
-            if is_over and _is_enough(run, time.monotonic() - began, budget_s or 0, say):
-                return
-            run.rounds = next_round or run.rounds
 
 
 def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
