@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\s*$")
@@ -143,16 +143,18 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
     path, code = (frames[-1]["path"], frames[-1]["code"]) if frames else ("", "")
     package = path.partition("/site-packages/")[2]
     if package and re.match(r"(import|from)\s", code):
-        return (f"The package {package.removesuffix('.py').partition('/')[0]} needs {module}, which application.requirements does not bring. Add its package "
-                f"to your requirements, or only for the lab under application: packages: [{module}], if the package "
-                "has the name of the module.")  # fmt: skip
+        who = package.removesuffix(".py").partition("/")[0]
+        return (f"The package {who} needs {module}, which application.requirements does not bring. Add its package to "
+                f"your requirements, or only for the lab under application: packages: [{module}], if the package has "
+                "the name of the module.")  # fmt: skip
     by_callable = path.endswith(_WRAPPER)
     who = f"The start names {name}" if by_callable else f"The application imports {name}"
-    places = sorted(
-        (place for place, folders, files in _walk(folder)
-         if f"{module}.py" in files or (module in folders and any((folder / place / module).glob("*.py")))),
-        key=lambda place: (len(place.parts), place),
-    ) if folder else []  # fmt: skip
+    places = []
+    for found_in, folders, files in islice(os.walk(folder), _MOST_FOLDERS) if folder else ():
+        if f"{module}.py" in files or (module in folders and any(Path(found_in, module).glob("*.py"))):
+            places.append(Path(found_in).relative_to(folder or ""))
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER and not name.startswith("."))
+    places.sort(key=lambda place: (len(place.parts), place))
     if places and places[0].parts:
         place = places[0].as_posix()
         return (f"{who}, which is in {place} of application.folder, but Python looks only in that folder itself. Write "
@@ -164,12 +166,3 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
         where = "application.folder" if folder else "the image"
         return f"{who}, which {where} does not have. Name a module that is there."
     return f"{who.removesuffix(name)}{module}, which application.requirements does not bring. {_PACKAGES}"
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield the folders of an application, seen from its own, with the names of their folders and files."""
-    for count, (place, folders, files) in enumerate(os.walk(folder)):
-        if count >= _MOST_FOLDERS:
-            return
-        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER and not name.startswith("."))
-        yield Path(place).relative_to(folder), folders, files
