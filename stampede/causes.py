@@ -151,9 +151,9 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
     who = f"The start names {name}" if by_callable else f"The application imports {name}"
     places = []
     for found_in, folders, files in islice(os.walk(folder), _MOST_FOLDERS) if folder else ():
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER and not name.startswith("."))
         if f"{module}.py" in files or (module in folders and any(Path(found_in, module).glob("*.py"))):
             places.append(Path(found_in).relative_to(folder or ""))
-        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER and not name.startswith("."))
     places.sort(key=lambda place: (len(place.parts), place))
     if places and places[0].parts:
         place = places[0].as_posix()

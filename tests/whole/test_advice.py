@@ -19,7 +19,8 @@ from stampede.advise.options import ServingOption, serving_options
 from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
 from stampede.advise.service import read_service, tries
 from stampede.advise.show import print_whether_it_held
-from stampede.docker import cache
+from stampede.docker import provenance
+from stampede.docker.client import Machine
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
@@ -531,13 +532,15 @@ def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
 
 def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cache, "MOST", 2)
+    monkeypatch.setattr(provenance, "MOST_KEPT", 2)
+    monkeypatch.setattr(Machine, "told", lambda *_, **__: "k6 2.1.0")
     for place in range(4):
-        cache.recall_packages(str(place), lambda: {"k6": "2.1.0"})
-        os.utime(tmp_path / "stampede" / "packages" / f"{place}.json", (place, place))
+        provenance.packages_of(f"sha256:{place}")
+        [file] = (tmp_path / "stampede" / "packages").glob(f"{place}-*.json")
+        os.utime(file, (place, place))
 
-    left = sorted(one.name for one in (tmp_path / "stampede" / "packages").iterdir())
-    assert left == ["2.json", "3.json"]
+    left = sorted(one.name[0] for one in (tmp_path / "stampede" / "packages").iterdir())
+    assert left == ["2", "3"]
 
 
 def test_users_who_pause_need_few_threads() -> None:

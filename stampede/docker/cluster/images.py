@@ -4,10 +4,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 
-from stampede.docker.cache import digest
 from stampede.docker.client import Machine
 from stampede.docker.commands import Say
-from stampede.docker.containers import ContainerInfo
+from stampede.docker.containers import ContainerInfo, digest
 from stampede.errors import LabError
 from stampede.interruption import program
 
