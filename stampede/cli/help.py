@@ -13,7 +13,7 @@ PLACES = {
     "stampede.service.commands": ("init", "try:try_"),
     "stampede.logs.diagnose.commands": ("diagnose", "requests"),
     "stampede.teach.lesson.commands": ("lesson",),
-    "stampede.cli.cluster": ("machines",),
+    "stampede.machines": ("machines:check_machines",),
 }
 """The commands of each module, as ``name`` or ``name:function``; the module is imported when a command is called."""
 

@@ -59,21 +59,16 @@ def run_plan(
         images, machines = images_of(plan), find_machines(request.cluster)
         build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
         names = [K6, *(image.name for image in images)]
-        encrypted = bool(request.cluster and request.cluster.encrypted)
-        with engines_on(machines, names, say, encrypted=encrypted) as engines:
+        with engines_on(machines, names, say) as engines:
             clean_up(request.results, say, engines.machines)
             packages = {image.name: image.packages for image in sorted(images, key=lambda image: image.name)}
             record = record_of(
                 request.name, request.experiment, plan, full=request.options.full, command=request.command,
                 host=server_host(engines), git=provenance.git_state(),
                 images=provenance.image_records(BASE_IMAGES | packages),
-            ).model_copy(
-                update={
-                    "until_decided": request.options.budget_s is not None,
-                    "machines": machine_records(engines),
-                    "encrypted": engines.encrypted,
-                }
-            )  # fmt: skip
+            ).model_copy(update={
+                "until_decided": request.options.budget_s is not None, "machines": machine_records(engines),
+            })  # fmt: skip
             run = OpenRun(new_folder(request.results / request.name), record)
             write_record(run.folder / "run.json", record)
             with _closing(run, engines, say):
