@@ -85,8 +85,7 @@ def advise(
         tried += asked.today_as_option
         options = MeasureOptions(duration=duration, trials=trials)
         command = options.command(f"stampede advise {asked.command}", **{"try": attempts})
-        summary = measure(RunRequest(f"{asked.name}-advice", asked.experiment(tried), options, results, command))
-        show.print_whether_it_held(out, summary, tried)
+        measure(RunRequest(f"{asked.name}-advice", asked.experiment(tried), options, results, command))
 
 
 class _Asked(NamedTuple):

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import ceil, floor, sqrt
+from math import ceil, floor
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from stampede.advise.options import ServingOption
 from stampede.advise.ranking import (
     WAITS_MS,
     Capacity,
@@ -20,10 +19,8 @@ from stampede.advise.ranking import (
     ranked_names,
 )
 from stampede.advise.service import Service
-from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
+from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.records.plural import plural
-from stampede.records.summary import Summary
-from stampede.report.spread import spread, trials_that_tell, value_and_spread
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import number, percent
@@ -32,9 +29,6 @@ from stampede.servers.limits import SERVER_MIB
 MOST_WAYS = 7
 MOST_CLASSES = 2
 """So many classes of requests have a column each; of more classes, the one that loses most has the only column."""
-_SPARE = (1.0, 1.5)
-"""Square-root staffing (Halfin and Whitt, 1981): a requests at work need a + b √a workers. With b = 1 about one request
-in four waits, with b = 1.5 about one in ten."""
 
 
 def as_values(cases: Sequence[Case], today: RankedOption | None, *, of_run: bool) -> dict[str, object]:
@@ -164,8 +158,10 @@ def print_ways(
     console: Console, cases: Sequence[Case], today: RankedOption | None, memory_of: str, service: Service | None
 ) -> None:
     """Print all options of each case, today's last, with a sentence each."""
-    if service:
-        _print_work(console, service)
+    if service and service.clock == "balancer":
+        _say(console, "\nThe durations are a balancer's, so they contain every wait for a worker; there may be less work.")
+    if service and service.load().least_workers > 1:
+        _say(console, "\nOne process is left out: its threads share one interpreter lock, so it computes on one core at most.")
     names, _ = ranked_names(cases)
     reasons: dict[str, str] = {}
     for case in (case for case in cases if case.ways):
@@ -207,23 +203,6 @@ def _print_table(console: Console, title: str, head: Sequence[str], lines: Seque
     console.print(terminal_table(Table(title, head, lines, words=2)))
 
 
-def _print_work(console: Console, service: Service) -> None:
-    rate = sum(asked.at_most_per_second for asked in service.at_peak.values())
-    when = " in the busiest minute" if service.peak > 1 else ""
-    least, most = (ceil(service.at_work + times * sqrt(service.at_work)) for times in _SPARE)
-    text = (
-        f"{number(rate)} requests per second{when} keep {number(service.at_work)} workers at work on average, if a "
-        f"worker serves one request at a time (sync). With {least if least == most else f'{least} to {most}'} such "
-        "workers, or threads, few requests wait."
-    )
-    if service.clock == "balancer":
-        text += " The durations are a balancer's, so they contain every wait for a worker; there may be less work."
-    if service.load().least_workers > 1:
-        text += " One process is left out: its threads share one interpreter lock, so it computes on one core at most."
-    console.print()
-    _say(console, text)
-
-
 def print_bounds(console: Console, service: Service) -> None:
     """Print what durations with waits say of the work: between which bounds it lies, and how to measure it."""
     least = sum(asked.at_work * min(1.0, asked.shortest_s / asked.mean_s) for asked in service.at_peak.values())
@@ -238,55 +217,3 @@ def print_bounds(console: Console, service: Service) -> None:
         "$upstream_response_time does not help, because requests wait in the server's queue. Or take a log of an hour "
         "when nobody waited, and multiply its rates.",
     )
-
-
-def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[ServingOption]) -> None:
-    """Print what was measured of each way that was tried, and whether the first was as good as the best of them."""
-    names, figures = [way.name for way in tried], Figures(summary)
-    compared = {name: figures.percentile(name, names) for name in figures.classes(names[0])}
-    rows = [
-        row
-        for request_class, stat in compared.items() if stat
-        for name in names if (row := figures.row(name, request_class, figures.loss_metric, stat))
-    ]  # fmt: skip
-    lines = [
-        (row.variant, f"{row.request_class} {row.stat}", number(row.predicted), number(row.median),
-         spread([*row.values.values()], row.low, row.high))
-        for row in rows
-    ]  # fmt: skip
-    head = ("way", "class", "predicted", "measured", "interval or trials")
-    _print_table(console, "Tried: what requests lose, in ms", head, lines)
-    console.print()
-    _say(console, advice_verdict(summary, names), "bold")
-
-
-def advice_verdict(summary: Summary, tried: Sequence[str]) -> str:
-    """Say whether the first way was as good as the best of all that were tried, in every class, as far as trials tell.
-
-    If intervals do not come apart, the trials are too few to tell; a single trial never tells.
-    """
-    first, figures = tried[0], Figures(summary)
-    compared = [(way, each) for way in tried[1:] for each in compare_losses(figures, first, way) if each.stat]
-    reason = suspect_reason(summary, tried)
-    doubt = f" ({reason})" if reason else ""
-    better = [(way, each) for way, each in compared if each.outcome == "better"]
-    saved = [(way, each) for way, each in compared if each.outcome == "open" and each.saves]
-    if better or saved:
-        way, worst = max(better or saved, key=lambda found: found[1].before.ms - found[1].after.ms)
-        lead = "The advice did not hold" if better else "Too few trials to tell whether the advice held"
-        told = f"{worst.request_class} {worst.stat} is {_lost(worst.before)} ms with {first}, "
-        told += f"and {_lost(worst.after)} ms with {way}."
-        more = "" if better else f" {trials_that_tell(worst.trials_needed, summary.round_s)}"
-        return f"{lead}{doubt}: {told}{more}"
-    if not compared:
-        return "Whether the advice held is unknown, because no percentile was measured of all ways."
-    nothing = f"of all that were tried, nothing was faster than {first} by more than 10 % and 5 ms."
-    if left := [each.trials_needed for _, each in compared if each.outcome == "open"]:
-        needed = None if None in left else max(trials for trials in left if trials is not None)
-        many = trials_that_tell(needed, summary.round_s)
-        return f"As far as these trials tell, the advice held{doubt}: {nothing} {many}"
-    return f"The advice held{doubt}: {nothing}"
-
-
-def _lost(lost: Loss) -> str:
-    return value_and_spread(lost.ms, lost.values, lost.low, lost.high)

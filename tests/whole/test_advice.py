@@ -18,7 +18,6 @@ from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
 from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
 from stampede.advise.service import read_service, tries
-from stampede.advise.show import print_whether_it_held
 from stampede.docker import provenance
 from stampede.docker.client import Machine
 from stampede.errors import WrongUse
@@ -449,29 +448,6 @@ def test_classes_that_compute_are_tried_with_a_real_processor(tmp_path: Path) ->
     assert experiment.load.settings["cpu"] == "burn"
     assert not experiment.parallel
     assert {(one.cpus, one.replicas) for one in experiment.variants.values()} == {(0.5, 2)}
-
-
-def test_ways_are_compared_by_what_was_measured_of_all() -> None:
-    """Today's way served too few light requests for a p99, so p90 counts."""
-    served = [one for one in serving_options(OfferedLoad(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
-
-    def lost(way: ServingOption, stat: Statistic, value: float) -> Estimate:
-        return Estimate(
-            variant=way.name, load="mix", request_class="light", metric="overhead", stat=stat, unit="ms",
-            published=None, predicted=1.6, measured=value, low=value, high=value, n=9, trials=2,
-            values={1: value, 2: value},
-        )  # fmt: skip
-
-    best, other = served
-    rows = [lost(best, "p99", 5.0), lost(best, "p90", 2.0), lost(other, "p90", 900.0)]
-    told = io.StringIO()
-    summary = Summary.of_nothing("mix").model_copy(update={"rows": rows})
-    print_whether_it_held(Console(file=told, width=80), summary, served)
-
-    assert re.search(r"^one-process-1x8 +light p90 +1\.6 +2\.0", told.getvalue(), re.MULTILINE)
-    assert re.search(r"^shared-4x2 +light p90 +1\.6 +900", told.getvalue(), re.MULTILINE)
-    assert "light p99" not in told.getvalue()
-    assert "The advice held" in told.getvalue()
 
 
 @pytest.mark.parametrize(("advised_ms", "held"), [(17.0, True), (20.0, False)])
