@@ -159,9 +159,9 @@ def print_ways(
 ) -> None:
     """Print all options of each case, today's last, with a sentence each."""
     if service and service.clock == "balancer":
-        _say(console, "\nThe durations are a balancer's, so they contain every wait for a worker; there may be less work.")
+        _say(console, "\nThe durations are a balancer's, with every wait for a worker in them; there may be less work.")
     if service and service.load().least_workers > 1:
-        _say(console, "\nOne process is left out: its threads share one interpreter lock, so it computes on one core at most.")
+        _say(console, "\nOne process is left out: its threads share one interpreter lock, so it computes on one core.")
     names, _ = ranked_names(cases)
     reasons: dict[str, str] = {}
     for case in (case for case in cases if case.ways):
