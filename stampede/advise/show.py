@@ -31,14 +31,14 @@ MOST_CLASSES = 2
 """So many classes of requests have a column each; of more classes, the one that loses most has the only column."""
 
 
-def as_values(cases: Sequence[Case], today: RankedOption | None, *, of_run: bool) -> dict[str, object]:
+def as_values(cases: Sequence[Case]) -> dict[str, object]:
     """Return what theory predicts, for JSON: the ranked options, in each case if there are several.
 
     Times are in ms, waits and refusals shares.
     """
 
-    def values(ranked: RankedOption | None) -> dict[str, object] | None:
-        return None if ranked is None else {
+    def values(ranked: RankedOption) -> dict[str, object]:
+        return {
             "way": ranked.option.name, "memory_mib": ranked.option.memory_mib,
             "settings": ranked.option.variant.model_dump(mode="json", exclude_defaults=True),
             "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
@@ -51,16 +51,14 @@ def as_values(cases: Sequence[Case], today: RankedOption | None, *, of_run: bool
              for case in cases]  # fmt: skip
     if len(found) > 1:
         return {"assumptions": found}
-    return ({"today": values(today)} if of_run else {}) | {"ways": found[0]["ways"]}
+    return {"ways": found[0]["ways"]}
 
 
-def print_answer(
-    console: Console, cases: Sequence[Case], today: RankedOption | None, p99_ms: float | None, memory_of: str
-) -> None:
+def print_answer(console: Console, cases: Sequence[Case], p99_ms: float | None, worker_mib: float | None) -> None:
     """Print the best option on one screen: its size, memory and rate, and the configuration and rule to paste.
 
-    ``memory_of`` says whose memory the workers need; empty: nobody knows it. There are so many containers that the
-    p99 stays within ``p99_ms``; None: as many as the load has.
+    There are so many containers that the p99 stays within ``p99_ms``; None: as many as the load has. ``worker_mib`` is
+    the memory of each worker; None: nobody knows it.
     """
     names, good = ranked_names(cases)
     possible = [case for case in cases if case.ways]
@@ -91,19 +89,14 @@ def print_answer(
         name = max(lost, key=lambda name: lost[name])
         if lost[name] > WAITS_MS:
             throttled = f"p99 of {name} has {number(lost[name])} ms of throttling at {load.cpus:g} cores"
-    of_today = ""
-    if today:
-        name = max(today.response_ms, key=lambda name: today.response_ms[name])
-        of_today = f"{today.option.size}: p99 {name} {number(today.response_ms[name])} ms; "
-        of_today += f"{percent(today.beside)} wait avoidably"
     answer = {
         "serve with": f"{plural(option.workers, 'worker')} x {plural(option.threads, 'thread')}{where} "
                       f"({option.kind.label}; others: --ways)",
-        "memory": f"{option.memory_mib:.0f} of {load.memory_mib} MiB, for {memory_of}" if memory_of else
+        "memory": f"{option.memory_mib:.0f} of {load.memory_mib} MiB, for workers of {worker_mib:g} MiB each"
+                  if worker_mib else
                   f"{load.memory_mib} MiB hold workers of up to {rest:.0f} MiB (stampede try measures them)",
         "now": f"{number(load.rate)}/s{f' on {pods}' if load.pods else ''}: p99 {p99}; {percent(last.beside)} wait "
                "avoidably",
-        "today": of_today,
         "stands": _stands(carried, pods, p99_ms),
         "quota": throttled,
         "unknown": "how much requests compute: from none to all of their time" if len(cases) > 1 else
@@ -154,13 +147,11 @@ def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None)
     return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{but}"
 
 
-def print_ways(
-    console: Console, cases: Sequence[Case], today: RankedOption | None, memory_of: str, service: Service | None
-) -> None:
-    """Print all options of each case, today's last, with a sentence each."""
-    if service and service.clock == "balancer":
+def print_ways(console: Console, cases: Sequence[Case], service: Service) -> None:
+    """Print all options of each case, with a sentence each."""
+    if service.clock == "balancer":
         _say(console, "\nThe durations are a balancer's, with every wait for a worker in them; there may be less work.")
-    if service and service.load().least_workers > 1:
+    if service.load().least_workers > 1:
         _say(console, "\nOne process is left out: its threads share one interpreter lock, so it computes on one core.")
     names, _ = ranked_names(cases)
     reasons: dict[str, str] = {}
@@ -171,20 +162,20 @@ def print_ways(
         if len(classes) > MOST_CLASSES:
             classes = [max(classes, key=lambda name: best[-1].p99_ms.get(name, 0.0))]
         lines = []
-        for way in [*best, *([today] if today else [])]:
+        for way in best:
             times = (f"{number(way.p50_ms.get(name))}, {number(way.p99_ms.get(name))}" for name in classes)
             beside = f"{percent(way.refused)} refused" if way.refuses else percent(way.beside)
             line = [way.option.kind.label, way.option.size, *times, beside]
-            line += [f"{way.option.memory_mib:.0f}"] if memory_of else []
+            line += [f"{way.option.memory_mib:.0f}"] if service.worker_mib else []
             if case.computes is None:
                 carried = capacity(way.option, case.load)
                 line.append(f"{carried.times:.2g} x" if carried and carried.times >= 1 else "waits")
             lines.append(line)
         head = ["way to serve", "w x t", *(f"{name}: p50, p99" for name in classes), "beside"]
-        head += ["MiB"] * bool(memory_of) + ["up to"] * (case.computes is None)
+        head += ["MiB"] * bool(service.worker_mib) + ["up to"] * (case.computes is None)
         if_ = "" if case.computes is None else f", if requests compute {case.computes:.0%} of their time"
-        _print_table(console, f"Predicted: what requests lose, in ms; the waits beside a free thread; the load{if_}",
-                     head, lines)  # fmt: skip
+        title = f"Predicted: what requests lose, in ms; the waits beside a free thread; the load{if_}"
+        console.print("", terminal_table(Table(title, head, lines, words=2)), sep="\n")
         good = sum(case.is_good(way.option.name) for way in best)
         which, most = "The first is" if good == 1 else f"{good} are", f"{AS_GOOD - 1:.0%} and {AS_GOOD_MS} ms"
         _say(console, f"{which} as good as the fastest (in no class is p99 more than {most} above). Of these, the way "
@@ -196,11 +187,6 @@ def print_ways(
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style))
-
-
-def _print_table(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    console.print()
-    console.print(terminal_table(Table(title, head, lines, words=2)))
 
 
 def print_bounds(console: Console, service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Derive an experiment from another: with requests that compute in a chosen way, or served in other ways."""
+"""Derive an experiment from another: with requests that compute in a chosen way, or on several machines."""
 
 from collections.abc import Callable
 from typing import get_args
@@ -6,7 +6,6 @@ from typing import get_args
 from stampede.errors import WrongUse
 from stampede.experiment.model import Cpu, Experiment, Load
 from stampede.records.run import OTHERS_CORES
-from stampede.servers.base import Variant
 
 
 def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None, cores: int = 0) -> Experiment:
@@ -48,15 +47,3 @@ def generated_on(experiment: Experiment, machines: int) -> Experiment:
 def _with_loads(experiment: Experiment, change: Callable[[Load], Load]) -> Experiment:
     loads = {name: change(load) for name, load in experiment.loads.items()}
     return experiment.model_copy(update={"load": experiment.load and change(experiment.load), "loads": loads})
-
-
-def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -> Experiment:
-    """Return an experiment that measures only these variants, under one load, and claims nothing."""
-    if load not in experiment.all_loads:
-        raise WrongUse(f"The experiment has no load {load!r} any more.", hint="Measure the experiment again first.")
-    asked = experiment.all_loads[load].model_copy(update={"variants": []})
-    return experiment.model_copy(update={
-        "title": f"Advice for {load}, tried", "question": "Is the way that theory recommends the fastest?",
-        "load": None, "loads": {load: asked}, "variants": variants,
-        "because": None, "source": None, "published": [], "claims": [], "curve": None,
-    })  # fmt: skip

@@ -385,7 +385,7 @@ def test_a_place_for_an_archive_that_will_not_do_is_refused(
 
 @pytest.mark.parametrize(
     ("beginning", "said"),
-    [("stampede advise results/mine", "stampede advise results/mine --full --trials 3"),
+    [("stampede advise mine.yaml", "stampede advise mine.yaml --full --trials 3"),
      ("stampede run mine", "stampede run mine --full --trials 3")],
 )  # fmt: skip
 def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:

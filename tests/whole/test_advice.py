@@ -13,10 +13,9 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from stampede.advise import ranking
-from stampede.advise.load import find_cell, offered_in
 from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
-from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
+from stampede.advise.ranking import best_of, capacity, predict_case, rank, ranked_names
 from stampede.advise.service import read_service, tries
 from stampede.docker import provenance
 from stampede.docker.client import Machine
@@ -43,7 +42,6 @@ from tests.conftest import Lab
 from tests.synthetic import NOWHERE, Request, make_run
 from tests.wrong import listed, refusal
 from tools.measured_advice import compare, table
-from tools.real_runs import unpack
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
 MIX = [
@@ -59,36 +57,27 @@ def roughly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "SIMULATED", 12)
 
 
-def load_of(name: str, variant: str | None = None, load: str | None = None) -> OfferedLoad:
-    """Return the load of an experiment as its default run would record it."""
+def load_of(name: str, load: str = "") -> OfferedLoad:
+    """Return what an experiment's load asks for, on a laptop."""
     experiment = load_experiment(name)
     experiment = computing(experiment, "") if experiment.burns else experiment
-    plan = lay_out(experiment, trials=1, memory=None)
-    run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
-    return offered_in(run, *find_cell(run, variant, load))
+    run = record_of(name, experiment, lay_out(experiment), full=False, command="", host=A_LAPTOP)
+    [record] = [each for each in run.loads if load in ("", each.name)]
+    return OfferedLoad(classes_of(record), cores=A_LAPTOP.cores, memory_mib=8192)
 
 
 def test_what_heavy_mix_recommends_has_no_waits() -> None:
-    asked = load_of("heavy-mix", "shared-socket")
-    ranked = rank(asked)
-    now = predict_today(asked)
+    ranked = rank(load_of("heavy-mix"))
 
     assert ranked[0].p99_ms["light"] < 20
     assert ranked[0].beside == 0
-    assert now is not None
-    assert now.p99_ms["light"] > 500
+    [shared] = [one for one in ranked if (one.option.kind.name, one.option.size) == ("shared", "4 x 2")]
+    assert shared.p99_ms["light"] > 500
     assert [one.option.kind.name for one in ranked if one.option.size == "4 x 2"][-1] == "shared"
 
 
-def test_a_run_with_a_limit_of_cores_is_served_within_this_limit() -> None:
-    """Half a core: with one worker, quick requests wait for the end of slow ones."""
-    asked = load_of("cpu-limit", "one-worker")
-    now = predict_today(asked)
-
-    assert (asked.cpus, asked.cores) == (0.5, 0.5)
-    assert now
-    assert now.p99_ms["quick"] > 400
-    for option in serving_options(asked):
+def test_a_limit_of_cores_is_shared_by_the_containers() -> None:
+    for option in serving_options(replace(load_of("cpu-limit"), computes=True, cores=0.5, cpus=0.5)):
         assert option.variant.cpus * option.variant.replicas == pytest.approx(0.5)
 
 
@@ -211,28 +200,11 @@ def test_a_load_above_capacity_is_refused() -> None:
         rank(OfferedLoad(MIX, memory_mib=64, worker_mib=600))
 
 
-@pytest.mark.parametrize(
-    ("of", "says"),
-    [
-        (("gil-sharing", None, None), "The run has 4 loads."),
-        (("heavy-mix", None, "busy"), "The run has no load 'busy'."),
-        (("silent-clients", None, None), "because theory lacks clients that keep their connections open"),
-        (("heavy-mix", "fast", None), "The run has no variant 'fast' under this load."),
-        (("async-accept", "uvicorn", "waiting"), "There is no advice for uvicorn, because only servers of WSGI"),
-        (("fastcgi-mechanisms", None, "patient"), "There is no advice for the load patient, because theory lacks"),
-    ],
-)
-def test_a_run_without_advice_says_why(of: tuple[str, str | None, str | None], says: str) -> None:
-    with pytest.raises(WrongUse) as refused:
-        load_of(*of)
-    assert says in refused.value.message
+def test_a_file_is_needed(lab: Lab) -> None:
+    none = lab.call("advise")
 
-
-def test_a_file_or_a_run(lab: Lab) -> None:
-    both = lab.call("advise", "results/mine", "--classes", "mine.yaml")
-
-    assert (both.returncode, both.stdout) == (2, "")
-    assert both.stderr.startswith("error: --classes describes a service that no run knows")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr.startswith("error: Name the file that describes a service.")
 
 
 SLEEPING = """
@@ -291,7 +263,7 @@ classes:
 
 
 def advised(lab: Lab, tmp_path: Path, text: str, *options: str) -> str:
-    said = lab.call("advise", "--classes", str(described(tmp_path, text)), *options)
+    said = lab.call("advise", str(described(tmp_path, text)), *options)
     assert (said.returncode, said.stderr) == (0, "")
     assert max(map(len, said.stdout.splitlines())) <= 80
     return " ".join(said.stdout.split())
@@ -354,14 +326,14 @@ def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path
     assert "between 0.60 and 44.0 workers" in said
     assert "gunicorn's %(L)s" in said
     assert "serve with" not in said
-    tried = lab.call("advise", "--classes", str(described(tmp_path, text)), "--try", "2")
+    tried = lab.call("advise", str(described(tmp_path, text)), "--try", "2")
     assert tried.returncode == 2
     assert "the durations include waits" in tried.stderr
 
 
 def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert EXAMPLE
-    said = lab.call("advise", str(described(tmp_path, EXAMPLE[1])))  # as --classes FILE
+    said = lab.call("advise", str(described(tmp_path, EXAMPLE[1])))
 
     assert (said.returncode, said.stderr) == (0, "")
     assert max(map(len, said.stdout.splitlines())) <= 80
@@ -548,13 +520,3 @@ def test_more_workers_than_a_container_can_have_are_left_out() -> None:
 
     assert "limit" in found
     assert "least-conn" not in found, "the lab starts at most 32 containers"
-
-
-def test_advice_on_a_real_run(lab: Lab, tmp_path: Path) -> None:
-    """The bursts of worker-types."""
-    burst = unpack("worker-types", tmp_path)
-
-    advised = lab.call("advise", f"{burst}:gthread", "--load", "computing-2", "--ways")
-    assert (advised.returncode, advised.stderr) == (0, "")
-    assert re.search(r"^today +[1-9] x", advised.stdout, re.MULTILINE)
-    assert max(map(len, advised.stdout.splitlines())) <= 80

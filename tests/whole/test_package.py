@@ -25,7 +25,7 @@ COMMANDS = {
     "predict": ["ten-at-once"], "export": ["{run}", "--to", "mine.tar.gz"],
     "init": ["."], "try": ["my-service.yaml"],
     "diagnose": ["--balancer", "nginx.log", "--server", "gunicorn.log", "--json"],
-    "requests": ["gunicorn.log"], "advise": ["--classes", "mine.yaml"],
+    "requests": ["gunicorn.log"], "advise": ["mine.yaml"],
     "lesson": ["7"], "class": ["{run}"], "setup": ["--help"], "doctor": [], "down": [],
     "bundle": ["--help"], "machines": [],
 }  # fmt: skip

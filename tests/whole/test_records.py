@@ -80,7 +80,6 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
 
     commands = {
         "compare": lab.call("compare", f"{run}:one", f"{run}:two"),
-        "advise": lab.call("advise", f"{run}:one"),
         "verify": lab.call("verify", str(run)),
         "export": lab.call("export", str(run), "--to", str(tmp_path / "run.tar.gz")),
         "class": lab.call("class", str(run), "--to", str(tmp_path / "class.html")),
