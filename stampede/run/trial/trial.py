@@ -33,7 +33,7 @@ from stampede.run.trial.alone import Front, alone_ms
 from stampede.run.trial.compose import Composed, compose, env_text
 from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
 from stampede.run.trial.login import Session, without_sessions
-from stampede.run.trial.observing import LogStart, log_record, log_starts, note_cuts, observe
+from stampede.run.trial.observing import LogStart, log_record, log_starts, observe
 from stampede.run.trial.rates import rate_after
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers
@@ -363,7 +363,6 @@ class Trial:
                         if server.status == "running":
                             said = await server.execute("sh", "-c", "cat /tmp/served/* || true")
                             write_whole(self.part / f"served-{server.name}.csv", f"{said}\n" if said else "")
-            note_cuts(self.part, self.logs)
         except OSError as error:
             raise TrialFailed(f"its logs could not be kept: {error.strerror or error}") from None
 
