@@ -21,8 +21,8 @@ from stampede.records.checksums import seal
 from stampede.records.folder import read_run, read_summary
 from stampede.records.summary import Summary
 from stampede.teach.classroom import submissions
-from stampede.teach.classroom.archive import BadArchive
-from stampede.teach.classroom.archive import unpack as unpack_archive
+from stampede.teach.classroom.submissions import BadArchive
+from stampede.teach.classroom.submissions import unpack as unpack_archive
 from stampede.teach.classroom.drawing import assign_lanes
 from stampede.teach.classroom.outliers import far_from_median, outliers
 from stampede.teach.classroom.page import properties
@@ -281,7 +281,7 @@ def test_an_archive_with_entries_that_no_export_has_is_refused(tmp_path: Path, n
 def test_an_archive_that_is_too_large_is_refused(
     some: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede.teach.classroom.archive.MOST_BYTES", 0)
+    monkeypatch.setattr("stampede.teach.classroom.submissions.MOST_BYTES", 0)
 
     with pytest.raises(BadArchive, match="has more than 0 GiB of files"):
         unpack_archive(some[0], tmp_path)
