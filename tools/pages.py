@@ -9,7 +9,13 @@ from pathlib import Path
 
 from stampede.errors import WrongUse
 from stampede.records.folder import write_whole
-from stampede.reproduce.reproduction import REFERENCE, Reproduction, read_reproduced, read_reproduction, write_reproduction
+from stampede.reproduce.reproduction import (
+    REFERENCE,
+    Reproduction,
+    read_reproduced,
+    read_reproduction,
+    write_reproduction,
+)
 
 END = "<!-- end -->"
 

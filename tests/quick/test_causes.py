@@ -184,9 +184,7 @@ def test_a_module_in_another_folder_of_the_application_is_found_there(tmp_path: 
 
 def test_a_callable_whose_module_is_nowhere_is_named(tmp_path: Path) -> None:
     [way] = ways_out(missing("app", *BY_CALLABLE), tmp_path)
-    assert way == snapshot(
-        "The start names app, which application.folder does not have. Name a module that is there."
-    )
+    assert way == snapshot("The start names app, which application.folder does not have. Name a module that is there.")
     [of_image] = ways_out(missing("app", *BY_CALLABLE))
     assert of_image == snapshot("The start names app, which the image does not have. Name a module that is there.")
 

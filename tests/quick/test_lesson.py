@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from stampede.paths import LESSONS
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.teach.lesson import notes, page, show
-from stampede.teach.lesson.model import experiment_with_change, read_lesson, step_experiment
+from stampede.teach.lesson.model import experiment_with_change, step_experiment
 from stampede.teach.lesson.notes import Attempt, Bar, Verdict
 from stampede.teach.lesson.teaching import Student
 from tests.conftest import Lab

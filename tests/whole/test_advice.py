@@ -1,6 +1,5 @@
 """stampede.advise: which ways to serve a load are ranked first, what is said of them, and what is refused."""
 
-import io
 import os
 import re
 from dataclasses import replace
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 from inline_snapshot import snapshot
-from rich.console import Console
 
 from stampede.advise import ranking
 from stampede.advise.offered import OfferedLoad
@@ -20,7 +18,6 @@ from stampede.advise.service import read_service, tries
 from stampede.docker import provenance
 from stampede.docker.client import Machine
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.evaluate.statistics.losses import Figures
 from stampede.experiment.file import load_experiment
@@ -31,15 +28,14 @@ from stampede.predict import prediction
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import classes_of
 from stampede.predict.what_if import serve_otherwise
-from stampede.records.folder import read_run
-from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.run import LoadRecord
 from stampede.records.summary import Estimate, Summary
 from stampede.resources import read_resources
 from stampede.run.record import record_of
 from stampede.servers import KINDS
 from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 from tests.conftest import Lab
-from tests.synthetic import NOWHERE, Request, make_run
+from tests.synthetic import NOWHERE
 from tests.wrong import listed, refusal
 from tools.measured_advice import compare, table
 

@@ -21,13 +21,13 @@ from stampede.records.checksums import seal
 from stampede.records.folder import read_run, read_summary
 from stampede.records.summary import Summary
 from stampede.teach.classroom import submissions
-from stampede.teach.classroom.submissions import BadArchive
-from stampede.teach.classroom.submissions import unpack as unpack_archive
 from stampede.teach.classroom.drawing import assign_lanes
 from stampede.teach.classroom.outliers import far_from_median, outliers
 from stampede.teach.classroom.page import properties
 from stampede.teach.classroom.predictions import collect_predictions
 from stampede.teach.classroom.strips import Dot, Strip, SubmittedRun
+from stampede.teach.classroom.submissions import BadArchive
+from stampede.teach.classroom.submissions import unpack as unpack_archive
 from stampede.teach.lesson.notes import Bar
 from stampede.verification import compute_summary
 from tests.browsing import SCHEMES, opened, tab

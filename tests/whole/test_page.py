@@ -15,7 +15,6 @@ from playwright.sync_api import Locator, Page
 
 from stampede.pipeline import derive
 from stampede.predict.options import OPTION_KINDS
-from stampede.records.folder import read_run
 from stampede.records.run import VariantRecord
 from stampede.records.summary import Summary
 from stampede.verification import verify_run

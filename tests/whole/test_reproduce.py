@@ -9,7 +9,7 @@ import typer
 
 from stampede.cli import measure as measuring
 from stampede.errors import WrongUse
-from stampede.experiment.file import load_experiment, names
+from stampede.experiment.file import load_experiment
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import METHOD, SourceRecord
