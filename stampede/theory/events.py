@@ -87,6 +87,7 @@ class CompiledSystem(NamedTuple):
     apart: Reals
     every: Reals
     jitter: Reals
+    keeps: Ints
     pause: Ints
     first_user: Ints
     sent_at: Ints
@@ -171,6 +172,7 @@ class SimulationState(NamedTuple):
     quota_left: Reals
     period: Ints
 
+    pinned: Ints  # of each user: the worker that has the user's connection
     arrived: Ints  # of each class: how many requests have arrived
 
 
@@ -519,6 +521,8 @@ def _hold_connection(system: CompiledSystem, state: SimulationState, worker: int
 def _accept(system: CompiledSystem, state: SimulationState, slot: int, worker: int, now: float) -> None:
     state.worker[slot] = worker
     _hold_connection(system, state, worker)
+    if system.keeps[state.of_class[slot]]:
+        state.pinned[state.user[slot]] = worker
     _to_thread(system, state, slot, now)
 
 
@@ -554,6 +558,8 @@ def _finish(system: CompiledSystem, state: SimulationState, slot: int, now: floa
     worker = state.worker[slot]
     socket = worker // system.workers
     _give_thread_back(system, state, slot, now)
+    if system.keeps[state.of_class[slot]]:
+        return
     state.at_socket[state.balancer[slot] * system.sockets + socket] -= 1
     if state.numbers[IDLE_KEPT] < system.idle_kept:
         state.idle_connections[state.numbers[IDLE_KEPT]] = worker
@@ -629,6 +635,10 @@ def _arrive(
     state.sent[slot], state.began[slot], state.left[slot] = now, np.nan, takes
     state.asked[slot] = takes if system.lock[step] != OF_MACHINE else 0.0
     state.worker[slot], state.thread[slot] = _NONE, _NONE
+    if system.keeps[class_] and state.pinned[user] != _NONE:
+        state.worker[slot] = state.pinned[user]
+        _to_thread(system, state, slot, now)
+        return _NONE
     state.balancer[slot] = int(rng.random() * system.balancers) if system.balancers > 1 else 0
     if state.numbers[IDLE_KEPT] > 0:
         state.numbers[IDLE_KEPT] -= 1

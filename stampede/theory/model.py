@@ -121,10 +121,14 @@ class WorkStep:
 
 @dataclass(frozen=True)
 class Closed:
-    """``users`` who each send a request, wait for its answer, pause, and send the next request."""
+    """``users`` who each send a request, wait for its answer, pause, and send the next request.
+
+    ``keeps``: each user has one connection for all requests, so the worker that accepts it serves all of them.
+    """
 
     users: int
     pause: Distribution = field(default_factory=lambda: Constant(0.0))
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         _check_count("users of a closed loop", self.users)

@@ -122,12 +122,13 @@ class _Compiled(NamedTuple):
     apart: float = 0.0
     every: float = 0.0
     jitter: float = 0.0
+    keeps: bool = False
 
 
 def _arrivals(class_: Class) -> _Compiled:
     match class_.arrivals:
-        case Closed(users):
-            return _Compiled(events.CLOSED, users)
+        case Closed(users, _, keeps):
+            return _Compiled(events.CLOSED, users, keeps=keeps)
         case Open(per_second, regular, jitter):
             return _Compiled(events.REGULAR if regular else events.POISSON, apart=1 / per_second, jitter=jitter)
         case Bursts(size, every, apart):
@@ -178,6 +179,7 @@ def _compile(system: QueueingSystem) -> CompiledSystem:
         apart=_reals(each.apart for each in arrivals),
         every=_reals(each.every for each in arrivals),
         jitter=_reals(each.jitter for each in arrivals),
+        keeps=_ints(each.keeps for each in arrivals),
         pause=_ints(place(each.arrivals.pause) if isinstance(each.arrivals, Closed) else -1 for each in classes),
         first_user=_ints(np.cumsum([0, *users])[:-1]),
         sent_at=_ints(keep(each.arrivals.sent if isinstance(each.arrivals, Recorded) else None) for each in classes),
@@ -240,6 +242,7 @@ def _blank(system: CompiledSystem) -> SimulationState:
         (1, -1, ("core_first", "core_last")),
         (system.containers, -1, ("throttled_first", "throttled_last", "period")),
         (system.containers, 0, ("quota_left",)),
+        (users, -1, ("pinned",)),
         (classes, 0, ("arrived",)),
     )
     arrays: dict[str, Any] = {

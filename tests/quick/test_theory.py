@@ -204,6 +204,20 @@ def test_a_full_server_refuses_unless_the_balancer_queues() -> None:
     assert sorted(refused.worker) == [-1, -1, -1, 0, 0]
 
 
+def test_connections_that_are_kept_stay_at_their_worker() -> None:
+    rows = simulate(one_class(Closed(20, Constant(0.5), keeps=True), Constant(0.1), workers=4, threads=2), 60, 9)
+
+    for user in range(20):
+        assert len(set(rows.worker[rows.user == user])) == 1
+
+
+def test_a_kept_connection_counts_while_nobody_asks() -> None:
+    """Two workers accept one connection each, and there are three users: the third is never served."""
+    kept = one_class(Closed(3, Constant(1.0), keeps=True), Constant(0.1), workers=2, max_connections=1)
+
+    assert len(set(simulate(kept, 60, 9).user)) == 2
+
+
 def test_a_request_takes_the_connection_that_was_used_last() -> None:
     """One user at a time needs one connection, and two users at once need two, however many workers race for them."""
     alone = one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, idle_kept=16)
