@@ -28,11 +28,12 @@ class ServingOption:
     workers: int
     threads: int
     memory_mib: float
+    is_today: bool = False
 
     @property
     def name(self) -> str:
         """A name that a variant of an experiment can have."""
-        return f"{self.kind.name}-{self.workers}x{self.threads}"
+        return "today" if self.is_today else f"{self.kind.name}-{self.workers}x{self.threads}"
 
     @property
     def size(self) -> str:

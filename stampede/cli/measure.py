@@ -91,12 +91,12 @@ def reproduce(
     def run_of(name: str) -> Path | None:
         return default_run(results, name, list(experiments[name].variants), experiments[name].trials)
 
-    todo = [
-        name for name in sorted(takes_s, key=lambda name: takes_s[name]) if not show and (fresh or not run_of(name))
-    ]
+    shortest_first = sorted(experiments, key=lambda name: takes_s[name])
+    todo = [name for name in shortest_first if not show and (fresh or not run_of(name))]
     if todo:
-        say(f"{plural(len(todo), 'experiment')} to measure, about {time_in_words(sum(map(takes_s.__getitem__, todo)))}. "
-            "Interrupt at any time: the same command goes on with what is left.")  # fmt: skip
+        total = time_in_words(sum(takes_s[name] for name in todo))
+        say(f"{plural(len(todo), 'experiment')} to measure, about {total}. Interrupt at any time: the same command goes "
+            "on with what is left.")  # fmt: skip
     invalid = []
     for position, name in enumerate(todo, start=1):
         left_s = sum(takes_s[other] for other in todo[position - 1 :])
