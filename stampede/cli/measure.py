@@ -95,8 +95,8 @@ def reproduce(
     todo = [name for name in shortest_first if not show and (fresh or not run_of(name))]
     if todo:
         total = time_in_words(sum(takes_s[name] for name in todo))
-        say(f"{plural(len(todo), 'experiment')} to measure, about {total}. Interrupt at any time: the same command goes "
-            "on with what is left.")  # fmt: skip
+        say(f"{plural(len(todo), 'experiment')} to measure, about {total}. Interrupt at any time: the same command "
+            "goes on with what is left.")  # fmt: skip
     invalid = []
     for position, name in enumerate(todo, start=1):
         left_s = sum(takes_s[other] for other in todo[position - 1 :])
