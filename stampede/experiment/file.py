@@ -46,7 +46,7 @@ WORDING = Wording(
         RELEASE_PATTERN: ("a release, digits with dots between them", "27.0.1"),
         CPUSET_PATTERN: ("the numbers of cores", "0-1"),
         SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "every_s"),
-        SETTING_TEXT_PATTERN: ("a number, or a word without quotes and backslashes", "wait"),
+        SETTING_TEXT_PATTERN: ("a word without quotes and backslashes", "wait"),
     },
     examples={
         "Api": "{first_s: 5, every_s: 20, stall_s: 5, takes_s: 10}",

@@ -524,10 +524,10 @@ mine.yaml:9: not valid YAML: 'x' cannot be read as bool
 mine.yaml:9: not valid YAML: '2020-13-45' cannot be read as timestamp
 mine.yaml:9: not valid YAML: the number has more than 63 bits
 mine.yaml:1: not valid YAML: the text must not contain '\\x1b'
-mine.yaml:1: not valid YAML: the text must not contain '\\ud800'
-mine.yaml: not valid YAML: special characters are not allowed (#x0007)
+mine.yaml:1: not valid YAML: found invalid Unicode character escape code
+mine.yaml: not valid YAML: control characters are not allowed (#x0007)
 mine.yaml: not valid YAML: it is nested too deeply
-mine.yaml:3: not valid YAML: expected ',' or '}', but got '<stream end>'
+mine.yaml:3: not valid YAML: did not find expected ',' or '}'
 """)
 
 

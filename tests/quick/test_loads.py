@@ -212,8 +212,8 @@ mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, 
     after 60 s
 mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after 60
     s
-mine.yaml:6: load.settings.login: '{"path": "/in", "body": "it\\'s"}' must be JSON of a request, e.g. {"path":
-    "/login", "body": "user=ada"}, without single quotes and backslashes
+mine.yaml:6: load.settings.login: '{"path": "/in", "body": "it\\'s"}' must be a whole number or a number or a
+    word without quotes and backslashes
 mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, but
     memory_mib is 256; at most 30 fit
 mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a

@@ -66,17 +66,6 @@ def test_a_run_that_asks_for_what_nobody_measures_is_refused(tmp_path: Path, ask
         derive_summary(run)
 
 
-@pytest.mark.parametrize("command", ["advise", "what-if"])
-def test_a_load_that_no_variant_was_measured_under_is_named(lab: Lab, command: str) -> None:
-    run = today(lab.results / "made-up" / "20260101T000000Z")
-    changed(run / "run.json", lambda values: values["loads"].append(values["loads"][0] | {"name": "tide"}))
-
-    done = lab.call(command, str(run), "--load", "tide")
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: The run measured no variant under tide.\n\nhint: --load …, one of mix\n"
-
-
 def test_results_are_compared_value_by_value(tmp_path: Path) -> None:
     run = today(tmp_path / "today")
     derive_summary(run)
