@@ -37,7 +37,7 @@ def test_a_run_can_be_used_by_every_command(lab: Lab, tmp_path: Path, made: str)
 
 
 @pytest.mark.parametrize("schema", [1, 3])
-@pytest.mark.parametrize("command", ["report", "verify", "what-if", "advise", "export", "class"])
+@pytest.mark.parametrize("command", ["report", "verify", "export", "class"])
 def test_a_run_of_another_schema_is_refused_with_both_numbers(lab: Lab, command: str, schema: int) -> None:
     run = of_another_schema(lab.results / "made-up" / "20260101T000000Z", schema)
 
