@@ -7,8 +7,8 @@ and cancels the step that the trial is in.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -46,15 +46,6 @@ AT_ONCE = 2
 slowly, and gives up after 20 s."""
 K6_STOPS_WITHIN_S = 10
 UNHEALTHY = "the servers did not become healthy"
-
-
-@contextmanager
-def failing(reason: str) -> Iterator[None]:
-    """Turn a DockerError into TrialFailed with a reason before it."""
-    try:
-        yield
-    except DockerError as error:
-        raise TrialFailed(f"{reason}: {error}") from None
 
 
 @dataclass(eq=False)
@@ -234,8 +225,9 @@ class Trial:
 
         front = self.front
         try:
-            with failing("a single request before the load was not answered"):
-                self.calibration = await calibration.calibrate(self.planned.load, at_work_ms)
+            self.calibration = await calibration.calibrate(self.planned.load, at_work_ms)
+        except DockerError as error:
+            raise TrialFailed(f"a single request before the load was not answered: {error}") from None
         except (ValueError, KeyError) as error:
             problem = f"a single request before the load got an answer that the lab cannot read: {error}"
             raise TrialFailed(problem) from None
@@ -265,11 +257,13 @@ class Trial:
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         try:
             for generator in self.generators:
-                with failing(f"{generator.service} did not start"):
+                try:
                     if not generator.machine.shares_files:
                         begins = f"START_AT_MS={1000 * samplers.begins_at(generator.machine, at):.0f}\n"
                         await bring(generator, RESULTS_THERE, {"start.env": begins.encode()})
                     await generator.machine.call("container", "start", generator.id)
+                except DockerError as error:
+                    raise TrialFailed(f"{generator.service} did not start: {error}") from None
             async with asyncio.timeout(at - time.time() + within_s):
                 replacing = asyncio.create_task(replace_workers(self, at))
                 try:
