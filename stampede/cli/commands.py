@@ -65,10 +65,8 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer has its own classes
         if name not in self._built:
             module, function = self._places[name]
-            app, called = (
-                typer.Typer(rich_markup_mode=None, add_completion=False),
-                getattr(import_module(module), function),
-            )
+            called = getattr(import_module(module), function)
+            app = typer.Typer(rich_markup_mode=None, add_completion=False)
             # what its docstring says after "e.g." is the example at the end of its help
             says, _, rest = (called.__doc__ or "").partition(", e.g. ")
             example, _, more = rest.partition("\n")
