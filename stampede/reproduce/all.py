@@ -12,7 +12,7 @@ from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.records.folder import write_whole
 from stampede.report.figures.drawing import svg
-from stampede.reproduce.page import ratio_chart, reproduction_page
+from stampede.reproduce.page import figures_chart, reproduction_page
 from stampede.reproduce.reproduction import (
     Reproduction,
     default_run,
@@ -77,4 +77,4 @@ def write_reference(target: Path, own: Reproduction) -> None:
     """Write what the experiments say to a small file, and the picture beside it as SVG."""
     write_reproduction(target, own)
     machines = dict.fromkeys(", ".join(experiment.machine.split(", ")[:2]) for experiment in own.experiments)
-    write_whole(target.with_suffix(".svg"), svg(ratio_chart(own.experiments, " and ".join(machines))))
+    write_whole(target.with_suffix(".svg"), svg(figures_chart(own.experiments, " and ".join(machines))))

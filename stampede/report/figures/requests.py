@@ -1,43 +1,67 @@
-"""Pictures of single requests, drawn from the rows of trials: overhead, visits, bursts, connections."""
+"""Pictures of single requests, drawn from the rows of trials: overhead, visits, bursts."""
 
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 import altair as alt
 import duckdb
 
-from stampede.evaluate.metrics import bursts, visits
+from stampede.evaluate.metrics import MetricName, bursts, visits
 from stampede.evaluate.metrics.workers import labels
+from stampede.evaluate.read import Key
 from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import TABLED_BURST, Run
 from stampede.records.summary import Summary
 from stampede.report.figures.drawing import (
     CROSS,
-    FAILED,
     FLOOR_MS,
-    LIGHT,
     MEASURED,
     PUBLISHED,
     WIDTH,
     Marks,
-    divisor_subtitle,
     inline_data,
     jitter,
-    kind_colours,
     measured_rows,
-    panel_title,
-    read_first_trials,
-    spaced,
     stacked,
     style_chart,
-    time_axis,
     variant_axis,
-    variant_names,
 )
-from stampede.report.wording import load_suffix, number, percent
+from stampede.report.wording import divisor_suffix, load_suffix, number, percent
 
 DOTS, VISITS = 100, 2000
 """Each row of the overhead figure has at most so many dots, and each panel of visits."""
+FAILED = "refused or failed"
+T = TypeVar("T")
+
+
+def _of_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
+    """Return by variant what ``read`` finds in its first trusted trial, without variants that have nothing."""
+    firsts = summary.first_trials(load)
+    found = {each.name: read((each.name, load, firsts[each.name])) for each in run.variants if each.name in firsts}
+    return {name: there for name, there in found.items() if there}
+
+
+def _divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
+    """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
+    by = {row.divided_by for row in run.published if row.metric == metric and row.load in (None, load)} - {1}
+    return "".join(f"; published{divisor_suffix(divisor)}" for divisor in sorted(by))
+
+
+def _time_axis(field: str, lasted_s: float, title: str, *, last: bool) -> alt.X:
+    """Return the time axis that panels below each other share; the last panel has its title and its labels."""
+    axis = alt.X(field, title=title if last else None).scale(domain=[0, lasted_s], nice=False)
+    return axis.axis(labels=last, ticks=last)
+
+
+def _panel_title(text: str) -> alt.Title:
+    return alt.Title(text, anchor="start", fontSize=11, fontWeight="normal", offset=3)
+
+
+def _spaced(values: list[T], most: int) -> list[T]:
+    """Return all values, or of many values so many: the middle of each part."""
+    return values if len(values) <= most else [values[int((n + 0.5) / most * len(values))] for n in range(most)]
 
 
 def overhead(
@@ -54,7 +78,7 @@ def overhead(
            WHERE load = $load AND request_class = $request_class AND error IS NULL GROUP BY variant""",
         {"load": load, "request_class": request_class},
     ).fetchall()
-    measured = {variant: spaced(values, DOTS) for variant, values in rows}
+    measured = {variant: _spaced(values, DOTS) for variant, values in rows}
     order = [variant.name for variant in run.variants_under(load)]
     dots = [
         {"variant": variant, "overhead": max(value, FLOOR_MS), "offset": jitter(index), "kind": "measured"}
@@ -73,8 +97,9 @@ def overhead(
     ]
     scale = alt.Scale(type="log", nice=False, padding=10)
     x = alt.X("overhead:Q", title=f"overhead of {request_class} requests, ms", scale=scale)
-    y = variant_axis(order, grid=True)
-    colour = kind_colours({"measured": MEASURED, "published": PUBLISHED})
+    y = variant_axis(order)
+    kinds = alt.Scale(domain=["measured", "published"], range=[MEASURED, PUBLISHED])
+    colour = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top"), scale=kinds)
     offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4]))
     circles = alt.Chart(inline_data(dots)).mark_circle(size=26, opacity=0.55)
     layers = [circles.encode(x=x, y=y, yOffset=offset, color=colour)]
@@ -89,7 +114,7 @@ def overhead(
     size = f"{fewest} to {most}" if fewest < most else f"{most}"
     what = "request" if 0 < most <= DOTS else "hundredth of the requests"
     subtitle = f"{size} requests a variant, {plural(run.trials, 'trial')}; each dot is one {what}"
-    subtitle += divisor_subtitle(run, "overhead", load)
+    subtitle += _divisor_subtitle(run, "overhead", load)
     return style_chart(alt.layer(*layers), worst_and_best(summary, load, request_class), subtitle, 46 * len(order))
 
 
@@ -123,7 +148,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     The picture shows each variant's first trusted trial. The panels share the axes, and the last panel has the labels
     of the time axis. None: no visit was made.
     """
-    told = read_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
+    told = _of_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
     if not told:
         return None
     shown = [visit for made in told.values() for visit in made]
@@ -141,18 +166,18 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     lasted_s = max(visit.arrived_s for visit in shown) or 1.0
     panels = []
     for name, made in told.items():
-        x = time_axis("came:Q", lasted_s, "seconds since the first visit came", last=name == [*told][-1])
+        x = _time_axis("came:Q", lasted_s, "seconds since the first visit came", last=name == [*told][-1])
         dots = [
             {
                 "came": round(visit.arrived_s, 3),
                 "took": max(round(1000 * visit.took_s, 2), FLOOR_MS),
                 "outcome": _OTHERWISE if (outcome := visit.outcome or _SUCCEEDED) not in colours else outcome,
             }
-            for visit in spaced(made, VISITS)
+            for visit in _spaced(made, VISITS)
         ]
         circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
         failed = sum(visit.outcome is not None for visit in made) or "none"
-        title = panel_title(f"{name}: {failed} of {len(made)} visits failed")
+        title = _panel_title(f"{name}: {failed} of {len(made)} visits failed")
         panels.append(alt.layer(circles).properties(title=title, width=WIDTH, height=110))
     which = "first trial of each variant, invalid trials left out; a dot is a visit"
     many = max(map(len, told.values())) > VISITS
@@ -182,7 +207,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     size = run.load(load).burst
     if not size or not run.load(load).has_small_bursts:
         return None
-    told = read_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
+    told = _of_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
     if not told:
         return None
     most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())
@@ -207,7 +232,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
     title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; each row is a request, in order of completion"
-    which += divisor_subtitle(run, "response_time", load)
+    which += _divisor_subtitle(run, "response_time", load)
     return style_chart(stacked(panels, spacing=8), title, which, None)
 
 
@@ -216,7 +241,7 @@ def _burst_panel(
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars of one variant; all panels share the time axis, and the last panel has its labels."""
     places = max(mark["place"] for mark in marks)
-    x = time_axis("from:Q", lasted_s, "seconds since the burst was sent", last=last)
+    x = _time_axis("from:Q", lasted_s, "seconds since the burst was sent", last=last)
     y = alt.Y("place:O", title=None).scale(domain=[*range(1, places + 1)])
     labelled = sorted({1, places, *range(10, places - 2, 10)})
     y = y.axis(values=labelled, labelFontSize=8, minExtent=30, ticks=False, domain=False, labelOverlap=False)
@@ -247,47 +272,5 @@ def _burst_panel(
     if len(answered_s) < len(stairs):
         says.append(f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}")
     height = (8 if places <= TABLED_BURST else 5) * places
-    title = panel_title(f"{name}: {', '.join(says)}")
+    title = _panel_title(f"{name}: {', '.join(says)}")
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
-
-
-_SINGLES = "connections with one request each"
-
-
-def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
-    """Draw how many requests each connection brought to which worker; None: each connection brought one request."""
-    rows = database.execute(
-        """SELECT variant, worker, connection, count(*) AS requests
-           FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
-               AS first USING (variant, trial)
-           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL
-           ORDER BY requests DESC, worker, connection""",
-        {"load": load},
-    ).fetchall()
-    if not any(requests > 1 for *_, requests in rows):
-        return None
-    values = []
-    for variant in variant_names(run):
-        mine = [row[1:] for row in rows if row[0] == variant]
-        names = labels(row[0] for row in mine)
-        singles = Counter(worker for worker, _, requests in mine if requests == 1)
-        kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
-        kept += [(worker, singles[worker], _SINGLES) for worker in names if singles[worker]]
-        values += [
-            {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
-            for rank, (worker, requests, kind) in enumerate(kept)
-        ]
-    bars = (
-        alt.Chart(inline_data(values))
-        .mark_bar(stroke="white", strokeWidth=0.7)
-        .encode(
-            x=alt.X("requests:Q", title="requests", stack=True),
-            y=alt.Y("worker:N", title=None, sort=None),
-            order=alt.Order("rank:Q"),
-            color=kind_colours({"one connection": MEASURED, _SINGLES: LIGHT}),
-            row=alt.Row("variant:N", sort=variant_names(run), title=None).header(labelAngle=0, labelAlign="left"),
-        )
-        .properties(width=440, height=60)
-    )
-    title = f"Which connection brought the requests to which worker{load_suffix(run, load)}"
-    return style_chart(bars, title, "first trial of each variant; a dark segment is one connection", None)
