@@ -308,18 +308,6 @@ class NotPredicted(Record):
     missing: str
 
 
-class WaveRow(TrialPart):
-    """How many requests of one burst a worker began in one wave.
-
-    A wave lasts as long as one request asks for. Waves and bursts are counted from 1.
-    """
-
-    burst: int
-    worker: str
-    wave: int
-    requests: int
-
-
 class RateStepRow(TrialPart):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
@@ -371,8 +359,8 @@ class TrialClocks(TrialPart):
 class Summary(Record):
     """All results of one run.
 
-    ``completion_times`` and ``waves`` have rows only if requests came in bursts, ``rate_steps`` only if visits came or
-    a rate climbed. ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is
+    ``completion_times`` has rows only if requests came in bursts, ``rate_steps`` only if visits came or a rate climbed.
+    ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is
     about how many seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials
     whose containers ran on several machines. ``article`` is the verdict on the article; None: it published no figures.
     """
@@ -387,9 +375,9 @@ class Summary(Record):
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
     article: Article | None = Field(None, exclude_if=lambda value: value is None)
-    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote it, mostly empty
+    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote these two
+    waves: list[Any] = Field([], exclude=True)
     completion_times: list[CompletionTimesRow] = Field([])
-    waves: list[WaveRow] = Field([])
     rate_steps: list[RateStepRow] = Field([])
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])

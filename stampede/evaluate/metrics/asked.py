@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from stampede.evaluate.metrics import STATISTICS, unit
 from stampede.evaluate.metrics.spread import evenness
@@ -12,11 +11,8 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 
 
-class PublishedFigures(NamedTuple):
-    """A published entry that names its load, and those of its figures that this lab should measure."""
-
-    entry: Published
-    figures: dict[Quantity, float]
+Entry = tuple[Published, dict[Quantity, float]]
+"""A published entry that names its load, and those of its figures that this lab should measure."""
 
 
 def claims_of(run: Run) -> list[Claim]:
@@ -24,7 +20,7 @@ def claims_of(run: Run) -> list[Claim]:
     return [claim.with_load(run.loads[0].name) for claim in run.claims]
 
 
-def published_in(run: Run) -> Iterator[PublishedFigures]:
+def published_in(run: Run) -> Iterator[Entry]:
     """Yield each published entry for the variants that are part of the run."""
     variants = {variant.name for variant in run.variants}
     for published in run.published:
@@ -32,7 +28,7 @@ def published_in(run: Run) -> Iterator[PublishedFigures]:
             entry = published.model_copy(update={"load": published.load or run.loads[0].name})
             about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
             figures = comparable_figures(published).items()
-            yield PublishedFigures(entry, {Quantity(**about, stat=stat): value for stat, value in figures})
+            yield entry, {Quantity(**about, stat=stat): value for stat, value in figures}
 
 
 def comparable_figures(published: Published) -> dict[str, float]:

@@ -258,4 +258,4 @@ def _named(workers: set[int]) -> str:
 
 
 _METRICS = (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS)
-FAMILY = Family(_METRICS, _measure, _issues)
+FAMILY = Family(_METRICS, observe=_measure, issues=_issues)

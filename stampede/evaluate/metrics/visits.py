@@ -244,4 +244,4 @@ def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: fl
 
 
 _METRICS = (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS)
-FAMILY = Family(_METRICS, _measure, _issues, sample=_sample)
+FAMILY = Family(_METRICS, observe=_measure, issues=_issues, sample=_sample)

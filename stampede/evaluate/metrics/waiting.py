@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.requests import Bools, Requests, read_requests
 from stampede.records.run import VariantRecord
 
 FROM_S = 0.050
@@ -61,33 +61,27 @@ class Waits:
 
 def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
     """Read the answered requests of a trial from the view ``requests``."""
-    asked = of_trial((variant, load, trial))
-    [(first, last, last_sent, workers, classes)] = database.execute(f"{_TRIAL} {_BOUNDS}", asked).fetchall()
-    columns = database.execute(f"{_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
-    return Answered(
-        workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0, last_sent=last_sent or 0.0,
-        **{name: np.asarray(column) for name, column in columns.items()},
-    )  # fmt: skip
+    return answered_of(read_requests(database, (variant, load, trial)))[1]
 
 
-_TRIAL = f"""
-WITH trial AS (
-    SELECT *, error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL AS known
-    FROM requests WHERE {OF_TRIAL})
-"""  # noqa: S608  # made of a constant
-
-_BOUNDS = """
-SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))), epoch(max(sent)),
-    list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request_class) FILTER (WHERE known))
-FROM trial
-"""
-
-_TIMES = """
-SELECT dense_rank() OVER (ORDER BY worker) - 1 AS worker,
-    dense_rank() OVER (ORDER BY request_class) - 1 AS request_class,
-    epoch(sent) - $first AS sent_s, began - $first AS began_s, ended - $first AS ended_s
-FROM trial WHERE known ORDER BY sent, id, generator
-"""
+def answered_of(requests: Requests) -> tuple[Bools, Answered]:
+    """Return which requests of a trial were answered by a worker that is known, and these requests."""
+    known = requests.answered & (requests.worker >= 0) & np.isfinite(requests.began_s + requests.ended_s)
+    workers, worker = np.unique(requests.worker[known], return_inverse=True)
+    classes, request_class = np.unique(requests.of_class[known], return_inverse=True)
+    sent_us, first = requests.sent_us, float(requests.sent_us.min()) / 1e6 if len(known) else 0.0
+    return known, Answered(
+        workers=[requests.workers[place] for place in workers],
+        classes=[requests.classes[place] for place in classes],
+        first=first,
+        last=float(np.fmax(sent_us, requests.answered_us).max(initial=0.0)) / 1e6,
+        last_sent=float(sent_us.max(initial=0.0)) / 1e6,
+        worker=worker,
+        request_class=request_class,
+        sent_s=sent_us[known] / 1e6 - first,
+        began_s=requests.began_s[known] - first,
+        ended_s=requests.ended_s[known] - first,
+    )
 
 
 def has_known_waits(variant: VariantRecord) -> bool:

@@ -12,7 +12,7 @@ from stampede.records.files import GENERATOR, OBSERVATIONS
 from stampede.records.model import Model
 
 if TYPE_CHECKING:  # loading NumPy would double the time of short commands
-    from stampede.evaluate.read.clocks import Clock
+    from stampede.evaluate.read.lab_time import Clock
 
 APP_PORTS = range(8000, 8064)
 """The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""

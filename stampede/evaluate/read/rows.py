@@ -202,7 +202,7 @@ def write_requests(
                 database.execute(_SERVED, {"files": served})
                 database.execute(_JOIN_SERVED, {"unprintable": _UNPRINTABLE})
                 database.execute(_NOBODY)
-        if clocks := find_clocks(database, machines, others, own=bool(served)) if machines else None:
+        if clocks := find_clocks(database, machines, others) if machines else None:
             correct(database, clocks)
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from stampede.evaluate.read import BURSTS, CLIENT, OF_TRIAL, Key, of_trial
-from stampede.evaluate.read.clocks import UnknownClock
-from stampede.evaluate.read.lab_time import Clocks
+from stampede.evaluate.read.lab_time import Clocks, UnknownClock
 from stampede.evaluate.read.observation import (
     Container,
     Reading,

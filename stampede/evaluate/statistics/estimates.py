@@ -7,10 +7,11 @@ from typing import NamedTuple
 import duckdb
 
 from stampede.evaluate.metrics import FAILURES, METRICS, VISITS_FAILED, bursts, statistics_of, unit
-from stampede.evaluate.metrics.asked import PublishedFigures, claims_of, published_in
+from stampede.evaluate.metrics.asked import Entry, claims_of, published_in
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import PRINTED, Family, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
 from stampede.evaluate.read import Cell, Key
+from stampede.evaluate.read.requests import read_requests
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
@@ -69,7 +70,9 @@ def measure_cells(
     """
     cells: dict[Cell, list[TrialValues]] = {}
     for trial in trials:
-        measured = [values for family in families for values in family.measure(database, trial)]
+        requests, measured = read_requests(database, trial.key), list[MetricValues]()
+        for family in families:
+            measured += [*family.measure(requests, trial.variant, trial.load), *family.observe(database, trial)]
         variant, load, number = trial.key
         for request_class in trial.requests.names:
             if request_class in rejected.get(trial.key, ()):
@@ -87,7 +90,7 @@ def completion_times(database: duckdb.DuckDBPyConnection, trials: Iterable[Trial
     found: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
         if trial.load.burst and trial.load.has_small_bursts and not trial.load.crashes:
-            times_ms = bursts.completion_times_ms(database, trial.key, trial.load.burst)
+            times_ms = bursts.completion_times_ms(read_requests(database, trial.key), trial.load.burst)
             found.setdefault(trial.key[:2], []).append(times_ms)
     return found
 
@@ -98,12 +101,8 @@ class Results(NamedTuple):
     run: Run
     measured: Measured
     estimates: Mapping[Quantity, Estimate]
-    entries: Sequence[PublishedFigures] = ()
+    entries: Sequence[Entry] = ()
     staircases: Sequence[CompletionTimesRow] = ()
-
-    def draws(self, quantity: Quantity) -> list[Draw]:
-        """Return the value of each trial."""
-        return [*draws_of(quantity, self.measured.cells).values()]
 
     @property
     def rows(self) -> list[Estimate]:
@@ -196,7 +195,7 @@ def explain_missing(quantity: Quantity, cells: Cells) -> str:
 
 
 def _staircases(
-    run: Run, entries: Sequence[PublishedFigures], times: Times, predictions: PredictedRun
+    run: Run, entries: Sequence[Entry], times: Times, predictions: PredictedRun
 ) -> Iterator[CompletionTimesRow]:
     """Yield the completion times that were measured or published, in the experiment's order: medians over trials."""
     published = {(of.variant, of.load): of.expected_completion_times for of, _ in entries if of.completion_times}

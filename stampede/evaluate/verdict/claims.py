@@ -1,23 +1,46 @@
-"""Verdicts on claims and published figures."""
+"""Verdicts on claims and published figures, and the summary of a run that they are part of."""
 
 from collections.abc import Iterator
 from math import ceil, isclose
 from typing import Any
 
 from stampede.evaluate.metrics import bursts, unit
+from stampede.evaluate.metrics.asked import claims_of
 from stampede.evaluate.statistics import intervals
-from stampede.evaluate.statistics.estimates import Results, explain_missing
+from stampede.evaluate.statistics.estimates import Measured, Results, draws_of, estimate_all, explain_missing, too_few
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
-from stampede.evaluate.verdict.article import Circumstances
+from stampede.evaluate.verdict.article import Circumstances, circumstances, judge_article
+from stampede.evaluate.verdict.validity import judge_run
 from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import SMALL_BURST, Run
-from stampede.records.summary import ClaimRow, ClaimVerdict, FigureVerdict, PublishedFigure, PublishedRow
+from stampede.records.summary import ClaimRow, ClaimVerdict, FigureVerdict, PublishedFigure, PublishedRow, Summary
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
 _WORST_FIRST: tuple[FigureVerdict, ...] = (
     "invalid", "contradicted", "undecided", "differs by the floor", "reproduced", "not measured in a short run",
 )  # fmt: skip
+
+
+def conclude(run: Run, measured: Measured, predictions: PredictedRun = NOTHING, **counted: Any) -> Summary:  # noqa: ANN401
+    """Return the summary of a run; ``counted`` are its rows that are counts, and not estimates."""
+    results = estimate_all(run, measured, predictions)
+    apart, claims = circumstances(results.rows), [claim_row(claim, results) for claim in claims_of(run)]
+    published = list(published_rows(results, apart))
+    return Summary(
+        experiment=run.experiment,
+        round_s=measured.round_s,
+        validity=judge_run(run, measured.trials, [*measured.doubts, *too_few(results)]),
+        trials=[*measured.trials],
+        rows=results.rows,
+        completion_times=[*results.staircases],
+        claims=claims,
+        published=published,
+        article=judge_article(run, claims, published, apart.floors),
+        not_predicted=predictions.not_predicted,
+        **counted,
+    )
 
 
 def claim_row(claim: Claim, results: Results) -> ClaimRow:
@@ -38,7 +61,8 @@ def claim_row(claim: Claim, results: Results) -> ClaimRow:
         measured, interval, trials = value.median, value.interval, value.trials
         if divisor and value.median is not None and divisor.median is not None:
             measured, trials = value.median / divisor.median, min(value.trials, divisor.trials)
-            interval = intervals.of_ratio(*map(results.draws, claim.quantities))
+            of_both = [[*draws_of(quantity, results.measured.cells).values()] for quantity in claim.quantities]
+            interval = intervals.of_ratio(*of_both)
         assert measured is not None
         doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, results)
         if few := missing_cores(claim, results.run):
