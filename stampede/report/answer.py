@@ -12,9 +12,7 @@ from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, Summary
 from stampede.report.spread import claim_values, spread
 from stampede.report.wording import (
-    capitalised,
     claim_subject,
-    claim_value,
     number,
     percent,
     quantity_place,
@@ -35,14 +33,10 @@ _CURES = {
 
 
 class KeyClaim(NamedTuple):
-    """A claim that answers the question or names a cure.
-
-    ``lead`` comes before it, and what was measured follows it: in ``short``, or with all numbers.
-    """
+    """A claim that answers the question or names a cure: the words before it, and what was measured after it."""
 
     lead: str
     says: str
-    short: str
     measured: str
 
 
@@ -69,20 +63,23 @@ def lead(run: Run, pair: Pair) -> str:
 
 
 def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
-    """Yield the claims that answer the question, why they are true, and the claims that name a cure."""
+    """Yield the claims that answer the question, why they are true, and the claims that name a cure.
+
+    A cure also has its number in the variant of the answer, e.g. ``, instead of 42% (shared-socket)``.
+    """
     asked = answers(run, summary)
     for pair in asked:
-        yield KeyClaim(
-            lead(run, pair), pair[1].says, measured_phrase(run, summary, pair), _measured_sentence(run, summary, *pair)
-        )
+        yield KeyClaim(lead(run, pair), pair[1].says, measured_phrase(run, summary, pair))
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
-        yield KeyClaim("Why:", "", run.because.removesuffix("."), run.because.removesuffix("."))
+        yield KeyClaim("Why:", "", run.because.removesuffix("."))
     for pair in cures(run, summary):
-        short, sentences = measured_phrase(run, summary, pair), [_measured_sentence(run, summary, *pair)]
+        measured, (cure, found) = measured_phrase(run, summary, pair), pair
         for answer, _ in asked[:1]:
-            short += _uncured(summary, pair, answer)
-            sentences += filter(None, [_cured_sentence(summary, pair[0], answer)])
-        yield KeyClaim(lead(run, pair), pair[1].says, short, ". ".join(sentences))
+            of, variant = cure.value, answer.value.variant
+            row = summary.row(variant, answer.value.load, of.request_class, of.metric, of.stat)
+            if not cure.relative_to and row and row.measured is not None and row.measured != found.measured:
+                measured += f", instead of {short_figure(row.unit, row.measured)}{unit_suffix(row.unit)} ({variant})"
+        yield KeyClaim(lead(run, pair), found.says, measured)
 
 
 class FirstFigure(NamedTuple):
@@ -99,10 +96,10 @@ def first_figure(run: Run, summary: Summary) -> FirstFigure | None:
         return None
     claim, row = asked[0]
     figure = claim_figure(claim, row, measured) + (" times" if claim.relative_to else unit_suffix(row.unit))
-    says = _in_plain_words(claim, measured)
-    if says is None:
+    says = quantity_sentence(claim.value, measured, at_least=claim.at_least is not None)
+    if claim.relative_to or says is None:
         return FirstFigure(figure, claim_subject(claim).removesuffix(","))
-    return FirstFigure(figure, f"{says.partition(': ')[2].removeprefix(figure)} ({quantity_place(claim.value)})")
+    return FirstFigure(figure, f"{says.removeprefix(figure)} ({quantity_place(claim.value)})")
 
 
 def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
@@ -127,69 +124,23 @@ def claim_figure(claim: Claim, row: ClaimRow, value: float) -> str:
     return number(value) if claim.relative_to else short_figure(row.unit, value)
 
 
-def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:
-    """Return what was measured of a claim, in a sentence without its full stop."""
-    if row.measured is None:
-        return capitalised(row.reason or "")
-    values = claim_values(claim, run, summary)
-    shown = spread(values, row.low, row.high)
-    which = "95 % interval" if has_interval(values, row.low, row.high) else "in the trials"
-    interval = f" ({which}: {shown}{unit_suffix(row.unit)})" if shown and row.low != row.high else ""
-    sentence = (
-        _in_plain_words(claim, row.measured)
-        or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
-    )
-    return ". ".join(filter(None, (f"{sentence}{interval}", capitalised(suspect_of(run, summary, claim.quantities)))))
-
-
-def _in_plain_words(claim: Claim, value: float) -> str | None:
-    return None if claim.relative_to else quantity_sentence(claim.value, value, at_least=claim.at_least is not None)
-
-
 def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
     """Return a percentile of lost time, or an avoidable wait, in plain words; None: another quantity."""
     q = percentile(quantity.stat)
-    where = f"Measured with {quantity_place(quantity)}"
     if quantity.metric == OVERHEAD.name and q is not None and quantity.request_class:
         share, side = (100 - q, "more") if at_least else (q, "less")
-        return f"{where}: {share:g} % of the {quantity.request_class} requests lose {number(value)} ms or {side}"
+        return f"{share:g} % of the {quantity.request_class} requests lose {number(value)} ms or {side}"
     if quantity.metric != AVOIDABLE_WAIT.name:
         return None
     requests = f"{quantity.request_class} requests" if quantity.request_class else "requests"
     free_meanwhile = "while another worker had a free thread"
     match quantity.stat:
         case "share":
-            says = f"{percent(value) if value else 'none'} of the {requests} waited {free_meanwhile}"
+            return f"{percent(value) if value else 'none'} of the {requests} waited {free_meanwhile}"
         case "count":
             some = f"{number(whole_number('requests', value))} {requests} of a trial" if value else f"no {requests}"
-            says = f"{some} waited {free_meanwhile}"
+            return f"{some} waited {free_meanwhile}"
         case "max":
-            says = f"the longest wait of {requests} {free_meanwhile} was {number(value)} ms"
+            return f"the longest wait of {requests} {free_meanwhile} was {number(value)} ms"
         case _:
-            says = f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"
-    return f"{where}: {says}"
-
-
-def _uncured(summary: Summary, pair: Pair, answer: Claim) -> str:
-    """Return the number of a cure in the variant of the answer, e.g. ``, instead of 42% (shared-socket)``."""
-    (cure, measured), variant = pair, answer.value.variant
-    value = cure.value
-    row = summary.row(variant, answer.value.load, value.request_class, value.metric, value.stat)
-    if cure.relative_to or row is None or row.measured in (None, measured.measured):
-        return ""
-    assert row.measured is not None
-    return f", instead of {short_figure(row.unit, row.measured)}{unit_suffix(row.unit)} ({variant})"
-
-
-def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:
-    """Return the number of the answer in the variant of a cure, if the cure itself tells another number."""
-    value = answer.value
-    wanted = (value.request_class, value.metric, value.stat)
-    if wanted == (cure.value.request_class, cure.value.metric, cure.value.stat):
-        return None
-    row = summary.row(cure.value.variant, cure.value.load, *wanted)
-    if row is None or row.median is None:
-        return None
-    cured = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
-    sentence = quantity_sentence(cured, row.median, at_least=answer.at_least is None)
-    return sentence and capitalised(sentence.partition(": ")[2])
+            return f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"

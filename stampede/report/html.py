@@ -19,7 +19,6 @@ from stampede.report.page import render, script_json
 from stampede.report.screen.columns import deciding_columns
 from stampede.report.section import Section
 from stampede.report.tables.quantities import (
-    clocks_table,
     counting_tables,
     legend,
     quantity_tables,
@@ -87,7 +86,6 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         article_tables=list(article_tables(run, summary)),
         published_picture=published_picture(run, summary),
         published=published_table(run, summary) if summary.published else None,
-        clocks=clocks_table(run, summary),
         quantities=quantities,
         legend=legend(run, quantities),
         further=list(counting_tables(run, summary)),

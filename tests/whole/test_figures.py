@@ -14,7 +14,7 @@ from stampede.records.claims import Curve, Measure, Published
 from stampede.records.folder import read_run
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
-from stampede.report.figures.curves import load_curve, setting_curve, wave_cells
+from stampede.report.figures.curves import load_curve, setting_curve
 from stampede.report.figures.drawing import svg
 from stampede.report.figures.requests import staircase, visit_times, worst_and_best
 from tests.synthetic import Request, make_run, make_trial, visit
@@ -51,7 +51,6 @@ def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[
 
 PICTURES: dict[str, Callable[[duckdb.DuckDBPyConnection, Run, Summary], alt.TopLevelMixin | None]] = {
     "staircase": lambda rows, run, summary: staircase(rows, run, summary, "mix"),
-    "waves": lambda _, run, summary: wave_cells(run, summary, "mix"),
     "times": lambda rows, run, summary: visit_times(rows, run, summary, "mix"),
 }
 
@@ -158,32 +157,6 @@ def test_there_is_no_staircase_of_trials_that_cannot_be_trusted(tmp_path: Path) 
     assert chart_of(run, "staircase") is None
 
 
-def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
-    """Sixty requests on two of three workers: one serves two waves of twenty, the other a single one."""
-    waits_s = [wait for pair in zip([0] * 20 + [1] * 20, [0] * 40, strict=True) for wait in pair]
-    skewed = [one for place, one in enumerate(served_at(*waits_s, workers=2)) if place % 2 == 0 or place < 40]
-    quick = served_at(*[0] * 60, workers=3)
-    run = make_run(
-        tmp_path, {"skewed": skewed, "quick": quick}, loads=of_burst(60),
-        variants=variants("skewed", "quick", workers=3),
-    )  # fmt: skip
-
-    drawn = drawn_of(run, "waves")
-
-    skewed_panel, quick_panel = drawn["vconcat"]
-    assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(skewed_panel, drawn, 0)] == [
-        ("worker 1", 1, 20), ("worker 1", 2, 20), ("worker 2", 1, 20), ("worker 2", 2, 0),
-        ("idle worker 1", 1, 0), ("idle worker 1", 2, 0),
-    ]  # fmt: skip
-    assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(quick_panel, drawn, 0)] == [
-        (f"worker {place}", 1, 20) for place in (1, 2, 3)
-    ]
-    assert [panel["title"]["text"] for panel in drawn["vconcat"]] == [
-        "skewed: 60 requests in 2 waves", "quick: 60 requests in 1 wave",
-    ]  # fmt: skip
-    assert drawn["title"]["text"] == "Waves: how many requests each worker began in each wave"
-
-
 def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecord]:
     """Return loads with such settings, named by their place."""
     return [
@@ -225,7 +198,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
 
     def points(server: int, panel: int, layer: int) -> list[tuple[str, int, float]]:
         values = values_of(drawn["vconcat"][server]["hconcat"][panel], drawn, layer)
-        return sorted((one["variant"], one["setting"], one["value"]) for one in values)
+        return sorted((one["series"], one["setting"], one["value"]) for one in values)
 
     assert points(0, 0, 2) == [("a", 2, 20), ("a", 8, 40), ("b", 2, 20), ("b", 8, 40)]
     assert points(0, 1, 3) == [("a", 2, 120)]
@@ -337,11 +310,9 @@ def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
     [
         ("staircase", served_at(0, 1), of_burst(None), 1),
         ("staircase", served_at(0, 1), of_burst(51), 1),
-        ("waves", served_at(*[0] * 50, workers=2), of_burst(50), 2),
-        ("waves", served_at(*[0] * 60), of_burst(60), 1),
         ("times", PATIENT, of_visits(**CLIMB), 2),
     ],
-    ids=["no burst", "a large burst", "few requests", "one worker", "no visits"],
+    ids=["no burst", "a large burst", "no visits"],
 )
 def test_there_is_no_picture_of_what_is_not_there(
     tmp_path: Path, picture: str, requests: list[Request], load: list[LoadRecord], workers: int
@@ -349,19 +320,6 @@ def test_there_is_no_picture_of_what_is_not_there(
     run = make_run(tmp_path, {"one": requests}, loads=load, variants=variants("one", workers=workers))
 
     assert chart_of(run, picture) is None
-
-
-def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None:
-    """Nobody knows how many of them there were."""
-    run = make_run(
-        tmp_path, {"one": served_at(*[0] * 60, workers=2)}, loads=of_burst(60),
-        variants=[VariantRecord(name="one", workers=3, elastic=True, settings={})],
-    )  # fmt: skip
-
-    drawn = drawn_of(run, "waves")
-
-    [panel] = drawn["vconcat"]
-    assert [cell["lane"] for cell in values_of(panel, drawn, 0)] == ["worker 1", "worker 2"]
 
 
 @pytest.mark.parametrize(
@@ -423,7 +381,7 @@ def test_a_curve_has_a_dot_for_each_trial_and_theorys_line(of_two_trials: Path) 
         return found["hconcat"][0], found
 
     panel, whole = drawn(summary)
-    assert sorted(one["setting"] for one in values_of(panel, whole, 0)) == [2, 2, 3, 3]
+    assert sorted(one["setting"] for one in values_of(panel, whole, 3)) == [2, 2, 3, 3]
     assert len(panel["layer"]) == 4
     panel, whole = drawn(summary.model_copy(update={"rows": rows}))
     assert sorted((one["setting"], one["value"]) for one in values_of(panel, whole, 4)) == [(2, 7), (3, 7)]

@@ -50,8 +50,9 @@ def clock_of(machine: MachineRecord) -> Clock:
     load = gaps.index(max(gaps)) + 1 if gaps else 0  # nobody asks during the load
     least_s, most_s = [], []
     for part in (told[:load] or told, told[load:]):
-        least_s.append(max(each.told - each.answered for each in part))
-        most_s.append(min(each.told - each.asked for each in part))
+        gained_s = MOST_DRIFT * (part[-1].asked - part[0].asked)  # meanwhile, at most
+        least_s.append(max(each.told - each.answered for each in part) - gained_s)
+        most_s.append(min(each.told - each.asked for each in part) + gained_s)
     ahead_s, later_s = ((least + most) / 2 for least, most in zip(least_s, most_s, strict=True))
     uncertain_s = [(most - least) / 2 for least, most in zip(least_s, most_s, strict=True)]
     since, lasted_s = told[0].told, told[-1].told - told[0].told

@@ -208,27 +208,6 @@ def not_predicted_table(run: Run, summary: Summary) -> Table:
     return Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
 
 
-def clocks_table(run: Run, summary: Summary) -> Table | None:
-    """Return the clocks of the trial whose clocks are the least certain; None: every trial ran on one machine."""
-    clocks = max(summary.clocks, key=lambda trial: trial.apart_ms, default=None)
-    if clocks is None:
-        return None
-    load = f", {clocks.load}" if len(run.loads) > 1 else ""
-    trial = f", trial {clocks.trial}" if run.trials > 1 else ""
-    note = "no request went from one machine to another machine"
-    if clocks.pair is not None:
-        note = f"times of {' and '.join(clocks.pair)} can be compared to within ± {number(clocks.apart_ms)} ms"
-    return Table(
-        f"Clocks in the trial in which they are the least certain: {clocks.variant}{load}{trial}",
-        ("machine", "ahead of the lab, ms", "gains, ppm", "uncertain, ± ms"),
-        [
-            (row.machine, number(row.ahead_ms), number(row.drift_ppm), number(row.uncertain_ms))
-            for row in clocks.machines
-        ],
-        note=note,
-    )
-
-
 def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield the tables of visits, of failures and of staircases."""
     yield from visits_tables(run, summary)
