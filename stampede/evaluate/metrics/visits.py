@@ -179,7 +179,7 @@ def measured_capacity_per_s(
     rates = rates_per_s(settings, duration)
     if len(rates) < 2:
         raise ValueError("the rate of visits does not climb")
-    if dropped := write_requests(trial_folder, *key, machines).dropped:
+    if dropped := write_requests(trial_folder, *key, machines)[0]:
         raise ValueError(f"the load generator dropped {dropped} visits")
     with opened([trial_folder]) as database:
         if not count_visits(database, key)[0]:
