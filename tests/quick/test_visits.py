@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from stampede.evaluate.metrics import MetricName, Statistic, times, visits
-from stampede.evaluate.metrics.visits import (
-    CUT_OFF,
-    Visit,
-    Written,
-    capacity_per_s,
-    compare_rows,
-    measured_capacity_per_s,
-)
+from stampede.evaluate.metrics.rates import highest_rate
+from stampede.evaluate.metrics.visits import CUT_OFF, Visit, Written, compare_rows, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
@@ -81,14 +75,13 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
 
     with opened_trial(requests) as (database, trial):
         assert visits.read_visits(database, KEY) == [
-            Visit(0, 0.06045, None),
-            Visit(1, 0.0603, FULL),
-            Visit(2, 2.00015, "no answer before the end of the run"),
-            Visit(3, 1.00015, CUT_OFF),
+            Visit(0, 0.06045, None, 1),
+            Visit(1, 0.0603, FULL, 2),
+            Visit(2, 2.00015, "no answer before the end of the run", 3),
+            Visit(3, 1.00015, CUT_OFF, 4),
         ]
-        assert visits.count_visits(database, KEY) == (4, 1)
         assert trial.requests.posts == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
-        assert visits.count_visits(database, ("one", "other", 1)) == (0, 0)
+        assert visits.read_visits(database, ("one", "other", 1)) == []
 
 
 def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them() -> None:
@@ -135,7 +128,8 @@ def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundre
 ) -> None:
     """Of 101 visits in each step one may fail. A climb that ends before visits fail shows no capacity."""
     with opened_trial(climbing(*failed)) as (database, _):
-        assert capacity_per_s(database, KEY, [100, 200, 400], 2) == capacity
+        levels = visits.by_level(visits.read_visits(database, KEY), [100, 200, 400], 2)
+        assert highest_rate(levels, visits.FAILED_ALLOWED) == capacity
 
 
 def test_the_capacity_is_a_metric_and_can_be_measured_before_the_run_ends(tmp_path: Path) -> None:
@@ -160,9 +154,9 @@ def test_the_number_of_a_visit_says_its_step_whenever_it_came() -> None:
         visit("x"),
     ]
     with opened_trial([one for requests in made for one in requests]) as (database, _):
-        found = visits.rate_steps(database, KEY, [100, 200, 400], 2)
+        found = visits.by_level(visits.read_visits(database, KEY), [100, 200, 400], 2)
 
-    assert [(row.per_s, row.visits, row.failed) for row in found] == [(100, 2, 0), (200, 2, 0), (400, 2, 0)]
+    assert found == [(100, 2, 0), (200, 2, 0), (400, 2, 0)]
 
 
 @pytest.mark.parametrize(
