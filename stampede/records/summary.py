@@ -19,10 +19,9 @@ ArticleVerdict = Literal["same", "partly the same", "different", "undecided"]
 
 
 class TrialValidity(TrialPart):
-    """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
+    """The verdict on one trial. ``notes`` are those of the ``reasons`` that are findings, and no doubt about the trial.
 
-    ``notes`` are those of the reasons that are findings, and no doubt about the trial. ``classes`` has the classes of
-    request whose figures are invalid although the trial is not, each with the reason.
+    ``classes`` has the classes of request whose figures are invalid although the trial is not, each with the reason.
     """
 
     verdict: Verdict
@@ -55,10 +54,9 @@ def suspect_trials(trials: Iterable[TrialValidity], of: str = "") -> str:
 
 
 class Validity(Record):
-    """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run.
+    """The verdict on a run: that on its worst trial. ``of_run`` are the reasons that are about no single trial.
 
-    ``of_run`` are those of the reasons that are about the run as a whole. ``notes`` are those that are findings in
-    trials, and no doubt about the run.
+    ``notes`` are those of the ``reasons`` that are findings, and no doubt about the run.
     """
 
     verdict: Verdict
@@ -75,10 +73,9 @@ class Validity(Record):
 class Estimate(Record):
     """One number with its doubt, as published, predicted and measured: from ``n`` rows in ``trials`` trials.
 
-    ``request_class`` is None for all classes together. ``values`` has the value of each trial by the number of the
-    trial, and ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see
-    ``statistics``); None: there is no interval. ``pooled``: single trials have too few requests for the percentile, so
-    ``measured`` is the percentile of the requests of all trials together, and ``values`` is empty.
+    ``request_class`` is None for all classes together. ``measured`` is the median of ``values``, by the trial's number,
+    and ``low`` and ``high`` are the ends of its 95 % interval; None: there is none. ``pooled``: single trials have too
+    few requests for the percentile, so it is that of the requests of all trials together, and ``values`` is empty.
     In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
     """
 
@@ -119,10 +116,7 @@ class Estimate(Record):
 
 
 class WorkerRow(TrialPart):
-    """How many requests of one class one worker answered in one trial, and which share of the class this is.
-
-    ``connections`` is how many connections brought these requests; 0 if the server cannot tell.
-    """
+    """How many requests of a class a worker answered, by how many connections (0: the server cannot tell)."""
 
     request_class: str | None
     worker: str
@@ -240,10 +234,9 @@ class ArticleConclusion(Record):
 
 
 class ArticleFigures(Record):
-    """How many published figures have each verdict.
+    """How many published figures are within the tolerance, within it but for the floor, and so on.
 
-    ``within`` counts the figures within the tolerance, ``floor`` those that are within it once the floor is subtracted,
-    and ``short`` those for which the run had too few requests.
+    ``short``: the run had too few requests for them.
     """
 
     within: int
@@ -286,9 +279,8 @@ class Article(Record):
 class CompletionTimesRow(Record):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
-    ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. ``low``
-    and ``high`` are shorter than ``measured`` if only one trial has the last steps, because requests failed in the
-    other trials.
+    ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. They are
+    shorter than ``measured`` if only one trial has the last steps, because requests failed in the others.
     """
 
     variant: str
@@ -311,8 +303,7 @@ class NotPredicted(Record):
 class RateStepRow(TrialPart):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
-    If the rate does not climb, the trial has one such row. If the load has a bound of lateness (``rate_within``), the
-    rows count requests instead of visits, and ``failed`` counts those that were late.
+    If the load has a bound of lateness (``rate_within``), the rows count requests, and those that were late.
     """
 
     per_s: int
@@ -347,8 +338,8 @@ class MachineClock(Record):
 class TrialClocks(TrialPart):
     """The clocks in a trial whose containers ran on several machines.
 
-    ``apart_ms`` is how far the difference between the clocks of ``pair``, the machines of a load generator and of a
-    server, may be from what was found. No other pair is less certain. None: no request went to another machine.
+    ``apart_ms`` is how well the clocks of ``pair`` are known to each other, the load generator and the server whose
+    clocks are the least certain; None: no request went to another machine.
     """
 
     pair: tuple[str, str] | None

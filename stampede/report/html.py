@@ -22,7 +22,6 @@ from stampede.report.tables.quantities import (
     counting_tables,
     legend,
     quantity_tables,
-    visits_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.timeline.load import LoadTimeline, load_timeline
@@ -89,7 +88,6 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         quantities=quantities,
         legend=legend(run, quantities),
         further=list(counting_tables(run, summary)),
-        made_visits=any(visits_tables(run, summary)),
         common=common,
     )
     write_whole(run_folder / "report.html", page)

@@ -14,11 +14,6 @@ from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
 
 
-def median_suffix(run: Run) -> str:
-    """Return the end of a title whose numbers are medians over trials; empty for one trial."""
-    return f", median of {run.trials} trials" if run.trials > 1 else ""
-
-
 def trials_phrase(summary: Summary) -> str:
     """Return how many trials are in doubt, e.g. of 9 trials, 2 are suspect and counted all the same."""
     trials = plural(len(summary.trials), "trial")

@@ -358,33 +358,5 @@ def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided() -> No
     }
 
 
-P90 = Claim(
-    says="The tail is short", value=Quantity(variant="one", request_class="light", metric="overhead", stat="p90"),
-    at_most=1,
-)  # fmt: skip
-P75 = Published(variant="one", request_class="light", metric="response_time", stats={"p75": 3000})
-
-
-@pytest.mark.parametrize(
-    ("size", "said", "missed"),
-    [
-        (2, {}, []),
-        (2, {"claims": [P90]}, ["no p90 of light requests of any variant: it needs 10 a trial, there were 2 at most"]),
-        (
-            2,
-            {"published": [P75]},
-            ["no p75 of light requests of any variant: it needs 4 a trial, there were 2 at most"],
-        ),
-        (52, {}, ["no p99 of light requests of any variant: it needs 100 a trial, there were 52 at most"]),
-    ],
-)
-def test_percentiles_that_a_small_burst_cannot_carry_are_missed_only_if_somebody_speaks_of_them(
-    size: int, said: dict[str, Any], missed: list[str]
-) -> None:
-    found = conclude(run_record(["one"], loads=[load(size)], **said), {("one", "mix", "light"): [values_of(1, size)]})
-
-    assert [reason for reason in found.validity.reasons if reason.startswith("no p")] == missed
-
-
 def test_workers_are_in_the_order_of_forking() -> None:
     assert list(labels({"b:3", "a:10", "a:9", "b:12"})) == ["a:9", "a:10", "b:3", "b:12"]

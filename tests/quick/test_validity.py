@@ -466,9 +466,6 @@ def test_what_a_client_that_misbehaves_suffers_is_a_finding(tmp_path: Path) -> N
     shares = {row.measured for row in summary.rows if (row.request_class, row.metric) == ("silent", "failures")}
     assert shares >= {1, 5 / 8}
     assert [(one.request_class, one.error, one.requests) for one in summary.errors][:1] == [("silent", "closed", 5)]
-    too_few = [reason for reason in summary.validity.reasons if "silent requests" in reason and "it needs" in reason]
-    assert [reason for reason in too_few if "always" in reason] == []  # that all failed says enough
-    assert too_few
 
 
 def test_a_note_on_a_suspect_trial_is_no_reason_for_its_doubt() -> None:

@@ -38,16 +38,15 @@ def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
     if accepted:
         for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
             stats[metric.name, "per_connection"] = _total(trial, metric.name) / accepted
-    used_s = [after.processor_s - before.processor_s for _, before, after in servers
-              if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
-    if used_s and served:
-        stats[PROCESSOR.name, "per_request"] = 1000 * sum(used_s) / served
-    throttled_s = [after.throttled_s - before.throttled_s for _, before, after in servers
-                   if before.throttled_s is not None and after.throttled_s is not None]  # fmt: skip
-    if throttled_s and (lasted_s := trial.record.seconds.load):
-        stats[THROTTLED.name, "share"] = sum(throttled_s) / lasted_s
-    memory_mib = [after.memory_mib for *_, after in servers if after.memory_mib is not None]
-    if memory_mib:
+    for metric, stat, counted, by in (
+        (PROCESSOR, "per_request", "processor_s", served / 1000),
+        (THROTTLED, "share", "throttled_s", trial.record.seconds.load),
+    ):
+        seen = [(getattr(before, counted), getattr(after, counted)) for _, before, after in servers]
+        known = [are - were for were, are in seen if were is not None and are is not None]
+        if known and by:
+            stats[metric.name, stat] = sum(known) / by
+    if memory_mib := [after.memory_mib for *_, after in servers if after.memory_mib is not None]:
         stats[MEMORY.name, "total"] = sum(memory_mib)
     output = []
     for name, before, after in servers:

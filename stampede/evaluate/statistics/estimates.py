@@ -9,7 +9,7 @@ import duckdb
 from stampede.evaluate.metrics import FAILURES, METRICS, VISITS_FAILED, bursts, statistics_of, unit
 from stampede.evaluate.metrics.asked import Entry, claims_of, published_in
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.metric import Family, MetricValues, failures_allowed, percentile, rows_needed
 from stampede.evaluate.read import Cell, Key
 from stampede.evaluate.read.requests import read_requests
 from stampede.evaluate.read.trial_data import TrialData
@@ -214,38 +214,3 @@ def _staircases(
                 variant=variant.name, load=load.name, published=published.get(cell), predicted=predicted,
                 measured=[median(values) for values in steps], low=low, high=high,
             )  # fmt: skip
-
-
-def too_few(results: Results) -> Iterator[str]:
-    """Yield a sentence for each percentile that a table would show if there were more requests.
-
-    For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
-    """
-    published = {quantity for _, figures in results.entries for quantity in figures if percentile(quantity.stat)}
-    claimed = {quantity for claim in claims_of(results.run) for quantity in claim.quantities}
-    wanted = {quantity.stat for quantity in published} | {stat for stat in PRINTED if percentile(stat)}
-    for load, request_class in sorted({(load, of_class) for _, load, of_class in results.measured.cells if of_class}):
-        counts = {cell[0]: [trial.answered for trial in trials]
-                  for cell, trials in results.measured.cells.items() if cell[1:] == (load, request_class)}  # fmt: skip
-        counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
-        of_class = Quantity(variant="", load=load, request_class=request_class, metric="overhead", stat="")
-        stats = wanted
-        if results.run.load(load).has_small_bursts:
-            spoken_of = {quantity for quantity in published | claimed if percentile(quantity.stat)}
-            stats = {each.stat for each in spoken_of if (each.load, each.request_class) == (load, request_class)}
-        for stat in sorted(stats, key=lambda stat: (rows_needed(stat), stat)):
-            needed = rows_needed(stat)
-            if lacking := [
-                variant for variant, ns in counts.items()
-                if min(ns) < needed
-                and of_class.model_copy(update={"variant": variant, "stat": stat}) not in results.measured.pools
-            ]:  # fmt: skip
-                which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
-                most = max(max(counts[variant]) for variant in lacking)
-                fewest = min(min(counts[variant]) for variant in lacking)
-                there = f"there {'was' if most == 1 else 'were'} {most} at most"
-                yield f"no {stat} of {request_class} requests of {which}: it " + (
-                    f"needs {needed} a trial, {there}" if most < needed else
-                    f"needs {needed} in every trial, the fewest were {fewest}"
-                )  # fmt: skip
-                break  # higher percentiles need even more requests

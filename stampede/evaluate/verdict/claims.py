@@ -7,7 +7,7 @@ from typing import Any
 from stampede.evaluate.metrics import bursts, unit
 from stampede.evaluate.metrics.asked import claims_of
 from stampede.evaluate.statistics import intervals
-from stampede.evaluate.statistics.estimates import Measured, Results, draws_of, estimate_all, explain_missing, too_few
+from stampede.evaluate.statistics.estimates import Measured, Results, draws_of, estimate_all, explain_missing
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
 from stampede.evaluate.verdict.article import Circumstances, circumstances, judge_article
 from stampede.evaluate.verdict.validity import judge_run
@@ -31,7 +31,7 @@ def conclude(run: Run, measured: Measured, predictions: PredictedRun = NOTHING, 
     return Summary(
         experiment=run.experiment,
         round_s=measured.round_s,
-        validity=judge_run(run, measured.trials, [*measured.doubts, *too_few(results)]),
+        validity=judge_run(run, measured.trials, measured.doubts),
         trials=[*measured.trials],
         rows=results.rows,
         completion_times=[*results.staircases],

@@ -1,12 +1,11 @@
-"""Tables of what was published, predicted and measured, of visits and failures, bursts, workers and clocks."""
+"""Tables of what was published, predicted and measured, of failures, bursts and workers."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import mean, median
 
-from stampede.evaluate.metrics import METRICS, MetricName, Statistic
+from stampede.evaluate.metrics import METRICS, MetricName
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.metric import PRINTED, Metric
 from stampede.records.plural import plural
@@ -18,10 +17,8 @@ from stampede.report.wording import (
     capitalised,
     divisor_suffix,
     load_suffix,
-    median_suffix,
     metric_phrase,
     number,
-    percent,
     plain_name,
     whole_number,
 )
@@ -202,57 +199,10 @@ def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
     return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
 
 
-def not_predicted_table(run: Run, summary: Summary) -> Table:
-    """Return which variants theory cannot predict, and which mechanism is missing."""
-    rows = [(f"{row.variant}{load_suffix(run, row.load)}", row.missing) for row in summary.not_predicted]
-    return Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
-
-
 def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield the tables of visits, of failures and of staircases."""
-    yield from visits_tables(run, summary)
+    """Yield the tables of failures and of staircases."""
     yield from errors_tables(run, summary)
     yield from stairs_tables(run, summary)
-
-
-_COLUMNS: dict[str, tuple[MetricName, Statistic, Callable[[float | None], str]]] = {
-    "capacity": ("capacity", "per_second", partial(_count, "visits")),
-    "failed": ("visits_failed", "share", percent),
-    **{stat: ("visit", stat, number) for stat in ("min", "p50", "avg", "max")},
-    "rows": ("rows_written", "count", partial(_count, "rows")),
-}
-
-
-def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield a table of visits for each load that made visits: failures, times of successful visits, and rows written.
-
-    The figures are medians over trials, but ``visits`` counts the visits of all trials. If the rate does not climb,
-    there is a column for the rate; otherwise, if a capacity was found, there is a column for the capacity. If figures
-    of a variant were published, they have a line of their own below the variant's line.
-    """
-    for load in run.loads:
-        rows = [row for row in summary.rows if row.load == load.name and row.request_class is None]
-        levels = [row for row in summary.rate_steps if row.load == load.name]
-        steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
-        has_capacity = not steady and any(row.metric == "capacity" for row in rows)
-        columns = {name: column for name, column in _COLUMNS.items() if name != "capacity" or has_capacity}
-        lines: list[tuple[str, ...]] = []
-        for name in (variant.name for variant in run.variants_under(load.name)):
-            failed = summary.row(name, load.name, None, "visits_failed", "share")
-            if not failed or failed.median is None:
-                continue
-            due = [row.per_s for row in levels if row.variant == name]
-            rate = [_count("visits", float(median(due))) if due else "–"] * steady
-            found = [
-                (summary.row(name, load.name, None, metric, stat), said) for metric, stat, said in columns.values()
-            ]
-            lines.append((name, str(failed.n), *rate, *(said(row.median if row else None) for row, said in found)))
-            if any(row.published is not None for row in rows if row.variant == name):
-                shown = [said(row.published if row else None) for row, said in found]
-                lines.append(("  published", "–", *["–"] * steady, *shown))
-        if lines:
-            head = ("variant", "visits", *["per s"] * steady, *columns)
-            yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines).without_gaps()
 
 
 def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
@@ -260,6 +210,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
     A count is the median over the trusted trials. A trial in which a reason did not occur counts as zero.
     """
+    of_trials = f", median of {run.trials} trials" if run.trials > 1 else ""
     for load in run.loads:
         lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
@@ -277,7 +228,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 lines.append((name, "", others, _count("requests", sum(counts[reason] for reason in rest))))
         if lines:
             head = ("variant", "request", "error", "requests")
-            yield Table(f"Why requests failed{load_suffix(run, load.name)}{median_suffix(run)}", head, lines, words=3)
+            yield Table(f"Why requests failed{load_suffix(run, load.name)}{of_trials}", head, lines, words=3)
 
 
 _ERRORS = 8
