@@ -9,7 +9,7 @@ import pytest
 
 from stampede.evaluate.metrics import MetricName, Statistic, times, visits
 from stampede.evaluate.metrics.rates import highest_rate
-from stampede.evaluate.metrics.visits import CUT_OFF, Visit, Written, compare_rows, measured_capacity_per_s
+from stampede.evaluate.metrics.visits import Visit, Written, compare_rows, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
@@ -75,10 +75,10 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
 
     with opened_trial(requests) as (database, trial):
         assert visits.read_visits(database, KEY) == [
-            Visit(0, 0.06045, None, 1),
-            Visit(1, 0.0603, FULL, 2),
-            Visit(2, 2.00015, "no answer before the end of the run", 3),
-            Visit(3, 1.00015, CUT_OFF, 4),
+            Visit(1, 60.45, False),
+            Visit(2, 60.3, True),
+            Visit(3, 20.15, True),
+            Visit(4, 1000.15, True),
         ]
         assert trial.requests.posts == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
         assert visits.read_visits(database, ("one", "other", 1)) == []

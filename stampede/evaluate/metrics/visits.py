@@ -39,36 +39,23 @@ LAST = "newest"
 """The class of a visit's last request."""
 FAILED_ALLOWED = 0.01
 """A rate is within the capacity if the share of its visits that fail is smaller than this."""
-CUT_OFF = "cut off by the end of the run"
-"""The outcome of a visit that the end of the run cut off: no request failed, but the last request was never sent."""
 
-# A visit with a request that was never answered has no end; the trial's last answer takes its place.
 _VISITS = f"""
-WITH of_trial AS (
-    FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
-visits AS (
-    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request_class)) AS error,
-        bool_or(request_class = '{LAST}') AS complete,
-        CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
-    FROM of_trial GROUP BY visit)
-SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
-    (epoch_us(coalesce(ended, (SELECT max(coalesce(answered, sent)) FROM of_trial))) - epoch_us(arrived)) / 1e6,
-    CASE WHEN error IS NOT NULL THEN error WHEN NOT complete THEN '{CUT_OFF}' END, TRY_CAST(visit AS BIGINT)
-FROM visits ORDER BY arrived, visit
+SELECT TRY_CAST(visit AS BIGINT), (epoch_us(max(answered)) - epoch_us(min(sent))) / 1000,
+    count(error) > 0 OR NOT bool_or(request_class = '{LAST}')
+FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL GROUP BY visit ORDER BY min(sent), visit
 """  # noqa: S608  # made of this module's own constants
 
 
 class Visit(NamedTuple):
-    """One visit of a trial: when it came, in seconds since the first visit came, and how long it took, in seconds.
+    """One visit of a trial, and whether it failed, or the end of the run cut it off.
 
-    ``outcome`` is the error of the visit's request that failed, or CUT_OFF; None: the visit succeeded. All load
-    generators together number the visits from 0, in the order in which the visits are due.
+    All load generators together number the visits from 0, in the order in which the visits are due.
     """
 
-    arrived_s: float
-    took_s: float
-    outcome: str | None
     number: int | None
+    took_ms: float | None
+    failed: bool
 
 
 class Written(NamedTuple):
@@ -103,7 +90,7 @@ def by_level(visits: Iterable[Visit], rates: Sequence[int], level_s: float) -> l
         if visit.number is not None:
             place = min(bisect_right(ends, visit.number), len(rates) - 1)
             made[place] += 1
-            failed[place] += visit.outcome is not None
+            failed[place] += visit.failed
     return [(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
@@ -141,7 +128,7 @@ def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
 
 
 def _times_ms(visits: Iterable[Visit]) -> Times:
-    return np.array([1000 * visit.took_s for visit in visits if visit.outcome is None])
+    return np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
 
 
 def measured_capacity_per_s(

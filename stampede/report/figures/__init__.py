@@ -12,7 +12,7 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.figures.curves import load_curve, setting_curve
 from stampede.report.figures.drawing import svg
-from stampede.report.figures.requests import overhead, staircase, visit_times
+from stampede.report.figures.requests import overhead, staircase
 
 
 class Picture(NamedTuple):
@@ -31,7 +31,6 @@ def pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) ->
             name = load.name
             charts += [
                 (staircase(database, run, summary, name), {*times, "burst", "failures"}, name),
-                (visit_times(database, run, summary, name), {"visit", "visits_failed", "capacity"}, name),
                 (setting_curve(run, summary, name), set(METRICS), name),
             ]
             if not load.has_tabled_bursts:

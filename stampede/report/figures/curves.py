@@ -11,7 +11,7 @@ from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
-from stampede.report.figures.drawing import FLOOR_MS, Marks, in_a_row, inline_data, measured_rows, stacked, style_chart
+from stampede.report.figures.drawing import FLOOR_MS, Marks, in_a_row, inline_data, stacked, style_chart
 from stampede.report.spread import line_ends
 from stampede.report.wording import load_suffix, plain_name
 
@@ -35,13 +35,15 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
     ]
     panels, expected = [], False
     for measure in run.curve.values:
-        rows, points = measured_rows(summary, load, measure), []
+        points = []
         for variant in run.variants:
+            row = summary.row(variant.name, load, measure.request_class, measure.metric, measure.stat)
+            if row is None or row.median is None:
+                continue
             named = [(variant.settings.get(key), plain_name(key)) for key in differing]  # such as 4 workers, 1 worker
             words = [f"{value} {key.removesuffix('s') if value == 1 else key}" for value, key in named]
-            if variant.name in rows:
-                points.append((", ".join(words) or "all", variant.settings[over], rows[variant.name]))
-        expected |= any(row.predicted is not None for row in rows.values())
+            points.append((", ".join(words) or "all", variant.settings[over], row))
+            expected |= row.predicted is not None
         panels.append(_panel(points, over, measure, log=unit(measure.metric, measure.stat) == "ms"))
     title = f"What changes with {plain_name(over)}{load_suffix(run, load)}"
     interval = ", its interval" * (run.trials >= ENOUGH)

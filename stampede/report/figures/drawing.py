@@ -8,9 +8,6 @@ from typing import Any, Self
 import altair as alt
 import vl_convert
 
-from stampede.records.claims import Measure
-from stampede.records.summary import Estimate, Summary
-
 MEASURED = "#1f5fa8"
 PUBLISHED = "#c4512d"
 WIDTH = 640
@@ -35,13 +32,6 @@ _ARIA = re.compile(r' (role|aria-[a-z]+)="[^"<>]*"')
 
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
-
-
-def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Estimate]:
-    """Return the rows of one statistic by variant, if their values are medians over trials."""
-    names = dict.fromkeys(row.variant for row in summary.rows)
-    found = {name: summary.row(name, load, measure.request_class, measure.metric, measure.stat) for name in names}
-    return {name: row for name, row in found.items() if row and row.median is not None}
 
 
 def variant_axis(order: list[str], field: str = "variant") -> alt.Y:

@@ -1,16 +1,10 @@
-"""Pictures of single requests, drawn from the rows of trials: overhead, visits, bursts."""
-
-from collections import Counter
-from collections.abc import Callable
-from typing import TypeVar
+"""Pictures of single requests, drawn from the rows of trials: overhead and bursts."""
 
 import altair as alt
 import duckdb
 
-from stampede.evaluate.metrics import MetricName, bursts, visits
+from stampede.evaluate.metrics import MetricName, bursts
 from stampede.evaluate.metrics.workers import labels
-from stampede.evaluate.read import Key
-from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import TABLED_BURST, Run
 from stampede.records.summary import Summary
@@ -23,45 +17,21 @@ from stampede.report.figures.drawing import (
     Marks,
     inline_data,
     jitter,
-    measured_rows,
     stacked,
     style_chart,
     variant_axis,
 )
-from stampede.report.wording import divisor_suffix, load_suffix, number, percent
+from stampede.report.wording import divisor_suffix, load_suffix, number
 
-DOTS, VISITS = 100, 2000
-"""Each row of the overhead figure has at most so many dots, and each panel of visits."""
+DOTS = 100
+"""Each row of the overhead figure has at most so many dots."""
 FAILED = "refused or failed"
-T = TypeVar("T")
-
-
-def _of_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
-    """Return by variant what ``read`` finds in its first trusted trial, without variants that have nothing."""
-    firsts = summary.first_trials(load)
-    found = {each.name: read((each.name, load, firsts[each.name])) for each in run.variants if each.name in firsts}
-    return {name: there for name, there in found.items() if there}
 
 
 def _divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
     """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
     by = {row.divided_by for row in run.published if row.metric == metric and row.load in (None, load)} - {1}
     return "".join(f"; published{divisor_suffix(divisor)}" for divisor in sorted(by))
-
-
-def _time_axis(field: str, lasted_s: float, title: str, *, last: bool) -> alt.X:
-    """Return the time axis that panels below each other share; the last panel has its title and its labels."""
-    axis = alt.X(field, title=title if last else None).scale(domain=[0, lasted_s], nice=False)
-    return axis.axis(labels=last, ticks=last)
-
-
-def _panel_title(text: str) -> alt.Title:
-    return alt.Title(text, anchor="start", fontSize=11, fontWeight="normal", offset=3)
-
-
-def _spaced(values: list[T], most: int) -> list[T]:
-    """Return all values, or of many values so many: the middle of each part."""
-    return values if len(values) <= most else [values[int((n + 0.5) / most * len(values))] for n in range(most)]
 
 
 def overhead(
@@ -78,7 +48,11 @@ def overhead(
            WHERE load = $load AND request_class = $request_class AND error IS NULL GROUP BY variant""",
         {"load": load, "request_class": request_class},
     ).fetchall()
-    measured = {variant: _spaced(values, DOTS) for variant, values in rows}
+    parts = [(n + 0.5) / DOTS for n in range(DOTS)]
+    measured = {
+        variant: values if len(values) <= DOTS else [values[int(part * len(values))] for part in parts]
+        for variant, values in rows
+    }
     order = [variant.name for variant in run.variants_under(load)]
     dots = [
         {"variant": variant, "overhead": max(value, FLOOR_MS), "offset": jitter(index), "kind": "measured"}
@@ -137,62 +111,6 @@ def worst_and_best(summary: Summary, load: str, request_class: str) -> str:
     return f"How long {request_class} requests waited"
 
 
-_SUCCEEDED, _OTHERWISE = "succeeded", "failed for another reason"
-_FAILURES = ("#d62728", "#e69f00", "#a0529c", "#2e8b57", "#56b4e9", "#8c564b")
-"""The colours of the most frequent reasons; all other reasons together have one more colour."""
-
-
-def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw when each visit came, how long it took, and whether it succeeded or why it failed; a panel for each variant.
-
-    The picture shows each variant's first trusted trial. The panels share the axes, and the last panel has the labels
-    of the time axis. None: no visit was made.
-    """
-    told = _of_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
-    if not told:
-        return None
-    shown = [visit for made in told.values() for visit in made]
-    reasons = Counter(visit.outcome for visit in shown if visit.outcome is not None)
-    colours = {_SUCCEEDED: MEASURED} | {
-        reason: colour for (reason, _), colour in zip(reasons.most_common(len(_FAILURES)), _FAILURES, strict=False)
-    }
-    colours |= {_OTHERWISE: "#7f7f7f"} if len(reasons) > len(_FAILURES) else {}
-    took_ms = [1000 * visit.took_s for visit in shown]
-    domain = [max(FLOOR_MS, min(took_ms) / 1.3), max(1.0, max(took_ms) * 1.3)]
-    y = alt.Y("took:Q", title="visit time, ms", axis=alt.Axis(minExtent=50, tickCount=4))
-    y = y.scale(type="log", domain=domain, nice=False)
-    colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])
-    colour = colour.legend(orient="top", columns=2, labelLimit=310, symbolOpacity=1)
-    lasted_s = max(visit.arrived_s for visit in shown) or 1.0
-    panels = []
-    for name, made in told.items():
-        x = _time_axis("came:Q", lasted_s, "seconds since the first visit came", last=name == [*told][-1])
-        dots = [
-            {
-                "came": round(visit.arrived_s, 3),
-                "took": max(round(1000 * visit.took_s, 2), FLOOR_MS),
-                "outcome": _OTHERWISE if (outcome := visit.outcome or _SUCCEEDED) not in colours else outcome,
-            }
-            for visit in _spaced(made, VISITS)
-        ]
-        circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
-        failed = sum(visit.outcome is not None for visit in made) or "none"
-        title = _panel_title(f"{name}: {failed} of {len(made)} visits failed")
-        panels.append(alt.layer(circles).properties(title=title, width=WIDTH, height=110))
-    which = "first trial of each variant, invalid trials left out; a dot is a visit"
-    many = max(map(len, told.values())) > VISITS
-    which += f"; a panel shows at most {VISITS} visits, evenly spaced" * many
-    rows = measured_rows(summary, load, Measure(metric="visits_failed", stat="share"))
-    shares = {name: row.measured or 0.0 for name, row in rows.items()}
-    says = "No visit failed"
-    if any(shares.values()):
-        worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
-        others = "none" if shares[best] == 0 else percent(shares[best])
-        compared = f" with {worst}, {others} with {best}" * (shares[worst] != shares[best])
-        says = f"{percent(shares[worst])} of the visits failed{compared}"
-    return style_chart(stacked(panels, spacing=10), says + load_suffix(run, load), which, None)
-
-
 _WAITS, _AT_WORK, _AS_PUBLISHED = "it waits", "a worker is at work on it", "answered, as published"
 _WORKERS = ("#1f5fa8", "#e69f00", "#2e8b57", "#a0529c", "#56b4e9", "#8c564b", "#7f7f7f", "#17becf")
 """The colours of workers. If there are more workers than colours, all workers have the same colour."""
@@ -207,7 +125,13 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     size = run.load(load).burst
     if not size or not run.load(load).has_small_bursts:
         return None
-    told = _of_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
+    firsts = summary.first_trials(load)
+    found = {
+        variant.name: bursts.read_first_burst(database, (variant.name, load, firsts[variant.name]), size)
+        for variant in run.variants
+        if variant.name in firsts
+    }
+    told = {name: stairs for name, stairs in found.items() if stairs}
     if not told:
         return None
     most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())
@@ -241,7 +165,8 @@ def _burst_panel(
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars of one variant; all panels share the time axis, and the last panel has its labels."""
     places = max(mark["place"] for mark in marks)
-    x = _time_axis("from:Q", lasted_s, "seconds since the burst was sent", last=last)
+    x = alt.X("from:Q", title="seconds since the burst was sent" if last else None)
+    x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
     y = alt.Y("place:O", title=None).scale(domain=[*range(1, places + 1)])
     labelled = sorted({1, places, *range(10, places - 2, 10)})
     y = y.axis(values=labelled, labelFontSize=8, minExtent=30, ticks=False, domain=False, labelOverlap=False)
@@ -272,5 +197,5 @@ def _burst_panel(
     if len(answered_s) < len(stairs):
         says.append(f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}")
     height = (8 if places <= TABLED_BURST else 5) * places
-    title = _panel_title(f"{name}: {', '.join(says)}")
+    title = alt.Title(f"{name}: {', '.join(says)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
