@@ -49,9 +49,8 @@ class Answered:
 class Waits:
     """How long each answered request waited beside a free thread, and when workers were blocked.
 
-    ``beside_s`` is in the order of the requests, and so is ``own_s``: for how long they waited while all threads of
-    their own worker were busy. ``blocked`` says for each worker when all its threads were busy while another worker had
-    a free thread.
+    ``own_s`` is how long they waited while all threads of their own worker were busy. ``blocked`` says for each worker
+    when all its threads were busy while another worker had a free thread.
     """
 
     beside_s: Times
@@ -88,8 +87,7 @@ def has_known_waits(variant: VariantRecord) -> bool:
     """Whether it is known which requests of a variant wait beside a free thread.
 
     The number of threads is unknown if the server is elastic, unless workers are only replaced, or if several workers
-    do not say how many threads they have. A variant with a single worker has no other worker, so no request waits
-    beside a free thread.
+    do not say it. With a single worker, no request waits beside a free thread.
     """
     counted = not variant.elastic or variant.is_replaced
     return counted and bool(variant.threads or variant.workers <= 1)
@@ -107,11 +105,10 @@ def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None
 def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced: bool = False) -> Waits:
     """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
 
-    A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
-    While one worker is busy, another worker has a free thread unless all workers are busy. So the wait beside a free
-    thread is computed from the time between when the request was sent and when its work began: how long the request's
-    worker was busy in that time, minus how long all workers were busy in that time. If workers are ``replaced``, a
-    worker surely has a free thread only between its first request and its last one.
+    A worker is busy while it works on as many requests as it has threads; one that served nothing is never busy. So a
+    request waited for as long as its worker was busy between its sending and the beginning of its work, minus how long
+    all workers were busy in that time. If workers are ``replaced``, a worker surely has a free thread only between its
+    first request and its last one.
     """
     each = np.cumsum(np.bincount(answered.worker, minlength=len(answered.workers)))
     mine = np.split(np.argsort(answered.worker, kind="stable"), each[:-1])

@@ -38,9 +38,9 @@ class Posts(NamedTuple):
 class ClassTotals(NamedTuple):
     """How many requests of one class a trial sent, and how many of them failed.
 
-    ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
-    ``errors`` says how many requests failed for which reason, the most frequent reason first. ``of_client``: a client
-    that misbehaves sent them, and not k6. ``quickest_ms`` is the shortest time that a worker was at work on a request.
+    ``refused`` of the failed requests got an error from somebody's own application. ``errors`` counts the reasons, the
+    most frequent first. ``of_client``: a client that misbehaves sent them, and not k6. ``quickest_ms`` is the shortest
+    time that a worker was at work on a request.
     """
 
     request_class: str
@@ -69,16 +69,13 @@ class WorkerTotals(NamedTuple):
 class RequestTotals(NamedTuple):
     """Totals over the rows of a trial.
 
-    ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
-    of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
-    answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
-    ``in_flight`` and ``little`` are of the requests that k6 sent. ``workers`` has the answers by class and by the
-    worker (host:pid) that they name; the class None comes last, and in each class the worker with the fewest answers
-    first. ``direct_sent`` is how many requests went directly to the server, not through the balancer, and
-    ``direct_with_status`` how many of these requests were answered. ``sending``: of how many
-    bursts, in how many a request was answered (a refused connection does not count) before the last one was sent, and
-    how many requests the last burst has; None: the load has no bursts. ``generators`` is how many k6 containers sent
-    requests, ``of_visits`` how many requests are part of a visit. ``posts`` says which visits posted a form.
+    ``began`` is when the first request was sent, in epoch seconds. ``with_status`` requests got an answer of any kind.
+    ``in_flight`` is the mean number of k6's requests under way, by the clock; ``little`` is what it should be:
+    throughput times mean response time, by k6's own timings. ``workers`` has the answers by class and by the worker
+    (host:pid) that they name; the class None comes last, and in each class the worker with the fewest answers first.
+    ``direct_sent`` requests did not go through the balancer. ``sending``: of how many bursts, in how many a request was
+    answered (a refused connection does not count) before the last one was sent, and how many requests the last burst
+    has. ``generators`` is how many k6 containers sent requests, ``of_visits`` how many requests are part of a visit.
     """
 
     began: float | None
@@ -130,9 +127,8 @@ class RequestTotals(NamedTuple):
 class RawTrial(NamedTuple):
     """What a trial's raw files say besides requests: its containers, its load generators, and dropped iterations.
 
-    ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read, or why
-    the clocks of several machines cannot be compared; None: there was no problem. ``clocks`` are the clocks of several
-    machines, to which all times were corrected; None: the containers ran on one machine.
+    ``problem`` is why the raw files could not be read, or the clocks of several machines not be compared. ``clocks``:
+    all times were corrected to them; None: the containers ran on one machine.
     """
 
     containers: tuple[Container, ...] = ()

@@ -24,8 +24,8 @@ from stampede.records.summary import CompletionTimesRow, Estimate, TrialValidity
 class TrialValues(NamedTuple):
     """The statistics of one cell in one trial, by metric and statistic; ``answered`` requests of the cell succeeded.
 
-    ``draws`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
-    computed from something other than answered requests, such as visits, ``carried_by`` says from how many.
+    ``draws`` leaves out statistics that need more requests, or of which too many failed. ``carried_by``: from how many
+    visits, and not answered requests, a metric was computed.
     """
 
     trial: int
@@ -45,9 +45,8 @@ Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 class Measured(NamedTuple):
     """What the trials of a run say: the verdicts on all trials, and the statistics of the trusted ones.
 
-    ``pools`` has percentiles of the requests of all trials together, where single trials have too few. ``times`` has by
-    variant and load the response times of a burst in ms, in order of completion, in each trial. ``doubts`` are reasons
-    to doubt the run. ``round_s`` is about how long it took to measure every variant once.
+    ``pools`` has percentiles of all trials together, where single trials have too few requests. ``times`` has the
+    response times of a burst in ms, in order of completion, in each trial. ``round_s`` is how long a round took.
     """
 
     trials: Sequence[TrialValidity] = ()
@@ -64,10 +63,7 @@ def measure_cells(
     rejected: Mapping[Key, Container[str]] = {},
     families: Sequence[Family] = FAMILIES,
 ) -> dict[Cell, list[TrialValues]]:
-    """Collect what every family measures in each trial, and return the statistics of every cell.
-
-    ``rejected`` has the classes of request of a trial whose figures are invalid; such a trial is not in their cells.
-    """
+    """Return the statistics of every cell, without the classes of a trial whose figures are ``rejected``."""
     cells: dict[Cell, list[TrialValues]] = {}
     for trial in trials:
         requests, measured = read_requests(database, trial.key), list[MetricValues]()
@@ -148,9 +144,8 @@ def cell_of(quantity: Quantity) -> Cell:
 def estimate(quantity: Quantity, measured: Measured, beside: Mapping[str, float | None] = {}) -> Estimate:
     """Return the estimate of a quantity, which must name its load; ``beside`` is what was published and predicted.
 
-    A percentile that is missing in any trial has none. A closed loop sends fewer requests while requests wait. So the
-    trials with too few requests for a percentile are those in which it is the longest, and a median over the other
-    trials would be too short.
+    A percentile that is missing in any trial has none: a closed loop sends fewer requests while requests wait, so a
+    median over the other trials would be too short.
     """
     key = metric, stat = quantity.metric, quantity.stat
     cell, draws = measured.cells.get(cell_of(quantity), ()), draws_of(quantity, measured.cells)
