@@ -319,32 +319,14 @@ class ErrorRow(TrialPart):
     requests: int
 
 
-class MachineClock(Record):
-    """The clock of one machine in one trial, and the containers there by their hosts and files of points.
-
-    When the clock showed ``since`` (epoch seconds), it was ``ahead_ms`` ahead of the lab's clock, and it gained
-    ``drift_ppm`` microseconds in every second. During the load, it was never more than ``uncertain_ms`` from this.
-    """
-
-    machine: str
-    hosts: list[str]
-    generators: list[str]
-    since: float
-    ahead_ms: float
-    drift_ppm: float
-    uncertain_ms: float
-
-
 class TrialClocks(TrialPart):
-    """The clocks in a trial whose containers ran on several machines.
+    """The clocks of a trial whose containers ran on several machines, by the hosts of its containers.
 
-    ``apart_ms`` is how well the clocks of ``pair`` are known to each other, the load generator and the server whose
-    clocks are the least certain; None: no request went to another machine.
+    When a clock showed the last number (epoch seconds), it was the first number of seconds ahead of the lab's clock, and
+    it gained the second number of seconds in every second.
     """
 
-    pair: tuple[str, str] | None
-    apart_ms: float
-    machines: list[MachineClock]
+    hosts: dict[str, tuple[float, float, float]]
 
 
 class Summary(Record):

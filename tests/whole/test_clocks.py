@@ -120,10 +120,7 @@ def test_all_times_of_a_trial_are_by_the_labs_clock(tmp_path: Path) -> None:
         f"times of several machines were compared: the clocks of k6-1 and web-1 are known to within "
         f"{1000 * apart_s:.2f} ms of each other"
     )
-    assert [(one.machine, one.hosts, one.generators) for one in summary.clocks[0].machines] == [
-        ("k6-1", [], ["points"]),
-        ("web-1", ["box"], []),
-    ]
+    assert {host: round(told[0], 2) for host, told in summary.clocks[0].hosts.items()} == {"box": 1234.5}
 
 
 @pytest.mark.parametrize(
@@ -234,7 +231,7 @@ def test_stalls_and_several_roles_of_a_machine_are_corrected_too(tmp_path: Path)
     on_one, on_three = derive_summary(here), derive_summary(apart)
 
     [clocks, *_] = on_three.clocks
-    assert [one.machine for one in clocks.machines] == ["k6-1", "web-1", "api-1"]
+    assert [*clocks.hosts] == ["box", "api"]
     old, new = (next(row for row in one.rows if row.metric == "recovery") for one in (on_one, on_three))
     assert new.measured == pytest.approx(old.measured, abs=2)
     [folder, *_] = trial_folders(apart)
@@ -279,7 +276,7 @@ def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> 
     on_two = derive_summary(apart)
 
     assert on_two.trials == on_one.trials
-    assert max(one.apart_ms for one in on_two.clocks) < 1
+    assert len(on_two.clocks) == len(on_two.trials)
     for old, new in zip(on_one.rows, on_two.rows, strict=True):
         assert (old.variant, old.metric, old.stat) == (new.variant, new.metric, new.stat)
         for trial, value in old.values.items():

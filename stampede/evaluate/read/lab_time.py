@@ -12,7 +12,7 @@ import duckdb
 
 from stampede.evaluate.read import Key
 from stampede.records.run import MachineRecord
-from stampede.records.summary import MachineClock, TrialClocks
+from stampede.records.summary import TrialClocks
 
 MOST_DRIFT = 500e-6
 """The most that a clock gains or loses against the lab's clock, in seconds per second: the frequency tolerance of NTP
@@ -88,17 +88,8 @@ class Clocks(NamedTuple):
     def record(self, key: Key) -> TrialClocks:
         """Return what a summary keeps of the clocks in a trial."""
         variant, load, number = key
-        asking, serving, apart_s = self.worst or ("", "", 0.0)
-        machines = []
-        for machine in self.machines:
-            clock = self.found[machine.name]
-            machines.append(MachineClock(
-                machine=machine.name, hosts=machine.hosts, generators=machine.generators, since=clock.since,
-                ahead_ms=round(1000 * clock.ahead_s, 6), drift_ppm=round(1e6 * clock.drift, 6),
-                uncertain_ms=round(1000 * clock.uncertain_s, 6),
-            ))  # fmt: skip
-        pair, apart_ms = (asking, serving) if self.worst else None, round(1000 * apart_s, 6)
-        return TrialClocks(variant=variant, load=load, trial=number, pair=pair, apart_ms=apart_ms, machines=machines)
+        hosts = {host: (clock.ahead_s, clock.drift, clock.since) for host, clock in self.of_hosts.items()}
+        return TrialClocks(variant=variant, load=load, trial=number, hosts=hosts)
 
     @property
     def of_hosts(self) -> dict[str, Clock]:
@@ -159,13 +150,7 @@ def _ahead_s(time: str) -> str:
 
 def clocks_of_hosts(found: Iterable[TrialClocks], key: Key) -> dict[str, Clock]:
     """Return the clock of each host of a trial; empty if the trial's containers ran on one machine."""
-    return {
-        host: Clock(machine.ahead_ms / 1000, machine.drift_ppm / 1e6, machine.since)
-        for trial in found
-        if trial.key == key
-        for machine in trial.machines
-        for host in machine.hosts
-    }
+    return {host: Clock(*told) for trial in found if trial.key == key for host, told in trial.hosts.items()}
 
 
 def put_clocks(database: duckdb.DuckDBPyConnection, clocks: Mapping[str, Clock]) -> None:
