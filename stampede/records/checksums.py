@@ -40,8 +40,8 @@ class FileDifference:
 def seal(run_folder: Path) -> None:
     """Write the hashes of everything that was measured and recorded so far, whole or not at all.
 
-    Hashes that are already in the manifest stay, so a file that was changed later keeps its old hash. Only run.json,
-    which the lab writes again when the run ends, gets a new hash. Raise BadRun if the manifest cannot be understood.
+    Hashes in the manifest stay, so that a changed file keeps its old one; run.json, which is written again, gets a new
+    one. Raise BadRun if the manifest cannot be understood.
     """
     hashes = sealed(run_folder)
     hashes.pop(_REWRITTEN, None)

@@ -156,11 +156,9 @@ USER_SERVICE, REPLAY = "user-service.js", "replay.js"
 class LoadRecord(Record):
     """A load as it was requested; ``settings`` is the environment of the load's script.
 
-    ``generators`` is how many k6 containers shared the load. ``api`` has the settings of the service that the servers
-    call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
-    database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
-    ``relative`` says how the load's rate follows from a capacity. ``loop`` is ``closed`` or ``open``. ``traffic``: the
-    requests as theory simulates them; None: they follow from the settings.
+    ``generators`` k6 containers shared the load. ``api`` has the settings of the service that the servers call, times in
+    seconds, and ``database`` those of their database. A load that ``overloads`` asks for more than the servers can
+    answer, so failures are findings. ``traffic``: the requests as theory simulates them; None: as the settings say.
     """
 
     name: str
@@ -248,10 +246,8 @@ class Run(Record):
     """run.json: what was measured, on which machine, and how the run ended.
 
     ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
-    machine for servers. ``encrypted``: the traffic between machines was encrypted. ``sleeping``: no request uses a
-    core. ``until_decided``: the user asked for rounds until every claim was decided; ``trials`` is then the most rounds
-    that were planned. ``version`` is the lab's. ``outcome`` is ``running``, ``completed``, ``interrupted`` or
-    ``failed``.
+    machine for servers, and the traffic between machines may be ``encrypted``. ``sleeping``: no request uses a core.
+    ``until_decided``: rounds went on until every claim was decided; ``trials`` is the most rounds that were planned.
     """
 
     method: int = 1
@@ -400,12 +396,10 @@ class ContainerLog(Record):
 class TrialRecord(TrialPart):
     """trial.json: one variant under one load, measured once.
 
-    The state of the machine is given in shares between 0 and 1: ``busy`` and ``steal`` are shares of the time of all
-    cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
-    report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
-    None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
-    ``machines`` is empty if all containers ran on one machine. ``logs`` has the logs of containers, by their names.
-    ``outcome`` is ``measured``, ``interrupted`` or ``failed``.
+    ``busy`` and ``steal`` are shares of the time of all cores, ``pressure`` is the share of the time in which something
+    waited for a processor; None: the machine does not report it. ``settings`` has what each container reports, by name.
+    ``calibration`` is None if no request computes. ``visits_per_s``: the rate followed from a measured capacity.
+    ``machines`` is empty if all containers ran on one machine.
     """
 
     outcome: Literal["measured", "interrupted", "failed"]

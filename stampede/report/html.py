@@ -128,9 +128,8 @@ def timeline_page(
 ) -> str:
     """Return a page that has only the timeline of the requests in a database, below what it opens with.
 
-    As many workers and threads as ``capacity`` has serve the requests in the lanes that are computed. ``title`` stands
-    in the place of the timeline's own. ``began_s``: when the first request was sent, in seconds since 1970, if the axis
-    shows the time of day.
+    ``capacity`` workers and threads serve the requests in the lanes that are computed. ``title`` replaces the
+    timeline's own. ``began_s``: when the first request was sent (epoch seconds), if the axis shows the time of day.
     """
     loads = [load_timeline(run, lanes) for lanes in load_lanes(database, run_folder, run, summary, capacity)]
     timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]

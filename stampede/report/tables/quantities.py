@@ -25,7 +25,7 @@ from stampede.report.wording import (
 
 
 def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield the tables of each load, metric by metric, and for each metric the most frequent class of request first.
+    """Yield the tables of each load by metric, and of each metric the most frequent class of request first.
 
     There is a table for everything that was published or claimed, and for the metrics whose declarations say so.
     """
@@ -56,10 +56,7 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 
 def legend(run: Run, tables: Iterable[Table]) -> list[str]:
-    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop.
-
-    Variants that share cores slow each other down, so predictions say for how many variants side by side they are.
-    """
+    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
     kinds = {row[1] for table in tables for row in table.rows}
     at_once = max(min(run.jobs, len(run.variants_under(load.name))) for load in run.loads)
     variants = f"{at_once} variants side by side" if at_once > 1 else "one variant at a time"
@@ -187,10 +184,7 @@ def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 
 def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
-    """Return the requests per worker, the smallest number first; idle workers count as zero.
-
-    Of several trials, return means, rounded to whole requests: of the least busy workers of all trials, and so on.
-    """
+    """Return the requests per worker, the smallest first: means of the least busy workers of all trials, and so on."""
     by_trial: dict[int, list[int]] = {}
     for row in rows:
         by_trial.setdefault(row.trial, []).append(row.requests)
@@ -206,10 +200,7 @@ def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 
 def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield a table of why requests failed under each load, for each variant the most frequent reasons first.
-
-    A count is the median over the trusted trials. A trial in which a reason did not occur counts as zero.
-    """
+    """Yield a table of why requests failed under each load: medians over trusted trials, the most frequent first."""
     of_trials = f", median of {run.trials} trials" if run.trials > 1 else ""
     for load in run.loads:
         lines: list[tuple[str, ...]] = []
