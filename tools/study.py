@@ -29,7 +29,7 @@ import numpy as np
 
 from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import rows_needed
-from stampede.evaluate.metrics.simulated import simulated_requests
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import RawTrial, derive_raw_trial, read_trial_data
 from stampede.evaluate.statistics.estimates import Cells, Measured, Results, TrialValues, estimate, measure_cells

@@ -8,7 +8,7 @@ from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, option_of_today, serving_options
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import avoidable_wait, failures, times
-from stampede.evaluate.metrics.simulated import simulated_requests
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.predict.system import OF_CORES, NotModelled, system_for
 from stampede.records.run import LoadRecord

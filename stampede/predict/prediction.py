@@ -16,8 +16,7 @@ import numpy as np
 from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Family, percentile
-from stampede.evaluate.metrics.simulated import simulated_requests
-from stampede.evaluate.read.requests import Requests
+from stampede.evaluate.read.requests import Requests, simulated_requests
 from stampede.evaluate.statistics.estimates import Measured
 from stampede.evaluate.verdict.claims import conclude
 from stampede.predict.system import NotModelled, system_of

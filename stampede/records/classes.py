@@ -160,7 +160,7 @@ class Login(OwnRequest):
 
 
 class OwnRequestClass(OwnRequest, Arrivals):
-    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take."""
+    """One class of requests to somebody's own application. Nobody knows beforehand how long they take."""
 
     expected_status: int | None = Field(
         None, ge=100, le=599, description="The status with which a request succeeds. Without it, any below 400."
@@ -201,7 +201,7 @@ class RequestClass(Arrivals):
 
 
 def spread_s(takes: Takes) -> tuple[float, float, float]:
-    """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest (or the mean again)."""
+    """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest (or the mean)."""
     match takes:
         case Range(least=least, most=most):
             return least + 0.1 * (most - least), (least + most) / 2, most

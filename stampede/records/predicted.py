@@ -37,7 +37,7 @@ class PredictedCell(Record):
 
 
 class PredictedRun(Record):
-    """predicted.json. ``theory``: the version that predicted; ``settings``: a hash of what the prediction follows from."""
+    """predicted.json. ``theory``: the version that predicted; ``settings``: a hash of all that it follows from."""
 
     theory: int = THEORY
     settings: str

@@ -156,7 +156,7 @@ USER_SERVICE, REPLAY = "user-service.js", "replay.js"
 class LoadRecord(Record):
     """A load as it was requested; ``settings`` is the environment of the load's script.
 
-    ``generators`` k6 containers shared the load. ``api`` has the settings of the service that the servers call, times in
+    ``generators`` k6 containers shared it. ``api`` has the settings of the service that the servers call, times in
     seconds, and ``database`` those of their database. A load that ``overloads`` asks for more than the servers can
     answer, so failures are findings. ``traffic``: the requests as theory simulates them; None: as the settings say.
     """
@@ -288,10 +288,6 @@ class Run(Record):
         """Return the variant of this name."""
         return next(variant for variant in self.variants if variant.name == name)
 
-    def has_several_workers(self, load: str) -> bool:
-        """Whether any variant under a load has several workers."""
-        return any(variant.workers > 1 for variant in self.variants_under(load))
-
     def variants_under(self, load: str) -> list[VariantRecord]:
         """Return the variants that were to be measured under a load."""
         asked = {variant for variant, under, _ in self.order if under == load}
@@ -386,7 +382,7 @@ class MachineRecord(Record):
 
 
 class ContainerLog(Record):
-    """How many bytes of a container's output the engine kept, and had when the load began; ``cut``: not the beginning."""
+    """How many bytes of a container's output the engine kept, and had at first; ``cut``: not the beginning."""
 
     kept: int
     before: int = 0

@@ -322,7 +322,7 @@ class ErrorRow(TrialPart):
 class TrialClocks(TrialPart):
     """The clocks of a trial whose containers ran on several machines, by the hosts of its containers.
 
-    When a clock showed the third number (epoch seconds), it was the first number of seconds ahead of the lab's clock; it
+    When a clock showed the third number (epoch seconds), it was the first number of seconds ahead of the lab's; it
     gained the second number of seconds in every second.
     """
 

@@ -18,7 +18,6 @@ from stampede.report.tables.quantities import (
     legend,
     quantity_tables,
     stairs_tables,
-    workers_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.wording import doubts_of, load_suffix, trials_phrase
@@ -83,7 +82,6 @@ def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield the tables of what was counted; a staircase has all its steps in one cell, which may wrap."""
     for table in counting_tables(run, summary):
         yield _in_one_cell(table) if table.head[-1][0].isdigit() else table
-    yield from workers_tables(run, summary)
 
 
 def _verdict_tables(run: Run, summary: Summary, section: Section | None) -> Iterator[Table]:

@@ -8,7 +8,7 @@ import numpy as np
 from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
-from stampede.evaluate.metrics.simulated import simulated_requests
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.experiment.file import editor_schema
 from stampede.pipeline import derive_summary
 from stampede.records.run import LoadRecord, VariantRecord

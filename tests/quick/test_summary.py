@@ -18,10 +18,10 @@ from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
-from stampede.records.summary import Estimate, Summary, TrialValidity, WorkerRow
+from stampede.records.summary import Estimate, Summary, TrialValidity
 from stampede.report.markdown import markdown
 from stampede.report.tables import Table
-from stampede.report.tables.quantities import counts_by_worker, quantity_tables, workers_tables
+from stampede.report.tables.quantities import quantity_tables
 from stampede.report.tables.verdicts import claims_table
 from stampede.report.terminal import print_tables, terminal_table
 from stampede.report.wording import figures_phrase, published_quantity
@@ -691,25 +691,3 @@ def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: 
     assert page.count('<td class="verdict suspect">') == 2
     assert '<td class="verdict suspect">not reproduced, suspect</td>' in page
     assert page.count('<td class="verdict reproduced">reproduced</td>') == 1
-
-
-def test_workers_of_several_trials_are_counted_in_all_of_them() -> None:
-    """Whoever was the busiest: 3 and 1 requests, then 2 and 4, are 2 and 4 on average, rounded to whole requests."""
-    workers = [
-        WorkerRow(
-            variant="one",
-            load="mix",
-            trial=trial,
-            request_class="light",
-            worker=worker,
-            requests=n,
-            share=0.5,
-            connections=0,
-        )
-        for trial, worker, n in ((1, "box:7", 3), (1, "box:8", 1), (2, "box:7", 2), (2, "box:8", 4))
-    ]
-    run, summary = concluded({"one": [1, 1]})
-
-    assert counts_by_worker(workers, 3) == [0, 2, 4]
-    [table] = workers_tables(run, summary.model_copy(update={"workers": workers}))
-    assert table.title == "Requests by worker, least first, mean of 2 trials"

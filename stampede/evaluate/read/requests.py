@@ -1,12 +1,19 @@
 """The requests of a trial as columns, from which most metrics are computed, whether they were measured or simulated."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from stampede.evaluate.read import CLIENT, OF_TRIAL, Key, of_trial
+from stampede.records.run import LoadRecord
+
+if TYPE_CHECKING:  # loading Numba takes half a second
+    from stampede.theory.events import Rows
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -73,3 +80,32 @@ SELECT list_position($classes::VARCHAR[], request_class)::BIGINT - 1 AS of_class
     began AS began_s, ended AS ended_s, duration_ms, overhead_ms
 FROM requests WHERE {OF_TRIAL} ORDER BY sent, id, generator
 """  # noqa: S608
+
+
+def simulated_requests(load: LoadRecord, classes: Sequence[str], rows: Rows) -> Requests:
+    """Return the requests of one simulated trial, whose rows are in the order of sending.
+
+    A request fails if it is refused, or if its sender gives up before the answer.
+    """
+    asked, answered = load.traffic.classes if load.traffic else {}, rows.worker >= 0
+    for place, name in enumerate(classes):
+        if name in asked and (patience_s := asked[name].patience_s) is not None:
+            answered &= (rows.of_class != place) | (rows.ended - rows.sent <= patience_s)
+    duration_ms, over_us = 1000 * (rows.ended - rows.sent), 1e6 * rows.ended
+    return Requests(
+        classes=[*classes],
+        workers=[str(place) for place in range(rows.worker.max(initial=-1) + 1)],
+        of_class=rows.of_class,
+        user=rows.of_class * (1 + rows.user.max(initial=0)) + rows.user,
+        worker=rows.worker,
+        answered=answered,
+        of_client=np.zeros_like(answered),
+        sent_us=1e6 * rows.sent,
+        answered_us=np.where(answered, over_us, np.nan),
+        over_us=over_us,
+        began_s=rows.began,
+        ended_s=rows.ended,
+        duration_ms=duration_ms,
+        overhead_ms=np.where(answered, duration_ms - 1000 * rows.asked, np.nan),
+        simulated=True,
+    )

@@ -1,16 +1,16 @@
-"""Tables of what was published, predicted and measured, of failures, bursts and workers."""
+"""Tables of what was published, predicted and measured, of failures and bursts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from statistics import mean, median
+from statistics import median
 
 from stampede.evaluate.metrics import METRICS, MetricName
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.metric import PRINTED, Metric
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import Estimate, Summary, WorkerRow
+from stampede.records.summary import Estimate, Summary
 from stampede.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
 from stampede.report.tables import Table
 from stampede.report.wording import (
@@ -156,41 +156,6 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
         table = Table(title, head, lines, words=2).without_gaps()
         if table.rows:
             yield table
-
-
-def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield how many requests each worker answered, the smallest number first, by variant and class of request."""
-    for load in (load.name for load in run.loads if run.has_several_workers(load.name)):
-        published = {
-            (row.variant, row.request_class): sorted(row.counts)
-            for row in run.published
-            if row.counts and row.load in (None, load)
-        }
-        lines = []
-        for variant in run.variants:
-            mine = [
-                row for row in summary.workers if (row.variant, row.load) == (variant.name, load) and row.request_class
-            ]
-            for request_class in sorted({row.request_class or "" for row in mine}):
-                rows = [row for row in mine if row.request_class == request_class]
-                counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
-                shown = (published.get((variant.name, request_class), []), counts)
-                lines.append((variant.name, request_class, *(" ".join(map(str, numbers)) for numbers in shown)))
-        if lines:
-            which = f", mean of {run.trials} trials" if run.trials > 1 else ""
-            head = ("variant", "request", "published", "measured")
-            title = f"Requests by worker, least first{which}{load_suffix(run, load)}"
-            yield Table(title, head, lines, words=4).without_gaps()
-
-
-def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
-    """Return the requests per worker, the smallest first: means of the least busy workers of all trials, and so on."""
-    by_trial: dict[int, list[int]] = {}
-    for row in rows:
-        by_trial.setdefault(row.trial, []).append(row.requests)
-    most = max(workers, *map(len, by_trial.values()))
-    ranked = [[0] * (most - len(counts)) + sorted(counts) for counts in by_trial.values()]
-    return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
 
 
 def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
