@@ -14,7 +14,9 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.answer import FirstFigure, first_figure, key_claims
 from stampede.report.article import article_sentence, article_tables
-from stampede.report.figures import pictures, published_picture
+from stampede.report.figures import pictures
+from stampede.report.figures.drawing import svg
+from stampede.report.figures.published import published_chart
 from stampede.report.page import render, script_json
 from stampede.report.screen.columns import deciding_columns
 from stampede.report.section import Section
@@ -42,7 +44,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
             for lanes in load_lanes(database, run_folder, run, summary)
             for load in [load_timeline(run, lanes)]
         ]
-    quantities = list(quantity_tables(run, summary))
+    quantities, chart = list(quantity_tables(run, summary)), published_chart(run, summary)
     verdicts = claims_table(run, summary, explained=True) if summary.claims else None
     common = {
         key: value
@@ -83,7 +85,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         verdicts=verdicts,
         article=article_sentence(run, summary),
         article_tables=list(article_tables(run, summary)),
-        published_picture=published_picture(run, summary),
+        published_picture=Markup(svg(chart)) if chart else None,  # noqa: S704  # we draw it
         published=published_table(run, summary) if summary.published else None,
         quantities=quantities,
         legend=legend(run, quantities),

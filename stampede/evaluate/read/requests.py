@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -57,7 +57,7 @@ def read_requests(database: duckdb.DuckDBPyConnection, key: Key) -> Requests:
     classes, workers = (found or [] for found in names)
     asked = of_trial(key) | {"classes": classes, "workers": workers}
     columns = database.execute(_COLUMNS, asked).fetchnumpy()
-    filled = {
+    filled: dict[str, Any] = {
         name: np.ma.filled(column, np.nan) if column.dtype == np.float64 else np.asarray(column)
         for name, column in columns.items()
     }

@@ -127,7 +127,7 @@ def _panel(
         chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
         chart.mark_point(filled=True, size=60).encode(y=y, shape=shape),
     ]
-    further = [
+    further: list[tuple[Marks, dict[str, Any]]] = [
         (trials, {"type": "circle", "size": 22, "opacity": 0.35}),
         (theory, {"type": "line", "strokeDash": [4, 3]}),
         (published, {"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 1.6}),
