@@ -3,24 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stampede.evaluate.metrics import AVOIDABLE_WAIT, OVERHEAD
 from stampede.evaluate.metrics.metric import percentile
 from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
-from stampede.records.claims import Claim, Quantity
+from stampede.records.claims import Claim
 from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, Summary
 from stampede.report.spread import claim_values, spread
-from stampede.report.wording import (
-    claim_subject,
-    number,
-    percent,
-    quantity_place,
-    short_figure,
-    suspect_of,
-    unit_suffix,
-    whole_number,
-)
+from stampede.report.wording import claim_subject, number, short_figure, suspect_of, unit_suffix
 
 Pair = tuple[Claim, ClaimRow]
 """A claim as the experiment states it, and what was found of it."""
@@ -96,10 +86,7 @@ def first_figure(run: Run, summary: Summary) -> FirstFigure | None:
         return None
     claim, row = asked[0]
     figure = claim_figure(claim, row, measured) + (" times" if claim.relative_to else unit_suffix(row.unit))
-    says = quantity_sentence(claim.value, measured, at_least=claim.at_least is not None)
-    if claim.relative_to or says is None:
-        return FirstFigure(figure, claim_subject(claim).removesuffix(","))
-    return FirstFigure(figure, f"{says.removeprefix(figure)} ({quantity_place(claim.value)})")
+    return FirstFigure(figure, claim_subject(claim).removesuffix(","))
 
 
 def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
@@ -123,24 +110,3 @@ def claim_figure(claim: Claim, row: ClaimRow, value: float) -> str:
     """Return a value of a claim without its unit."""
     return number(value) if claim.relative_to else short_figure(row.unit, value)
 
-
-def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
-    """Return a percentile of lost time, or an avoidable wait, in plain words; None: another quantity."""
-    q = percentile(quantity.stat)
-    if quantity.metric == OVERHEAD.name and q is not None and quantity.request_class:
-        share, side = (100 - q, "more") if at_least else (q, "less")
-        return f"{share:g} % of the {quantity.request_class} requests lose {number(value)} ms or {side}"
-    if quantity.metric != AVOIDABLE_WAIT.name:
-        return None
-    requests = f"{quantity.request_class} requests" if quantity.request_class else "requests"
-    free_meanwhile = "while another worker had a free thread"
-    match quantity.stat:
-        case "share":
-            return f"{percent(value) if value else 'none'} of the {requests} waited {free_meanwhile}"
-        case "count":
-            some = f"{number(whole_number('requests', value))} {requests} of a trial" if value else f"no {requests}"
-            return f"{some} waited {free_meanwhile}"
-        case "max":
-            return f"the longest wait of {requests} {free_meanwhile} was {number(value)} ms"
-        case _:
-            return f"together, the {requests} of a trial waited {number(value)} ms {free_meanwhile}"
