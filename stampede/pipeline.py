@@ -13,9 +13,8 @@ from pathlib import Path
 
 from stampede.diagnosis.writing import write_section
 from stampede.evaluate.metrics import failures, rates, servers, spread, visits
-from stampede.evaluate.metrics.asked import check_names
 from stampede.evaluate.read.trial_data import derive_rows
-from stampede.evaluate.statistics.estimates import Measured, completion_times, measure_cells
+from stampede.evaluate.statistics.estimates import Measured, check_names, completion_times, measure_cells
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.verdict.claims import conclude
 from stampede.evaluate.verdict.validity import judge_trials, seconds_of_round, several_clocks, unapplied
