@@ -38,7 +38,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
     run = read_run(run_folder)
     trusted = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.is_trusted]
     with opened(trusted) as database:
-        figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
+        figures = list(pictures(database, run, summary))
         timelines = [
             (load, _data(run, load))
             for lanes in load_lanes(database, run_folder, run, summary)
