@@ -31,9 +31,8 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
-        frequency = {
-            row.request_class: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"
-        }
+        by_frequency = sorted((row for row in rows if row.metric == "overhead"), key=lambda row: row.n)
+        frequency = {None: 0} | {row.request_class: row.n for row in by_frequency}
         classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
         claimed = [part for claim in run.claims for part in claim.quantities if part.load in (None, load.name)]
         wanted = {(row.metric, row.request_class) for row in rows if row.published is not None}
