@@ -132,6 +132,7 @@ def files(run_folder: Path) -> list[str]:
 
     Names that begin with a dot are temporary and left out. A link to a folder counts as a file and is never followed.
     """
+
     def refuse(error: OSError) -> NoReturn:
         raise error
 

@@ -129,4 +129,3 @@ NOT_SIMULATED = {
     **dict.fromkeys(("replay.js", "user-service.js"), "how long somebody's own application works on a request"),
 }
 """What theory lacks to simulate the others."""
-

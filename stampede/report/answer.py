@@ -109,4 +109,3 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
 def claim_figure(claim: Claim, row: ClaimRow, value: float) -> str:
     """Return a value of a claim without its unit."""
     return number(value) if claim.relative_to else short_figure(row.unit, value)
-

@@ -12,13 +12,12 @@ from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.workers import labels
 from stampede.evaluate.statistics.estimates import TrialValues, completion_times
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.claims import Published
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
 from stampede.report.markdown import markdown
 from stampede.report.wording import figures_phrase, published_quantity
 from tests.in_memory import (
-    changed,
     conclude,
     judged,
     measure,
@@ -27,7 +26,6 @@ from tests.in_memory import (
     page_of,
     printed,
     trial_of,
-    values_of,
 )
 from tests.synthetic import Request, run_record
 

@@ -41,7 +41,7 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
         if len(answered):
             total_us = requests.answered_us[answered].max() - requests.sent_us[burst].min()
             totals_ms.append(float(total_us) / 1000)
-            _, served = np.unique(requests.worker[answered], return_counts=True)
+            served = np.unique(requests.worker[answered], return_counts=True)[1]
             shares.append(int(served.max()) / len(answered))
     if totals_ms:
         yield MetricValues(None, BURST.keyed({"total": median(totals_ms), "largest_share": median(shares)}))

@@ -69,9 +69,9 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
 
 
 def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
-    if climb := climb_of(load):
-        if (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
-            yield MetricValues(None, RATE_WITHIN.keyed({"per_second": rate}))
+    climb = climb_of(load)
+    if climb and (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
+        yield MetricValues(None, RATE_WITHIN.keyed({"per_second": rate}))
 
 
 FAMILY = Family((RATE_WITHIN,), _measure)

@@ -25,7 +25,7 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
             stats["per_second"] = answered / seconds
         if load.loop == "closed":
             over = mine & np.isfinite(requests.answered_us)
-            _, user = np.unique(requests.user[over], return_inverse=True)
+            user = np.unique(requests.user[over], return_inverse=True)[1]
             first_ms, last_ms = np.full(user.max() + 1, np.inf), np.full(user.max() + 1, -np.inf)
             np.minimum.at(first_ms, user, requests.sent_us[over] // 1000)
             np.maximum.at(last_ms, user, requests.answered_us[over] // 1000)

@@ -6,6 +6,7 @@ its answer, so the narrowest of these bounds tell how far the clock was ahead, a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import duckdb
@@ -46,7 +47,7 @@ def clock_of(machine: MachineRecord) -> Clock:
     told = sorted(machine.exchanges, key=lambda each: each.asked)
     if not told:
         raise UnknownClock(f"the clock of {machine.name} is unknown: the lab did not ask {machine.name} for its time")
-    gaps = [after.asked - before.asked for before, after in zip(told, told[1:], strict=False)]
+    gaps = [after.asked - before.asked for before, after in pairwise(told)]
     load = gaps.index(max(gaps)) + 1 if gaps else 0  # nobody asks during the load
     least_s, most_s = [], []
     for part in (told[:load] or told, told[load:]):

@@ -218,7 +218,7 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -
 
     found = rows(_CLASSES)
     errors = rows(_ERRORS) if any(failed for _, _, failed, *_ in found) else []
-    classes = [ClassTotals(*totals, _most_frequent_first(errors, totals[0])) for *totals, _ in found]
+    classes = [ClassTotals(*totals)._replace(errors=_most_frequent_first(errors, totals[0])) for *totals, _ in found]
     parts = [part for *_, part in found]
     directly = not (load.client is not None and load.client.through_balancer)
     of_visits = sum(part["visits"] for part in parts)

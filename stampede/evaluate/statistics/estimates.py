@@ -22,9 +22,6 @@ from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import Run
 from stampede.records.summary import CompletionTimesRow, Estimate, Summary, TrialValidity
 
-
-
-
 Entry = tuple[Published, dict[Quantity, float]]
 """A published entry that names its load, and those of its figures that this lab should measure."""
 

@@ -33,7 +33,6 @@ _ARIA = re.compile(r' (role|aria-[a-z]+)="[^"<>]*"')
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
 
-
 def variant_axis(order: list[str], field: str = "variant") -> alt.Y:
     """Return the axis that has a row for each variant, or for each value of another field."""
     return alt.Y(f"{field}:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=220))

@@ -60,7 +60,7 @@ def ratio_chart(marks: Marks, rows: list[str], title: str, subtitle: str) -> alt
     scale = alt.Scale(type="log", domain=[_LEAST, _MOST], nice=False)
     x = alt.X("ratio:Q", title="measured / published", scale=scale)
     x = x.axis(values=[0.01, 0.1, 0.5, 1, 2, 10, 100], format="~g")
-    y, offset = variant_axis(named, "row", grid=True), alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4]))
+    y, offset = variant_axis(named, "row"), alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4]))
     legend = alt.Legend(orient="top", title=None, columnPadding=24)
     shapes, colours = ([*looks] for looks in zip(*LOOKS.values(), strict=True))
     colour = alt.Color("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=colours))
