@@ -10,7 +10,7 @@ from stampede.records.classes import Mean, Range, RequestClass
 from stampede.records.duration import in_seconds
 from stampede.records.queueing import EVEN
 from stampede.records.run import LoadRecord, VariantRecord, cores_named
-from stampede.records.traffic import TrafficClass
+from stampede.records.traffic import TrafficClass, traffic_of_settings
 from stampede.theory import model
 from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
 
@@ -81,9 +81,10 @@ def classes_of(load: LoadRecord) -> list[Class]:
     try:
         if api.get("stall_s"):
             stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
-        if not load.traffic or load.traffic.missing:
-            raise NotModelled((load.traffic and load.traffic.missing) or f"the load {load.script}")
-        for name, asked in load.traffic.classes.items():
+        traffic = load.traffic or traffic_of_settings(load.script, load.settings)
+        if not traffic or traffic.missing:
+            raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
+        for name, asked in traffic.classes.items():
             computes, steps = any(work.does == "compute" for work in asked.work), []
             for work in asked.work:
                 match work.does:
@@ -95,6 +96,8 @@ def classes_of(load: LoadRecord) -> list[Class]:
                     case does:
                         raise NotModelled(f"requests that {does}")
             classes.append(Class(name, _arrivals(asked, in_seconds(load.duration)), steps * asked.rounds))
+    except KeyError as name:  # an older script had other settings
+        raise NotModelled(f"the load {load.script} without the setting {name}") from None
     except WrongModel as problem:
         raise NotModelled(f"a load in which {problem}") from None
     return classes

@@ -158,7 +158,7 @@ class LoadRecord(Record):
 
     ``generators`` k6 containers shared it. ``api`` has the settings of the service that the servers call, times in
     seconds, and ``database`` those of their database. A load that ``overloads`` asks for more than the servers can
-    answer, so failures are findings. ``traffic``: the requests as theory simulates them; None: nobody recorded it.
+    answer, so failures are findings. ``traffic``: the requests as theory simulates them; None: as the settings say.
     """
 
     name: str

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
 
-from stampede.records.classes import LOAD_CLASSES, LoadClass, Mean, Range, Takes, spread_s
+from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range, Takes, spread_s
 from stampede.records.duration import in_seconds
 from stampede.records.model import Record
 
@@ -122,10 +123,45 @@ TRAFFIC: Mapping[str, Callable[[Asked], Traffic]] = {
     "steps.js": lambda asked: Traffic(classes={"arrival": _asked(asked, rates_rps=climbing_rates_rps(asked))}),
 }
 """The classes of requests that the scripts of k6/ send, as theory simulates them."""
+EARLIER: Mapping[str, Callable[[Asked], Traffic]] = {
+    "calls.js": lambda asked: of_classes({
+        "call": LoadClass(per_second=asked["call_rps"], does="call", takes_s=asked["call_delay_s"]),
+        "quick": LoadClass(per_second=asked["quick_rps"], takes_s=asked["quick_delay_s"]),
+    }),
+    "heavy-mix.js": lambda asked: of_classes({
+        "light": LoadClass(users=int(asked["light_vus"]), takes_s=Between(least=0, most=asked["light_delay_max_s"])),
+        "heavy": LoadClass(users=int(asked["heavy_vus"]), takes_s=asked["heavy_delay_s"]),
+    }),
+    "rounds.js": lambda asked: Traffic(classes={"work": _asked(asked, users=asked["users"])}),
+    "users.js": lambda asked: Traffic(classes={
+        "user": TrafficClass(
+            work=[Work(takes_s=Range(least=asked["delay_min_s"], most=asked["delay_max_s"]))],
+            users=asked["users"], pause_s=asked["pause_s"],
+        )
+    }),
+}  # fmt: skip
+"""The same for scripts of earlier releases, whose runs do not record their traffic."""
 NOT_SIMULATED = {
     "crash.js": "workers that are killed",
+    "fibonacci.js": "how long this machine computes",
     "idle.js": "connections that the server closes while a request comes",
     "visits.js": "visitors who give up, and the application's own work and database",
     **dict.fromkeys(("replay.js", "user-service.js"), "how long somebody's own application works on a request"),
 }
 """What theory lacks to simulate the others."""
+
+
+def traffic_of_settings(script: str, settings: Mapping[str, str]) -> Traffic | None:
+    """Return the traffic of a load whose record does not say it; None: it is not known.
+
+    ``settings`` are the script's variables. Raise KeyError with the name of a setting that the record lacks.
+    """
+    known = {**TRAFFIC, **EARLIER}
+    if script not in known:
+        return Traffic(missing=NOT_SIMULATED[script]) if script in NOT_SIMULATED else None
+    words = {name.lower(): settings[name] for name in ("DOES", "CLASSES") if name in settings}
+    numbers = {}
+    for name, value in settings.items():
+        with suppress(ValueError):  # it is no number
+            numbers[name.lower()] = float(value)
+    return known[script](numbers | words)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 from unittest.mock import Mock
@@ -12,18 +11,18 @@ import pytest
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.experiment.file import load_experiment, names
 from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.script import as_variables
 from stampede.pipeline import derive, derive_summary, stored_summary
 from stampede.plan import lay_out
 from stampede.predict import prediction
 from stampede.predict.prediction import _trials, predict_run, predict_summary
 from stampede.predict.system import NotModelled, servers_of, system_of
 from stampede.records.checksums import seal
-from stampede.records.classes import Between, LoadClass
 from stampede.records.folder import read_run
 from stampede.records.predicted import PredictedRun
 from stampede.records.run import THEORY, ClientRecord, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
-from stampede.records.traffic import TRAFFIC, Traffic, TrafficClass, Work, of_classes
+from stampede.records.traffic import Traffic, TrafficClass, Work, traffic_of_settings
 from stampede.run.record import record_of
 from stampede.servers import KINDS, SERVERS
 from stampede.servers.base import Variant
@@ -33,9 +32,7 @@ from tests.in_memory import measure
 from tests.synthetic import Request, make_run
 from tools.validate import compare_predictions, sharing_policy, validation_tables
 
-HEAVY_MIX = {
-    "light": LoadClass(users=5, takes_s=Between(least=0, most=1)), "heavy": LoadClass(users=2, takes_s=10),
-}  # fmt: skip
+HEAVY_MIX = {"LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10"}
 
 
 def variant(name: str = "one", accept: Any = "shared", **settings: Any) -> VariantRecord:
@@ -45,9 +42,9 @@ def variant(name: str = "one", accept: Any = "shared", **settings: Any) -> Varia
     return VariantRecord(name=name, workers=4, accept=accept, queueing=queueing, settings=settings)
 
 
-def load(duration: str = "60s", classes: Mapping[str, LoadClass] = HEAVY_MIX, **changed: Any) -> LoadRecord:
-    changed = {"script": "classes.js", "settings": {}, "traffic": of_classes(classes)} | changed
-    return LoadRecord(name="mix", duration=duration, **changed)
+def load(script: str = "heavy-mix.js", duration: str = "60s", **changed: Any) -> LoadRecord:
+    changed = {"settings": HEAVY_MIX} | changed
+    return LoadRecord(name="mix", script=script, duration=duration, **changed)
 
 
 def planned(name: str, trials: int = 5, **how: Any) -> Run:
@@ -153,27 +150,38 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
     for script in K6_SCRIPTS:
         with pytest.raises(
             NotModelled,
-            match=r"killed|give up|own application|the load|server closes|requests share",
+            match=r"without the setting|machine computes|killed|give up|own application|the load|server closes|"
+            r"requests share",
         ):
-            system_of(variant(), load(script=script, traffic=None))
+            system_of(variant(), load(script, settings={}))
     with pytest.raises(NotModelled, match=r"the load mine\.js"):
-        system_of(variant(), load(script="mine.js", traffic=None))
+        system_of(variant(), load("mine.js"))
 
 
-def test_the_requests_of_a_burst_wait_compute_or_call() -> None:
+@pytest.mark.parametrize("script", K6_SCRIPTS)
+def test_a_load_whose_record_has_no_traffic_has_that_of_its_settings(script: str) -> None:
+    example = K6_SCRIPTS[script].example
+    found = traffic_of_settings(script, as_variables(example))
+
+    assert found in (None, K6_SCRIPTS[script].recorded_traffic(example))
+
+
+def test_bursts_of_a_load_without_traffic_wait_compute_or_call() -> None:
     burst = K6_SCRIPTS["burst.js"]
     for does in ("wait", "compute", "call"):
         example = {"burst": 4, "every_s": 2, "does": does, "rounds": 3, "wait_ms": 5, "cpu_ms": 10, "delay_s": 0.5}
-        assert burst.recorded_traffic(example).classes["burst"].work[-1].does == does
+        found = traffic_of_settings("burst.js", as_variables(example))
+        assert found == burst.recorded_traffic(example)
+        assert found.classes["burst"].work[-1].does == does
 
 
 def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
     traffic = Traffic(classes={"page": TrafficClass(users=1, work=[Work(does="dream", takes_s=1)])})
     with pytest.raises(NotModelled, match="requests that dream"):
-        system_of(variant(), load(script="dreams.js", traffic=traffic))
+        system_of(variant(), load("dreams.js", traffic=traffic))
 
 
-BURNING = load(classes={"work": LoadClass(users=4, takes_s=0.009, computes=1)}, settings={"CPU": "burn"})
+BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9", "CPU": "burn"})
 
 
 @pytest.mark.parametrize(
@@ -187,12 +195,11 @@ BURNING = load(classes={"work": LoadClass(users=4, takes_s=0.009, computes=1)}, 
         (variant(), load(client=ClientRecord(script="silent.py", settings={})), "clients that keep"),
         (variant(server="uvicorn", app="django"), load(), "Django on an event loop"),
         (variant(server="gunicorn-sync", threads=1, somaxconn=5),
-         load(script="burst.js", kind="burst", traffic=TRAFFIC["burst.js"](
-             {"burst": 10, "every_s": 9, "does": "wait", "delay_s": 1})),
+         load("burst.js", kind="burst", settings={"BURST": "10", "EVERY_S": "9", "DOES": "wait", "DELAY_S": "1"}),
          "a listen queue that is full"),
-        (variant(), load(classes={"page": LoadClass(per_second=900, takes_s=1)}),
+        (variant(), load("classes.js", settings={"CLASSES": '{"page": {"per_second": 900, "takes_s": 1}}'}),
          "the open loops keep 900.8 threads busy, and there are 8"),
-        (variant(), load(classes={"user": LoadClass(users=1)}),
+        (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
          "a load in which class user neither works nor pauses"),
         (variant(accept=None), load(), "whether the workers share a socket"),
         (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
@@ -282,8 +289,8 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
 
 @pytest.mark.parametrize("of", [variant(), variant(server="gunicorn-tornado", threads=None)])
 def test_a_stall_comes_again_after_an_hour_unless_the_file_says_when(of: VariantRecord) -> None:
-    classes = {"call": LoadClass(per_second=4, does="call", takes_s=0.05)}
-    model = system_of(of, load(classes=classes, api={"stall_s": 5, "takes_s": 10}))
+    settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
+    model = system_of(of, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
 
     [stalls] = [step.stalls for one in model.classes for step in one.steps if step.stalls]
     assert (stalls.first, stalls.every, stalls.lasts, stalls.takes) == (0, 3600, 5, 10)
