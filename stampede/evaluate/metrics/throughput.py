@@ -27,8 +27,9 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
             over = mine & np.isfinite(requests.answered_us)
             user = np.unique(requests.user[over], return_inverse=True)[1]
             first_ms, last_ms = np.full(user.max() + 1, np.inf), np.full(user.max() + 1, -np.inf)
-            np.minimum.at(first_ms, user, requests.sent_us[over] // 1000)
-            np.maximum.at(last_ms, user, requests.answered_us[over] // 1000)
+            # in whole milliseconds
+            np.minimum.at(first_ms, user, (requests.sent_us[over] + 500) // 1000)
+            np.maximum.at(last_ms, user, (requests.answered_us[over] + 500) // 1000)
             if span_ms := float((last_ms - first_ms).sum()):
                 stats["of_ideal"] = 1 - float(np.nansum(requests.overhead_ms[over])) / span_ms
         yield MetricValues(request_class, THROUGHPUT.keyed(stats))
