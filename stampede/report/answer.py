@@ -98,7 +98,7 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
     known = has_interval(values, row.low, row.high) and row.low != row.high
     interval = spread(values, row.low, row.high, lambda value: claim_figure(claim, row, value)) if known else ""
     stat = f"{row.stat} " if percentile(row.stat) is not None else ""
-    of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
+    of_unit = row.unit.removesuffix("s") if row.measured == 1 and row.unit != "ms" else row.unit
     suffix = " times" if claim.relative_to else unit_suffix(of_unit)
     low, _, high = interval.partition(" to ")
     shown = f" ({interval})" if low != high and interval else ""

@@ -116,7 +116,7 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
         (None, ["How long light requests waited"]),
         (4, ["4 requests at once"]),
         (20, ["20 requests at once", "How long light requests waited"]),
-        (60, ["Waves", "How long light requests waited"]),
+        (60, ["How long light requests waited"]),
     ],
 )
 def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size: int | None, drawn: list[str]) -> None:
@@ -128,7 +128,7 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
 
-    titles = ("4 requests at once", "20 requests at once", "Waves", "How long light requests waited")
+    titles = ("4 requests at once", "20 requests at once", "How long light requests waited")
     assert [title for title in titles if f">{title}" in page] == [title for title in titles if title in drawn]
     subtitle = "each dot is one request; published ÷ 222"
     assert (subtitle in page) == ("How long light requests waited" in drawn)
@@ -148,16 +148,6 @@ def test_the_page_says_where_a_rate_came_from_and_who_shared_the_load(tmp_path: 
     assert "; 3 load generators shared it; at 1.5 times the capacity that one showed under climb;" in page
     assert "; the servers' database: max_connections=50, pool=4;" in page
     assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15<" in page
-
-
-def test_visits_have_a_picture(tmp_path: Path) -> None:
-    settings = {"FIRST_PER_S": "1", "LAST_PER_S": "2", "STEP_S": "2"}
-    loads = [LoadRecord(name="mix", script="visits.js", kind="visits", loop="open", duration="4s", settings=settings)]
-    derive(make_run(tmp_path, {"one": [one for n in range(6) for one in visit(f"{n}", n / 2)]}, loads=loads))
-
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-
-    assert ">No visit failed</text>" in page
 
 
 @pytest.mark.usefixtures("undrawn")
