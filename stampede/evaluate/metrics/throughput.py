@@ -16,6 +16,9 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
     A user of a closed loop sends nothing while it waits. Without the overhead, the same requests would take that much
     less time.
     """
+    sent_ms, answered_ms = requests.sent_us / 1000, requests.answered_us / 1000
+    if not requests.simulated:  # whole milliseconds
+        sent_ms, answered_ms = np.floor(sent_ms + 0.5), np.floor(answered_ms + 0.5)
     for request_class, mine in requests.each_class():
         answered = int(requests.answered[mine].sum())
         if not answered:
@@ -27,9 +30,8 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
             over = mine & np.isfinite(requests.answered_us)
             user = np.unique(requests.user[over], return_inverse=True)[1]
             first_ms, last_ms = np.full(user.max() + 1, np.inf), np.full(user.max() + 1, -np.inf)
-            # in whole milliseconds
-            np.minimum.at(first_ms, user, (requests.sent_us[over] + 500) // 1000)
-            np.maximum.at(last_ms, user, (requests.answered_us[over] + 500) // 1000)
+            np.minimum.at(first_ms, user, sent_ms[over])
+            np.maximum.at(last_ms, user, answered_ms[over])
             if span_ms := float((last_ms - first_ms).sum()):
                 stats["of_ideal"] = 1 - float(np.nansum(requests.overhead_ms[over])) / span_ms
         yield MetricValues(request_class, THROUGHPUT.keyed(stats))
