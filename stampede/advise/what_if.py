@@ -9,7 +9,7 @@ from stampede.predict.what_if import can_serve_otherwise
 from stampede.records.folder import trial_folder
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
-from stampede.report.html import Opening, timeline_page
+from stampede.report.html import timeline_page
 from stampede.typed import option
 
 
@@ -37,4 +37,4 @@ def lanes(
     summary = Summary.of_nothing(run.experiment).model_copy(update={"trials": [valid]})
     asked = f"What if the requests of {variant.name}, trial {trial}, had been served in another way?"
     with opened([trial_folder(run_folder, variant.name, load.name, trial)]) as database:
-        return timeline_page(database, run_folder, shown, summary, Opening([asked]), (workers, threads))
+        return timeline_page(database, run_folder, shown, summary, [asked], (workers, threads))

@@ -1,7 +1,6 @@
 """The answer to the experiment's question and its cures, and how the page tells them with the run's own numbers."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from stampede.evaluate.metrics.metric import percentile
 from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
@@ -20,14 +19,6 @@ _ANSWERS = {
 _CURES = {
     "reproduced": "Helps:", "not reproduced": "Does not help:", "undecided": "May help:", "invalid": "Not measured:"
 }  # fmt: skip
-
-
-class KeyClaim(NamedTuple):
-    """A claim that answers the question or names a cure: the words before it, and what was measured after it."""
-
-    lead: str
-    says: str
-    measured: str
 
 
 def answers(run: Run, summary: Summary) -> list[Pair]:
@@ -52,16 +43,16 @@ def lead(run: Run, pair: Pair) -> str:
     return f"{so_far}, in {'a single trial' if run.trials == 1 else plural(run.trials, 'trial')}:"
 
 
-def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
+def key_claims(run: Run, summary: Summary) -> Iterator[tuple[str, str, str]]:
     """Yield the claims that answer the question, why they are true, and the claims that name a cure.
 
-    A cure also has its number in the variant of the answer, e.g. ``, instead of 42% (shared-socket)``.
+    Words come before a claim, and after it what was measured; of a cure also its number in the variant of the answer.
     """
     asked = answers(run, summary)
     for pair in asked:
-        yield KeyClaim(lead(run, pair), pair[1].says, measured_phrase(run, summary, pair))
+        yield (lead(run, pair), pair[1].says, measured_phrase(run, summary, pair))
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
-        yield KeyClaim("Why:", "", run.because.removesuffix("."))
+        yield ("Why:", "", run.because.removesuffix("."))
     for pair in cures(run, summary):
         measured, (cure, found) = measured_phrase(run, summary, pair), pair
         for answer, _ in asked[:1]:
@@ -69,24 +60,17 @@ def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
             row = summary.row(variant, answer.value.load, of.request_class, of.metric, of.stat)
             if not cure.relative_to and row and row.measured is not None and row.measured != found.measured:
                 measured += f", instead of {short_figure(row.unit, row.measured)}{unit_suffix(row.unit)} ({variant})"
-        yield KeyClaim(lead(run, pair), found.says, measured)
+        yield (lead(run, pair), found.says, measured)
 
 
-class FirstFigure(NamedTuple):
-    """The number that a page opens with, and what it is, in a sentence without its full stop."""
-
-    figure: str
-    says: str
-
-
-def first_figure(run: Run, summary: Summary) -> FirstFigure | None:
-    """Return the number that answers the question; None: nobody asks, or it was not measured."""
+def first_figure(run: Run, summary: Summary) -> tuple[str, str] | None:
+    """Return the number that answers the question, and what it is; None: nobody asks, or it was not measured."""
     asked = answers(run, summary)
     if not asked or (measured := asked[0][1].measured) is None:
         return None
     claim, row = asked[0]
     figure = claim_figure(claim, row, measured) + (" times" if claim.relative_to else unit_suffix(row.unit))
-    return FirstFigure(figure, claim_subject(claim).removesuffix(","))
+    return figure, claim_subject(claim).removesuffix(",")
 
 
 def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
