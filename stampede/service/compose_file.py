@@ -2,16 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stampede.docker.client import HERE, MISSING, DockerError
 from stampede.errors import WrongUse
 from stampede.servers.workload import BESIDE
-from stampede.service.layer import BESIDE_PROJECT, ServicesBeside
 from stampede.typed import typed
 
+BESIDE_PROJECT = "stampede-beside"
+"""The Compose project that builds the images of the services beside an application."""
 MIB = 512
 """The memory of a service that states no limit."""
 _KEPT = ("command", "entrypoint", "healthcheck", "user", "working_dir", "tmpfs", "shm_size", "init", "stop_signal")
@@ -19,42 +21,32 @@ _KEPT = ("command", "entrypoint", "healthcheck", "user", "working_dir", "tmpfs",
 _READ = (*_KEPT, "image", "build", "environment", "volumes", "secrets", "configs", "mem_limit", "deploy", "depends_on")
 _OF_NO_MATTER = ("container_name", "expose", "hostname", "labels", "logging", "networks", "ports", "profiles",
                  "pull_policy", "restart", "stop_grace_period")  # fmt: skip
+_TIMES = ("interval", "timeout", "start_period", "start_interval")
 _DATA = ("/var/lib", "/data")
 """Where images have their data, which is new in each trial, so nothing is mounted there."""
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|KEY", re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class ServicesBeside:
+    """Services beside the application: as Compose takes them, with variables in the place of ``values``.
+
+    ``secrets`` are those of the values that no file of a run may have. ``builds`` has the images that ``file``, the
+    Compose file of the application, says how to build, by their names in this file. ``left_out`` is what the file says
+    and the lab does not do, such as ``db: cap_add``.
+    """
+
+    services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    file: Path = Path()
+    builds: Mapping[str, str] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+
+
 def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
     """Read services from a Compose file. Raise WrongUse if Compose cannot read the file, or if a service is missing."""
     file = file.resolve()
-    resolved = _resolve(file)
-    described: Mapping[str, Mapping[str, Any]] = resolved["services"]
-    for name in names:
-        if name not in described:
-            there = ", ".join(sorted(described))
-            raise WrongUse(f"beside.services: {file.name} has no service {name}; it has {there}.")
-    values = _Values()
-    services = {}
-    for name in names:
-        mounts = _files(described[name], resolved, file.parent)
-        services[f"{BESIDE}{name}"] = _translate_service(name, described[name], names, mounts, values)
-    return ServicesBeside(
-        services, values.by_variable,
-        secrets={
-            key: value.replace("$$", "$") for name in names
-            for key, value in _environment(described[name]).items() if _SECRET.search(key)
-        },
-        file=file,
-        builds={name: _image(name, described[name]) for name in names if "build" in described[name]},
-        left_out=[
-            f"{name}: {key}" for name in names for key, value in sorted(described[name].items())
-            if value and key not in (*_READ, *_OF_NO_MATTER)
-        ],
-    )  # fmt: skip
-
-
-def _resolve(file: Path) -> dict[str, Any]:
-    """Return what Compose makes of a file. Raise WrongUse if it cannot read it."""
     try:
         said = HERE.run("compose", "--file", str(file), "--project-name", BESIDE_PROJECT, "--project-directory",
                         str(file.parent), "--profile", "*", "config", "--format", "json")  # fmt: skip
@@ -62,68 +54,55 @@ def _resolve(file: Path) -> dict[str, Any]:
         if error.exit_code == MISSING:
             raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint=typed("setup")) from None
         raise WrongUse(f"beside.compose: {file.name} cannot be read: {error}") from None
-    resolved: dict[str, Any] = json.loads(said)
-    return resolved
+    resolved: Mapping[str, Any] = json.loads(said)
+    described: Mapping[str, Mapping[str, Any]] = resolved["services"]
+    values: dict[str, str] = {}
+    services, builds, secrets = {}, {}, {}
+    for name in names:
+        if name not in described:
+            there = ", ".join(sorted(described))
+            raise WrongUse(f"beside.services: {file.name} has no service {name}; it has {there}.")
+        says = described[name]
+        image = says.get("image") or f"{BESIDE_PROJECT}-{name}"
+        if "build" in says:
+            builds[name] = image
+        kept = {key: says[key] for key in _KEPT if says.get(key) is not None}
+        check = kept.get("healthcheck") or {}
+        if check.get("disable") or not check.get("test", True) or check.get("test") in ("NONE", ["NONE"]):
+            kept.pop("healthcheck", None)
+        environment = {key: str(value) for key, value in (says.get("environment") or {}).items() if value}
+        secrets |= {key: value.replace("$$", "$") for key, value in environment.items() if _SECRET.search(key)}
+        limits = (says.get("deploy") or {}).get("resources", {}).get("limits", {})
+        size = str(max(6 * 2**20, int(says.get("mem_limit") or limits.get("memory") or MIB * 2**20)))
+        after = {other: condition for other, condition in (says.get("depends_on") or {}).items() if other in names}
+        services[f"{BESIDE}{name}"] = {
+            **hidden(kept, values),
+            "image": image,
+            "environment": {key: hidden(value, values) for key, value in environment.items()},
+            "volumes": [
+                {"type": "bind", "source": hidden(source, values), "target": target, "read_only": True}
+                for source, target in _files(says, resolved, file.parent)
+            ],
+            "depends_on": {f"{BESIDE}{other}": condition for other, condition in after.items()},
+            "mem_limit": size, "memswap_limit": size, "pids_limit": 2048,
+            "networks": {"lab": {"aliases": [name]}},
+        }  # fmt: skip
+    left_out = [f"{name}: {key}" for name in names for key, value in sorted(described[name].items())
+                if value and key not in (*_READ, *_OF_NO_MATTER)]  # fmt: skip
+    return ServicesBeside(services, values, secrets, file, builds, left_out)
 
 
-class _Values:
-    """Values that no record of a run may have, each with the variable that stands for it."""
-
-    def __init__(self) -> None:
-        self.by_variable: dict[str, str] = {}
-
-    def hide(self, value: Any) -> Any:  # noqa: ANN401  # any JSON value
-        """Return a value in which variables stand for all texts that may have been made with a secret."""
-        if isinstance(value, dict):
-            return {key: item if key in _TIMES else self.hide(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.hide(item) for item in value]
-        if not isinstance(value, str):
-            return value
-        name = f"LAB_BESIDE_{len(self.by_variable)}"
-        self.by_variable[name] = value.replace("$$", "$")  # Compose doubles each $ in what it prints
-        return f"${{{name}:-}}"
-
-
-_TIMES = ("interval", "timeout", "start_period", "start_interval")
-
-
-def _translate_service(
-    name: str, described: Mapping[str, Any], names: Sequence[str], mounts: Iterable[tuple[str, str]], values: _Values
-) -> dict[str, Any]:
-    kept = {key: described[key] for key in _KEPT if described.get(key) is not None}
-    if _is_disabled(kept.get("healthcheck") or {}):
-        kept.pop("healthcheck", None)
-    after = {other: condition for other, condition in (described.get("depends_on") or {}).items() if other in names}
-    return {
-        **values.hide(kept),
-        "image": _image(name, described),
-        "environment": {key: values.hide(value) for key, value in _environment(described).items()},
-        "volumes": [
-            {"type": "bind", "source": values.hide(source), "target": target, "read_only": True}
-            for source, target in mounts
-        ],
-        "depends_on": {f"{BESIDE}{other}": condition for other, condition in after.items()},
-        "mem_limit": str(_bytes(described)), "memswap_limit": str(_bytes(described)), "pids_limit": 2048,
-        "networks": {"lab": {"aliases": [name]}},
-    }  # fmt: skip
-
-
-def _image(name: str, described: Mapping[str, Any]) -> str:
-    return described.get("image") or f"{BESIDE_PROJECT}-{name}"
-
-
-def _environment(described: Mapping[str, Any]) -> dict[str, str]:
-    return {key: str(value) for key, value in (described.get("environment") or {}).items() if value}
-
-
-def _is_disabled(check: Mapping[str, Any]) -> bool:
-    return bool(check.get("disable")) or not check.get("test", True) or check.get("test") in ("NONE", ["NONE"])
-
-
-def _bytes(described: Mapping[str, Any]) -> int:
-    limits = (described.get("deploy") or {}).get("resources", {}).get("limits", {})
-    return max(6 * 2**20, int(described.get("mem_limit") or limits.get("memory") or MIB * 2**20))
+def hidden(value: Any, by_variable: dict[str, str]) -> Any:  # noqa: ANN401  # any JSON value
+    """Return a value in which variables stand for all texts that may have been made with a secret."""
+    if isinstance(value, dict):
+        return {key: item if key in _TIMES else hidden(item, by_variable) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hidden(item, by_variable) for item in value]
+    if not isinstance(value, str):
+        return value
+    name = f"LAB_BESIDE_{len(by_variable)}"
+    by_variable[name] = value.replace("$$", "$")  # Compose doubles each $ in what it prints
+    return f"${{{name}:-}}"
 
 
 def _files(described: Mapping[str, Any], resolved: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:

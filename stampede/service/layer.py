@@ -1,43 +1,57 @@
 """Somebody's application as a workload: a layer on a server's image, and the services beside it."""
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from stampede.docker.commands import Say
 from stampede.docker.redaction import mask
+from stampede.errors import WrongUse
+from stampede.paths import SERVERS
+from stampede.records.classes import fill
 from stampede.servers.workload import BEFORE, BESIDE, Workload
+from stampede.service.compose_file import ServicesBeside, read_beside
+from stampede.service.description import Application, Served, UserService, read_env_files
+from stampede.service.packages import required_lines, scripts_of
 
-BESIDE_PROJECT = "stampede-beside"
-"""The Compose project that builds the images of the services beside an application."""
 TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
+WAY_OUT = "way-out"
+"""The network of these services."""
+PORTS = [80, 443]
+"""The ports of a host outside, if none is named."""
 FOLDER = "/opt/application"
 """Where the application's folder is in its image. The application may write there, in a volume of its trial."""
 OWN = "own"
 """The service of docker-compose.yml that serves somebody's own application."""
-WAY_OUT = "way-out"
-"""The network of these services."""
-
-
-@dataclass(frozen=True)
-class ServicesBeside:
-    """Services beside the application: as Compose takes them, with variables in the place of ``values``.
-
-    ``secrets`` are those of the values that no file of a run may have. ``builds`` has the images that ``file``, the
-    Compose file of the application, says how to build, by their names in this file. ``left_out`` is what the file says
-    and the lab does not do, such as ``db: cap_add``.
-    """
-
-    services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    values: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    file: Path = Path()
-    builds: Mapping[str, str] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
+LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
+"""Files and folders that are no part of an application."""
+MOST_MIB = 500
+_PROGRAMS = {
+    "wait-until-ready": "wait-until-ready", "observe": "observe", "observe-counted": "observe-own",
+    "user-service/image/workers-ready": "workers-ready",
+}  # fmt: skip
+"""What asks and observes the server of a layer, and its name there."""
+_SRV = {
+    "user-service/start.py": "start.py", "user-service/hooks.py": "hooks.py", "user-service/before.py": "before.py",
+    "user-service/stampede_own.py": "stampede_own.py", "user-service/stampede_uwsgi.py": "stampede_uwsgi.py",
+    "user-service/stampede_called.py": "stampede_called.py", "user-service/forward.py": "forward.py",
+    "app/counters.py": "stampede_counters.py", "../idle-thread/gunicorn_idle_thread.py": "gunicorn_idle_thread.py",
+}  # fmt: skip
+"""What serves the application, and its name in /opt/stampede."""
+_OF_SHELL = re.compile(r"^\w+=|[$`;&|<>()*?~{}\[\]\\#!\n]")
+"""What makes a command one for a shell."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +110,7 @@ class Layer(Workload):
         """The secrets, the values of the services beside, the addresses of hosts, and the folder of a replay."""
         secrets = {"LAB_SECRETS": quote(json.dumps(dict(self.secrets)))} if self.secrets else {}
         addresses = {
-            _variable_of(place, port): address
+            f"LAB_HOST_{place}_{port}": address
             for place, ports in enumerate(self.hosts.values()) for port, address in ports.items()
         }  # fmt: skip
         replay = {"LAB_REPLAY_FOLDER": str(self.load_files)} if self.load_files else {}
@@ -105,27 +119,33 @@ class Layer(Workload):
     def extend(self, resolved: dict[str, Any], server: str) -> None:
         """Add the services beside, the ways to hosts outside and the command before; replay a log, if there is one."""
         services, networks = resolved["services"], resolved["networks"]
-        box = {key: services[server][key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
+        own = services[server]
+        box = {key: own[key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
         added = {name: dict(box | dict(service)) for name, service in self.beside.services.items()}
         ready = {name: _after("healthy" if "healthcheck" in service else "started") for name, service in added.items()}
         if self.hosts:
             networks[WAY_OUT] = {"labels": networks["lab"]["labels"]}
-        for place, (host, ports) in enumerate(self.hosts.items()):
-            added[f"{TO_OUTSIDE}{host}"] = _to_outside(services[server], place, host, [*ports])
+        for place, (host, ports) in enumerate(self.hosts.items()):  # a service with the name of a host passes on to it
+            added[f"{TO_OUTSIDE}{host}"] = own | {
+                "entrypoint": ["python3", "/opt/stampede/forward.py"],
+                "command": [f"{port}=${{LAB_HOST_{place}_{port}:-}}" for port in ports], "depends_on": {}, "scale": 1,
+                "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "memswap_limit": str(TO_OUTSIDE_MIB * 2**20),
+                # in the place of the check of the image, if it has one
+                "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
+                "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
+            }  # fmt: skip
             ready[f"{TO_OUTSIDE}{host}"] = _after("started")
         if not self.image:
-            services[server] = services[server] | {"volumes": [{"type": "volume", "target": FOLDER}]}
+            own = own | {"volumes": [{"type": "volume", "target": FOLDER}]}
         if self.before:
-            added[BEFORE] = services[server] | {
+            added[BEFORE] = own | {
                 "entrypoint": ["python3", "/opt/stampede/before.py"], "command": [self.before.replace("$", "$$")],
                 "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
-            services[server] = {key: value for key, value in services[server].items() if key != "volumes"} | {
-                "volumes_from": [BEFORE]  # so that it has what that wrote
-            }
-        services |= added
-        services[server] = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
+            own = {key: value for key, value in own.items() if key != "volumes"}
+            own["volumes_from"] = [BEFORE]  # so that it has what that wrote
+        services |= {**added, server: own | {"depends_on": own.get("depends_on", {}) | ready}}
         if self.load_files:  # outside of the results, because a log has what no record may have
             k6 = services["k6"]
             replay = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
@@ -137,17 +157,113 @@ def _after(condition: str) -> dict[str, Any]:
     return {"condition": f"service_{condition}", "required": True}
 
 
-def _variable_of(place: int, port: int) -> str:
-    return f"LAB_HOST_{place}_{port}"
+@contextmanager
+def lay_out_layer(service: UserService) -> Iterator[Layer]:
+    """Lay out the application, the programs that serve it, and what its layer needs in a temporary folder.
+
+    Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
+    """
+    application, served = service.application, service.served
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        secrets = read_env_files(application.env_file)
+        lay_out_programs(folder / "srv")
+        start = start_of(application, secrets)
+        (folder / "srv" / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
+        (folder / "programs").mkdir()
+        for source, target in _PROGRAMS.items():
+            shutil.copyfile(SERVERS / source, folder / "programs" / target)
+        if application.folder:
+            ignored = shutil.ignore_patterns(*LEFT_OUT)
+            shutil.copytree(application.folder, folder / "application", symlinks=True, ignore=ignored)
+            size = sum(path.lstat().st_size for path in folder.rglob("*"))
+            if size > MOST_MIB * 2**20:
+                raise WrongUse(
+                    f"{application.folder} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
+                    hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
+                )
+            file, extras = application.requirements, application.extras
+            required = [*(required_lines(file, extras) if file else []), *application.packages]
+            lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
+            (folder / "requirements.txt").write_text(lines, encoding="utf-8")
+            compiles = {"build-essential", "clang", "g++", "gcc"} & {*application.system_packages}
+            headers = ["python3-dev"] if compiles else []  # images of Python have them
+            packages = "".join(f"{name}\n" for name in [*application.system_packages, *headers])
+            (folder / "system-packages").write_text(packages, encoding="utf-8")
+        else:
+            (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # for the digest
+        dockerfile = "Dockerfile" if application.folder else "image/Dockerfile"
+        shutil.copyfile(SERVERS / "user-service" / dockerfile, folder / "Dockerfile")
+        digest = hashlib.sha256()
+        for path in sorted(folder.rglob("*")):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+            if path.is_symlink():
+                digest.update(str(path.readlink()).encode())
+            elif path.is_file():
+                digest.update(path.read_bytes())
+            digest.update(b"\0")
+        yield Layer(
+            folder,
+            digest.hexdigest()[:12],
+            secrets,
+            read_beside(service.beside.compose, service.beside.services) if service.beside else ServicesBeside(),
+            application.before,
+            application.image or "",
+            (served.server, served.release),
+            resolve_hosts(application.hosts),
+        )
 
 
-def _to_outside(server: dict[str, Any], place: int, host: str, ports: Sequence[int]) -> dict[str, Any]:
-    """Return the service that has the name of a host in the lab's network, and passes connections on to the host."""
-    return server | {
-        "entrypoint": ["python3", "/opt/stampede/forward.py"],
-        "command": [f"{port}=${{{_variable_of(place, port)}:-}}" for port in ports], "depends_on": {}, "scale": 1,
-        "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "memswap_limit": str(TO_OUTSIDE_MIB * 2**20),
-        # in the place of the check of the image, if it has one
-        "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
-        "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
+def start_of(application: Application, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """Return what servers/user-service/start.py is to lay out and to run."""
+    folder, command = application.folder, application.command
+    words = ["sh", "-c", command]
+    if not _OF_SHELL.search(command):
+        with suppress(ValueError):  # a quote that is not closed
+            words = shlex.split(command)
+    return {
+        "words": words,
+        "folder": application.working_folder, "paths": application.paths, "written": application.written,
+        "environment": {**secrets} | {name: fill(value, secrets) for name, value in application.environment.items()},
+        "scripts": scripts_of(folder / application.working_folder, folder) if folder else {},
+        "prepared": bool(application.before), "ready": application.ready,
     }  # fmt: skip
+
+
+def lay_out_programs(srv: Path) -> None:
+    """Copy what is in /opt/stampede of a layer: what follows and serves a command, and the probe."""
+    srv.mkdir(exist_ok=True)
+    for source, target in _SRV.items():
+        shutil.copyfile(SERVERS / source, srv / target)
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SERVERS.parent / "probe" / "stampede_probe", srv / "stampede_probe", ignore=compiled)
+
+
+def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
+    found: dict[str, dict[int, str]] = {}
+    for named in hosts:
+        name, _, port = named.partition(":")
+        try:
+            [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            raise WrongUse(f"application.hosts: {name} has no address: {error.strerror or error}.") from None
+        if ip_address(address[4][0]).is_loopback or ip_address(address[4][0]).is_unspecified:
+            raise WrongUse(
+                f"application.hosts: {name} is this machine itself, which the lab's containers cannot reach."
+            )
+        ports = [int(port)] if port else PORTS
+        found.setdefault(name, {}).update(dict.fromkeys(ports, str(address[4][0])))
+    return found
+
+
+def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:
+    """Return the lines of requirements with the release of the server that is named, and no other. Extras stay.
+
+    Hashes are left out, because with hashes pip would want the hash of the server, too. uWSGI is in its image already.
+    """
+    lines = [re.sub(r"\s*--hash=\S+", "", line) for line in required]
+    server = re.compile(rf"\s*{served.server}\s*(\[[^\]]*\])?\s*([<>=!~;@#].*)?$", re.IGNORECASE)
+    extras = next((found[1] or "" for line in lines if (found := server.match(line))), "")
+    others = [line for line in lines if not server.match(line)]
+    return others if served.server == "uwsgi" else [*others, f"{served.server}{extras}=={served.release}"]
