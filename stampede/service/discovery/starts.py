@@ -80,7 +80,8 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         ]  # fmt: skip
         repository.problems += [
             f"{start.place} starts what stands in files of {start.words[0]}, which the lab does not read; give the "
-            "command that serves with --command" for start in plain if {*_MANAGERS} & {*start.words[:2]}
+            "command that serves with --command" for start in plain
+            if {*_MANAGERS} & {*start.words[:2]} and not SERVES.search(shlex.join(start.words))
         ]  # fmt: skip
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
