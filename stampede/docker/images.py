@@ -22,7 +22,7 @@ from stampede.paths import COMPOSE_FILE, SERVERS, TOOLS
 from stampede.plan import Plan
 from stampede.servers.services import image_of
 from stampede.servers.unreleased import Unreleased, lay_out
-from stampede.servers.workload import Workload
+from stampede.servers.base import Workload
 
 DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "2.1.0"

@@ -19,7 +19,7 @@ from stampede.docker.images import BESIDE_SERVERS, INPUTS, LAB_USER, LabImage, b
 from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 from stampede.service.answers import Answers, Followed
 from stampede.service.compose_file import BESIDE_PROJECT
 from stampede.service.layer import FOLDER, OWN, Layer

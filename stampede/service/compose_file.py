@@ -9,7 +9,7 @@ from typing import Any
 
 from stampede.docker.client import HERE, MISSING, DockerError
 from stampede.errors import WrongUse
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 from stampede.typed import typed
 
 BESIDE_PROJECT = "stampede-beside"

@@ -20,7 +20,7 @@ from stampede.docker.redaction import mask
 from stampede.errors import WrongUse
 from stampede.paths import SERVERS
 from stampede.records.classes import fill
-from stampede.servers.workload import BEFORE, BESIDE, Workload
+from stampede.servers.base import BEFORE, BESIDE, Workload
 from stampede.service.compose_file import ServicesBeside, read_beside
 from stampede.service.description import Application, Served, UserService, read_env_files
 from stampede.service.packages import required_lines, scripts_of

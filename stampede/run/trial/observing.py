@@ -13,7 +13,7 @@ from stampede.evaluate.metrics.servers import cut_logs
 from stampede.evaluate.read.observation import SENT, WRITTEN, read_containers
 from stampede.records.folder import write_whole
 from stampede.records.run import ContainerLog
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 OBSERVED_WITHIN_S = 60
 """How long a container may take to answer: a database that hangs never answers."""
