@@ -21,8 +21,7 @@ from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
 from stampede.servers.base import BESIDE
 from stampede.service.answers import Answers, Followed
-from stampede.service.compose_file import BESIDE_PROJECT
-from stampede.service.layer import FOLDER, OWN, Layer
+from stampede.service.layer import BESIDE_PROJECT, FOLDER, OWN, Layer
 
 LOADED_WITHIN_S = 120
 """How long an application may take to be loaded. Twenty seconds are normal for a large one."""

@@ -1,9 +1,13 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +24,9 @@ from stampede.docker.engine import engine_cores
 from stampede.docker.machine_usage import is_busy
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
+from stampede.logs.access_log import MOST_CLASSES, class_name, read_requests, route_of
 from stampede.plan import timing
-from stampede.records.classes import own_as_json
+from stampede.records.classes import PATH_PATTERN, OwnRequestClass, own_as_json
 from stampede.records.folder import read_trial, trial_folder, write_whole
 from stampede.records.mistakes import reason_of
 from stampede.records.model import name_from
@@ -38,7 +43,6 @@ from stampede.service.build import ask_application, command_of_image, follow_sta
 from stampede.service.description import HEAD, SERVERS, UserService, read_user_service
 from stampede.service.discovery import FROM_APPLICATION, Description
 from stampede.service.layer import FOLDER, Layer, lay_out_layer
-from stampede.service.replay import Replay, read_replay
 from stampede.service.variants import (
     LIFTING,
     ONLY_IF_NAMED,
@@ -52,6 +56,9 @@ from stampede.terminal import interruptible, report_path, say, time_in_words
 LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
 """The most seconds of a log that are sent again."""
+OTHERS = "others"
+"""The class of the routes of a log that are seldom asked for."""
+MOST_USERS, MOST_REQUESTS = 2000, 200_000
 TRIALS = 3
 GIVE_COMMAND = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
 
@@ -181,8 +188,9 @@ def try_service(
     replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
     cores = engine_cores()
     with asked_today(path) as (service, layer, told):
-        if replay:
-            replay.write(layer.folder / "replay")
+        if replay:  # what k6/replay.js reads
+            (layer.folder / "replay").mkdir()
+            (layer.folder / "replay" / "requests.json").write_text(json.dumps(replay.requests), encoding="utf-8")
 
         def measure(
             tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True
@@ -314,7 +322,7 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
 
 
 def experiment_of(
-    path: Path, service: UserService, ways: Sequence[ServingOption], replay: Replay | None = None
+    path: Path, service: UserService, ways: Sequence[ServingOption], replay: "Replay | None" = None
 ) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
     script, classes, further, duration = USER_SERVICE, service.requests, {}, LASTS
@@ -337,3 +345,60 @@ def experiment_of(
         trials=TRIALS,
         variants={way.name: way.variant for way in ways},
     )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Requests in the order of sending: when, in ms after the first one; of which class; method and target.
+
+    ``classes`` are the routes, each with its mean rate. ``users_max`` is how many requests may be under way at once.
+    """
+
+    classes: dict[str, OwnRequestClass]
+    requests: list[tuple[float, str, str, str]]
+    users_max: int
+
+    @property
+    def lasts_s(self) -> int:
+        """How long the requests take to send, in whole seconds."""
+        return max(1, ceil(self.requests[-1][0] / 1000 + 0.001))
+
+
+def read_replay(path: Path, methods: Sequence[str]) -> Replay:
+    """Read the requests of a log. Raise WrongUse if it has fewer than two, or more than MOST_REQUESTS.
+
+    A log has the time at which an answer was complete, so a request came earlier by its duration, if the log has it.
+    Requests of a log whose times are whole seconds are spread evenly over their second.
+    """
+    lines = [line for line in read_requests(path) if line.method in methods and re.fullmatch(PATH_PATTERN, line.target)]
+    if not 2 <= len(lines) <= MOST_REQUESTS:
+        raise WrongUse(
+            f"{path.name} has {len(lines):,} requests with {', '.join(methods)}, but a replay has 2 to "
+            f"{MOST_REQUESTS:,}.",
+            hint="replay.methods: [GET, HEAD, POST] counts further methods.",
+        )
+    whole = all(line.at == int(line.at) for line in lines)
+    times = []
+    for at, same in groupby(sorted(lines, key=lambda line: line.at), key=lambda line: line.at):
+        together = list(same)
+        for place, line in enumerate(together):
+            within = (place + 0.5) / len(together) if whole else 0.0
+            times.append((at + within - (line.took_s or 0.0), line))
+    times.sort(key=lambda timed: timed[0])
+    frequent = Counter((line.method, route_of(line.target)) for _, line in times).most_common(MOST_CLASSES - 1)
+    names: Counter[str] = Counter([OTHERS])
+    classes = {route: class_name(*route, names) for route, _ in frequent}
+    requests = [
+        (round(1000 * (at - times[0][0]), 3), classes.get((line.method, route_of(line.target)), OTHERS),
+         line.method, line.target)
+        for at, line in times
+    ]  # fmt: skip
+    lasts_s = max(1.0, requests[-1][0] / 1000)
+    counts = Counter(name for _, name, _, _ in requests)
+    routes = {name: (method, route) for (method, route), name in classes.items()} | {OTHERS: ("GET", "/")}
+    asked = {
+        name: OwnRequestClass(path=routes[name][1], method=routes[name][0], per_second=count / lasts_s)
+        for name, count in sorted(counts.items())
+    }
+    busiest = max(Counter(int(at // 1000) for at, _, _, _ in requests).values())
+    return Replay(asked, requests, min(len(requests), MOST_USERS, 10 * busiest + 10))

@@ -54,12 +54,10 @@ from stampede.servers.base import Variant
 from stampede.service import trying
 from stampede.service.answers import Answers, Followed, Record, as_told
 from stampede.service.build import not_built
-from stampede.service.compose_file import ServicesBeside
 from stampede.service.description import Served, UserService, read_env_files, read_user_service
 from stampede.service.discovery import Description
-from stampede.service.layer import Layer, lay_out_layer, requirements_with_server, resolve_hosts
-from stampede.service.replay import Replay, read_replay
-from stampede.service.trying import choose_ways, experiment_of, print_best_way, results_name
+from stampede.service.layer import Layer, ServicesBeside, lay_out_layer, requirements_with_server, resolve_hosts
+from stampede.service.trying import Replay, choose_ways, experiment_of, print_best_way, read_replay, results_name
 from stampede.service.variants import (
     LIFTING,
     candidates,

@@ -58,25 +58,25 @@ def docker_images(repository: Repository) -> list[Image]:
 
 @dataclass
 class _Stage:
-    """A stage of a Dockerfile, as far as it was read. ``base`` is its image."""
+    """A stage of a Dockerfile, as far as it was read. ``base`` is its image, and ``sources`` are the stages it copies from.
+
+    ``arguments`` are what ARG says, which is not known when the image runs; ``folders``, what it makes. ``has_command``:
+    CMD stands in this stage itself, so that an ENTRYPOINT after it keeps it.
+    """
 
     base: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
-    """What ARG says. It is known when the image is built, and not when it runs."""
     folder: str = "/"
     copies: list[tuple[str, str]] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
-    """The folders that it makes."""
     sources: list["_Stage"] = field(default_factory=list)
-    """The stages that it copies from."""
     commands: list[tuple[str, Sequence[str]]] = field(default_factory=list)
     written: dict[str, str] = field(default_factory=dict)
     shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     has_command: bool = False
-    """Whether CMD stands in this stage itself, so that an ENTRYPOINT after it keeps it."""
     place: str = ""
 
 

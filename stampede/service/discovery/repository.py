@@ -33,29 +33,27 @@ _DEEPEST = 4
 
 @dataclass(frozen=True)
 class Image:
-    """What an image has of the repository: ``context`` is the folder that it was built from."""
+    """What an image has of the repository: ``context`` is the folder that it was built from, ``file`` the Dockerfile.
+
+    ``copies`` are what was copied from the context, and where it lies in the image; ``folders`` are made for the
+    application to write, and ``written`` are the texts that the Dockerfile itself has, by their paths. ``commands`` are
+    those of RUN, and the variables of ENV, each with its place; those that prepare the application are ``before``, too.
+    ``place`` is where the command stands, and ``python`` the release that the name of the base image says.
+    """
 
     context: Path | None = None
     file: Path | None = None
-    """The Dockerfile."""
     folder: str = "/"
     copies: tuple[tuple[str, str], ...] = ()
-    """What was copied from the context, and where it lies in the image."""
     folders: tuple[str, ...] = ()
-    """What it makes for the application to write, by the commands of RUN."""
     written: Mapping[str, str] = field(default_factory=dict)
-    """The texts that the Dockerfile itself has, by their paths in the image."""
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     place: str = ""
-    """Where the command stands."""
     commands: tuple[tuple[str, Sequence[str]], ...] = ()
-    """The commands of RUN, and the variables of ENV, each with its place."""
     python: str = ""
-    """The release of Python that the name of its base image says."""
     before: tuple[tuple[str, str], ...] = ()
-    """The commands of RUN that prepare the application, and where each stands."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,9 @@ class Start:
     """A command that starts a server, as it was found. ``folder`` is its working folder, a path of the image or host.
 
     ``given`` are the variables that the application gets beside those of ``env_files``, with the names of secrets in the
-    place of their values.
+    place of their values. ``mounts`` are what is mounted of the repository, and where; ``folders``, where volumes are.
+    ``name`` is the service of the Compose file ``compose``. ``problems`` are what the file says of the service and the lab
+    cannot read, each with its place.
     """
 
     command: tuple[str, ...]
@@ -77,15 +77,11 @@ class Start:
     env_files: tuple[Path, ...] = ()
     image: Image = field(default_factory=Image)
     mounts: tuple[tuple[str, str], ...] = ()
-    """Folders of the repository that are mounted, and where."""
     folders: tuple[str, ...] = ()
-    """Where volumes are mounted."""
     before: tuple[tuple[str, str], ...] = ()
     resources: Found = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    """What the file says of the service and the lab cannot read, each with its place."""
     name: str = ""
-    """The service of a Compose file."""
 
     @property
     def words(self) -> list[str]:
