@@ -91,14 +91,14 @@ class Asgi(AsgiApplication, Replaced):
         30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
     )
     middleware: Literal["none", "sync", "async", "asgi", "base"] = Field(
-        "none", description="Three middlewares before Django's views, which are def (sync) or async def (async); or six "
-        "before FastAPI's endpoints, in plain ASGI (asgi) or on Starlette's BaseHTTPMiddleware (base).",
+        "none", description="Three middlewares before Django's views, which are def (sync) or async def (async); or "
+        "six before FastAPI's endpoints, in plain ASGI (asgi) or on Starlette's BaseHTTPMiddleware (base).",
     )  # fmt: skip
     health: Literal["endpoint", "loop", "port"] = Field(
-        "endpoint", description="Who answers /health: an endpoint like the others (with to_thread, one on the loop), an "
-        "async def on the loop, or a thread that listens on a port of its own.",
+        "endpoint", description="Who answers /health: an endpoint like the others (with to_thread, one on the loop), "
+        "an async def on the loop, or a thread that listens on a port of its own.",
     )  # fmt: skip
-    keepalive_s: int = Field(5, ge=1, le=3600, description="For how many seconds uvicorn keeps an idle connection open.")
+    keepalive_s: int = Field(5, ge=1, le=3600, description="How many seconds uvicorn keeps an idle connection open.")
     limit_concurrency: int = Field(
         0, ge=0, le=65535, description="At so many open connections, uvicorn answers 503 to every request; 0: no limit."
     )

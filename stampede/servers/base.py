@@ -147,9 +147,9 @@ class Variant(Model, ABC):
         "sending it twice does no harm, as it does by default; false: it sends each request once."
     )  # fmt: skip
     max_conns: int = Field(
-        0, ge=0, le=65535, description="Most requests at once on a socket; nginx refuses more, haproxy queues; 0: no limit."
+        0, ge=0, le=65535, description="Most requests on a socket at once; nginx refuses more, haproxy queues; 0: any."
     )
-    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="After so many seconds in haproxy, a request gets 503.")
+    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="After so many seconds in haproxy, requests get 503.")
     cpus: Cpus = 1
     memory_mib: MemoryMib = 256
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
@@ -158,7 +158,7 @@ class Variant(Model, ABC):
     )
 
     probe: bool = Field(
-        False, description="true: stampede-probe is in the workers, and nginx says in X-Request-Start when a request came."
+        False, description="true: stampede-probe is in the workers, and nginx says in X-Request-Start when requests came."
     )
 
     if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class Replaced(Variant, ABC):
     )
     term_after_s: float = Field(
         0, ge=0, le=3600, description="The replicas are restarted by SIGTERM, one after another, beginning so many seconds "
-        "after the load begins; 0: never. nginx learns of each a second later, and passes it requests when it is ready.",
+        "after the load; 0: never. nginx learns of each a second later, and passes it requests when it is ready.",
     )  # fmt: skip
     pre_stop_s: float = Field(
         0, ge=0, le=60, description="How long each replica goes on before it gets SIGTERM, as with a preStop hook."
@@ -367,7 +367,7 @@ class Replaced(Variant, ABC):
         if self.pre_stop_s and not self.term_after_s:
             raise ValueError("pre_stop_s: give term_after_s, too")
         if self.term_after_s and self.balancer != "nginx":
-            raise ValueError(f"term_after_s: the lab tells nginx of a restart, not {self.balancer}; use balancer: nginx")
+            raise ValueError(f"term_after_s: the lab tells nginx of a restart, not {self.balancer}; use nginx")
         if self.term_after_s and self.replicas == 1:
             raise ValueError("term_after_s: while one replica is away, nginx needs another; use replicas: 2 or more")
         return self

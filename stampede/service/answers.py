@@ -153,7 +153,7 @@ def as_told(service: UserService, told: Record) -> UserService:
         raise LabError(f"The lab does not serve {unknown}.")
     if not (is_own or told.callable):
         raise LabError(f"{told.server} names no application that can be imported.",
-                       hint="Write a command that names it, such as command: gunicorn 'shop:create_app()'.")  # fmt: skip
+                       hint="Write a command that names it: gunicorn 'shop:create_app()'.")  # fmt: skip
     kept = {name: getattr(service.served, name) for name in IN_FILE & service.served.model_fields_set
             if name == server or name not in PROGRAMS}  # fmt: skip
     kept[server] = (told.release if is_own else "") or kept.get(server) or PROGRAMS[server].release

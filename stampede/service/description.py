@@ -42,60 +42,48 @@ def _listed(said: object) -> object:
 class Application(Model):
     """The application: its folder, or the image that has it; its command, and what it needs."""
 
-    folder: Path | None = Field(
-        None,
-        description="Where the application is; or give `image`. A relative path starts at the folder of this file.",
-    )
+    folder: Path | None = Field(None, description="Where the application is, seen from this file; or give `image`.")
     image: str | None = Field(None, min_length=1, description="An image that has the application and its server.")
     command: str = Field(
         "", description="The command that starts the service today, as it was found. It runs as it is; the server "
         "itself says its workers, threads and application. Without it, an image starts with its own.",
     )  # fmt: skip
-    working_folder: str = Field(
-        "", description="Where the command runs, seen from the folder; left out: the folder itself."
-    )
+    working_folder: str = Field("", description="Where the command runs, seen from the folder.")
     paths: dict[str, str] = Field(
-        {}, description="Paths of the image at home, and what is there, seen from the folder, "
-        "such as `{/app: ., /start.sh: docker/start.sh}`. What is missing is made as a folder to write.",
+        {}, description="Paths of the image at home, and what is there, seen from the folder, such as `{/app: ., "
+        "/start.sh: docker/start.sh}`. What is missing is made as a folder to write.",
     )  # fmt: skip
-    written: dict[str, str] = Field(
-        {}, description="The texts of files that a Dockerfile itself writes, by their paths in the image."
-    )
+    written: dict[str, str] = Field({}, description="Texts that a Dockerfile writes, by their paths in the image.")
     requirements: Path | None = Field(
-        None, description="The file with the required packages, seen from the folder: of pip, or pyproject.toml, "
-        "Pipfile or setup.cfg. Without it, only the server is installed.",
-    )  # fmt: skip
+        None, description="The file with the required packages, seen from the folder: of pip, pyproject.toml or such."
+    )
     extras: list[str] = Field(
-        [], max_length=16, description="Extras of the project, or groups of dependencies, that the file of "
-        "`requirements` has, such as `server`.",
-    )  # fmt: skip
+        [], max_length=16, description="Extras, or groups of dependencies, in the file `requirements`, such as `web`."
+    )
     packages: list[Annotated[str, Field(pattern=REQUIREMENT_PATTERN)]] = Field(
-        [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`.",
-    )  # fmt: skip
+        [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`."
+    )
     system_packages: list[Annotated[str, Field(pattern=PACKAGE_PATTERN)]] = Field(
-        [], max_length=100, description="Debian's packages that the application or the building of its requirements "
-        "needs, such as `libmagic1`, or `gcc` and `libpq-dev`.",
-    )  # fmt: skip
+        [], max_length=100, description="Debian's packages that are needed, such as `libmagic1`, or `gcc` to build others."
+    )
     environment: dict[str, str] = Field(
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
         "`env_file`. A relative path in `PYTHONPATH` starts at the folder.",
     )  # fmt: skip
     env_file: Annotated[list[Path], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
-        [], max_length=8, description="A file with further variables, such as secrets, or a list of files, of which "
-        "the last counts most. A relative path starts at the folder of this file.",
+        [], max_length=8, description="A file with further variables, such as secrets, seen from this file; or a list of "
+        "files, of which the last counts most.",
     )  # fmt: skip
     before: str = Field(
-        "", description="A command that runs in the application's folder before it is served, such as `python "
-        "manage.py migrate`.",
-    )  # fmt: skip
+        "", description="A command that runs there before the application is served: `python manage.py migrate`."
+    )
     ready: str = Field(
-        "", pattern=READY_PATTERN, description="The path that answers with 200 when the application is ready. Without "
-        "it, the application is ready when it is loaded.",
+        "", pattern=READY_PATTERN, description="The path that answers 200 when the application is ready; else it is "
+        "ready when it is loaded.",
     )  # fmt: skip
     hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field(
-        [], max_length=8, description="Hosts outside that the application may reach, such as `api.example.com` or "
-        "`db.example.com:5432`.",
-    )  # fmt: skip
+        [], max_length=8, description="Hosts outside that it may reach: `api.example.com` or `db.example.com:5432`."
+    )
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
@@ -300,7 +288,7 @@ def read_user_service(path: Path) -> UserService:
 
 
 def read_env_files(paths: Iterable[Path]) -> dict[str, str]:
-    """Read env files, of which the last that has a variable counts. Raise WrongUse for a line that is not NAME=value."""
+    """Read env files, of which the last that has a variable counts. Raise WrongUse for a line without NAME=value."""
     found: dict[str, str] = {}
     for path in paths:
         text = read_text(path)

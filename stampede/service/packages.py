@@ -96,7 +96,7 @@ def _of_pip(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
 
 
 def _of_poetry(said: Mapping[str, Any]) -> Iterator[str]:
-    """Yield Poetry's or Pipenv's requirements as pip writes them: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` is ``>=1.2,<1.3``."""
+    """Yield Poetry's or Pipenv's requirements as pip writes them: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` ``>=1.2,<1.3``."""
     for name, of in said.items():
         each = of if isinstance(of, dict) else {"version": of}
         if name.lower() == "python" or "path" in each or each.get("optional"):
@@ -114,7 +114,8 @@ def _of_poetry(said: Mapping[str, Any]) -> Iterator[str]:
             bounds = f">={found[2]},<{above}"
         elif bounds and bounds[0] not in "<>=!~":
             bounds = f"=={bounds}"
-        yield f"{name}{extras}{bounds}" + (f"; {each['markers']}" if each.get("markers") and not each.get("git") else "")
+        marker = f"; {each['markers']}" if each.get("markers") and not each.get("git") else ""
+        yield f"{name}{extras}{bounds}{marker}"
 
 
 def _plain(name: str) -> str:

@@ -558,7 +558,7 @@ def test_an_application_that_nobody_can_import_is_to_be_named(service: Path) -> 
     with pytest.raises(LabError, match=r"^werkzeug names no application that can be imported\.$") as raised:
         as_told(read_user_service(service), told)
 
-    assert raised.value.hint == "Write a command that names it, such as command: gunicorn 'shop:create_app()'."
+    assert raised.value.hint == "Write a command that names it: gunicorn 'shop:create_app()'."
 
 
 def test_a_command_that_starts_no_server_is_told_with_its_last_words(

@@ -232,7 +232,7 @@ def _note_start(found: Discovery, start: Start, repository: Repository, followed
 
 
 def _note_before(found: Discovery, start: Start | None, repository: Repository) -> None:
-    """Note what runs before the server: what the files and the start say, or else what makes an empty database ready."""
+    """Note what runs before the server, as the files and the start say, or what makes an empty database ready."""
     before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
               for command, place in (start.before if start else ())}  # fmt: skip
     place = found.places.pop("before of start", "")
@@ -246,7 +246,7 @@ def _note_before(found: Discovery, start: Start | None, repository: Repository) 
 
 
 def _note_resources(found: Discovery, start: Start | None, repository: Repository, given: Found) -> None:
-    """Note what the container may use, as it is given or as the files say that deploy it, and how requests are shared."""
+    """Note what the container may use, as it is given or as the files that deploy it say, and how requests are shared."""
     for path in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
         for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(path), re.MULTILINE):
             if len(servers := re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)) > 1:

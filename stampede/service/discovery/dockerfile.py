@@ -58,10 +58,10 @@ def docker_images(repository: Repository) -> list[Image]:
 
 @dataclass
 class _Stage:
-    """A stage of a Dockerfile, as far as it was read. ``base`` is its image, and ``sources`` are the stages it copies from.
+    """A stage of a Dockerfile, as far as it was read. ``base`` is its image.
 
-    ``arguments`` are what ARG says, which is not known when the image runs; ``folders``, what it makes. ``has_command``:
-    CMD stands in this stage itself, so that an ENTRYPOINT after it keeps it.
+    ``sources`` are the stages that it copies from, ``arguments`` what ARG says, which is not known when the image runs,
+    and ``folders`` what it makes. ``has_command``: CMD stands in this stage itself, so an ENTRYPOINT after it keeps it.
     """
 
     base: str = ""
@@ -104,7 +104,8 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
                                 arguments=dict(common), has_command=False)  # fmt: skip
                 stages[alias.split()[-1] if alias else str(len(stages))] = stage
             case "ARG":
-                given = {key: said for key, said in (arguments or {}).items() if not stages or key == value.split("=")[0]}
+                named = value.partition("=")[0]
+                given = {key: said for key, said in (arguments or {}).items() if not stages or key == named}
                 stage.arguments |= _pairs(value, known) | given
                 common |= stage.arguments if not stages else {}
             case "ENV":

@@ -60,10 +60,9 @@ class Image:
 class Start:
     """A command that starts a server, as it was found. ``folder`` is its working folder, a path of the image or host.
 
-    ``given`` are the variables that the application gets beside those of ``env_files``, with the names of secrets in the
-    place of their values. ``mounts`` are what is mounted of the repository, and where; ``folders``, where volumes are.
-    ``name`` is the service of the Compose file ``compose``. ``problems`` are what the file says of the service and the lab
-    cannot read, each with its place.
+    ``given`` are the variables that the application gets beside those of ``env_files``, with the names of secrets in
+    the place of their values. ``mounts`` are what is mounted of the repository, and where; ``folders``, where volumes
+    are. ``name`` is the service of the Compose file ``compose``. ``problems`` are what the lab cannot read in the file.
     """
 
     command: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What an application requires: the file that says it, and what the RUN instructions of a Dockerfile install besides."""
+"""What an application requires: the file that says it, and what the commands of a Dockerfile install besides."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

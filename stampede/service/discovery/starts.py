@@ -100,8 +100,8 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         if belong := belong or [start for start in compose if start.image.file and start.beside]:
             found[0] = merged(found[0], belong[0])
     repository.problems += [
-        f"{repository.name(path)} may start the service, too, but the lab does not read files of this kind; if it does, "
-        "give its command with --command"
+        f"{repository.name(path)} may start the service, too, but the lab does not read files of this kind; if it "
+        "does, give its command with --command"
         for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))
     ]  # fmt: skip
     known: dict[tuple[str, tuple[str, ...]], Start] = {}
@@ -147,7 +147,8 @@ def _start(
     elif isinstance(given, dict):
         pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in given.items()]
     said = {str(name): str(value) for name, value in pairs if name and value is not None and "${" not in str(value)}
-    unknown = sorted(f"{place.partition(':')[0]}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said)
+    file = place.partition(":")[0]
+    unknown = sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said)
     words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
     at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
     return Start(
@@ -211,8 +212,8 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
     for path in repository.files("*.yaml", "*.yml"):
         text, name = repository.text(path), repository.name(path)
         if "{{" in text and re.search(r"^kind:\s*Deployment", text, re.MULTILINE):
-            repository.problems.append(f"{name}: what Helm makes of this template may start the service in another way; "
-                                       "describe the folder with what helm template prints")  # fmt: skip
+            repository.problems.append(f"{name}: what Helm makes of this template may start the service in another way;"
+                                       " describe the folder with what helm template prints")  # fmt: skip
         elif "{{" not in text and _KINDS.search(text) and not FOR_DEVELOPMENT.search(name):
             for each in (each for each in repository.documents(path) if isinstance(each, dict)):
                 items = each.get("items")
@@ -231,7 +232,8 @@ def _kubernetes(
         "with what kubectl kustomize prints"
         for path in repository.files("kustomization.y*ml")
     ][:1]
-    maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents if said.get("kind") == "ConfigMap"}
+    of_maps = [said for _, said in documents if said.get("kind") == "ConfigMap"]
+    maps = {said["metadata"]["name"]: said.get("data") or {} for said in of_maps}
     for name, said in documents:
         spec = said.get("spec") or {}
         pod = (spec.get("template") or {}).get("spec") or {}
