@@ -149,7 +149,7 @@ class Variant(Model, ABC):
     max_conns: int = Field(
         0, ge=0, le=65535, description="Most requests on a socket at once; nginx refuses more, haproxy queues; 0: any."
     )
-    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="After so many seconds in haproxy, requests get 503.")
+    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="How long haproxy queues a request, in seconds.")
     cpus: Cpus = 1
     memory_mib: MemoryMib = 256
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
@@ -158,7 +158,7 @@ class Variant(Model, ABC):
     )
 
     probe: bool = Field(
-        False, description="true: stampede-probe is in the workers, and nginx says in X-Request-Start when requests came."
+        False, description="true: stampede-probe is in the workers, and nginx says in X-Request-Start when each came."
     )
 
     if TYPE_CHECKING:
@@ -343,8 +343,8 @@ class Replaced(Variant, ABC):
         0, ge=0, le=3600, description="The server gets HUP so many seconds after the load begins; 0: never."
     )
     term_after_s: float = Field(
-        0, ge=0, le=3600, description="The replicas are restarted by SIGTERM, one after another, beginning so many seconds "
-        "after the load; 0: never. nginx learns of each a second later, and passes it requests when it is ready.",
+        0, ge=0, le=3600, description="The replicas are restarted by SIGTERM, one after another, so many seconds after "
+        "the load begins; 0: never. nginx learns of each a second later, and passes it requests when it is ready.",
     )  # fmt: skip
     pre_stop_s: float = Field(
         0, ge=0, le=60, description="How long each replica goes on before it gets SIGTERM, as with a preStop hook."

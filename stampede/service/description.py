@@ -64,15 +64,15 @@ class Application(Model):
         [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`."
     )
     system_packages: list[Annotated[str, Field(pattern=PACKAGE_PATTERN)]] = Field(
-        [], max_length=100, description="Debian's packages that are needed, such as `libmagic1`, or `gcc` to build others."
+        [], max_length=100, description="Debian's packages, such as `libmagic1`, or those that building the others needs: `gcc`."
     )
     environment: dict[str, str] = Field(
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "
         "`env_file`. A relative path in `PYTHONPATH` starts at the folder.",
     )  # fmt: skip
     env_file: Annotated[list[Path], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
-        [], max_length=8, description="A file with further variables, such as secrets, seen from this file; or a list of "
-        "files, of which the last counts most.",
+        [], max_length=8, description="A file with further variables, such as secrets, seen from this file; or a list "
+        "of files, of which the last counts most.",
     )  # fmt: skip
     before: str = Field(
         "", description="A command that runs there before the application is served: `python manage.py migrate`."

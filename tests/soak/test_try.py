@@ -106,8 +106,8 @@ nowhere = 1
 THREADS = "gunicorn -w 2 --threads 2 site_of_shop:app"
 OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     "granian-wsgi": (
-        "granian --interface wsgi --workers 2 --blocking-threads 2 httpbin:app", "httpbin==0.10.2", "granian: 2.7.9", "",
-        {"get": "/get", "late": "/delay/1"},
+        "granian --interface wsgi --workers 2 --blocking-threads 2 httpbin:app", "httpbin==0.10.2", "granian: 2.7.9",
+        "", {"get": "/get", "late": "/delay/1"},
     ),
     "granian": (
         "granian --interface asgi --workers 2 --backpressure 16 site_of_shop:app", "fastapi", "granian: 2.8.7",
@@ -117,7 +117,8 @@ OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
         "daphne site_of_shop:app", "fastapi", "daphne: 4.2.3", FASTAPI, {"home": "/", "parts": "/parts"}
     ),
     "django": (
-        "gunicorn -w 2 --threads 2 site_of_shop:application", "django==5.2.8", "gunicorn: 27.0.1", DJANGO, {"login": "/admin/login/", "admin": "/admin/"}
+        "gunicorn -w 2 --threads 2 site_of_shop:application", "django==5.2.8", "gunicorn: 27.0.1", DJANGO,
+        {"login": "/admin/login/", "admin": "/admin/"}
     ),
     "gunicorn-21": (THREADS, "", "gunicorn: 21.2.0", THREADS_OF_ITS_OWN, {"home": "/"}),
     "slow-to-start": (THREADS, "", "gunicorn: 27.0.1", SLOW_TO_START, {"home": "/"}),
@@ -240,8 +241,8 @@ def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "names.env").write_text("PASSWORD=lab\n")
     file = tmp_path / "my-service.yaml"
     file.write_text(
-        "application:\n  folder: shop\n  command: gunicorn -w 2 --threads 2 shop:app\n  requirements: requirements.txt\n"
-        "  system_packages: [libmagic1]\n"
+        "application:\n  folder: shop\n  command: gunicorn -w 2 --threads 2 shop:app\n"
+        "  requirements: requirements.txt\n  system_packages: [libmagic1]\n"
         "  env_file: names.env\n  before: python shop.py $USER_OF_SHOP\n  environment: {USER_OF_SHOP: Ada}\n"
         "served: {gunicorn: 27.0.1}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
         "requests:\n  guests: {path: /, users: 3}\n"

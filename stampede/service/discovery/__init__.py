@@ -246,7 +246,7 @@ def _note_before(found: Discovery, start: Start | None, repository: Repository) 
 
 
 def _note_resources(found: Discovery, start: Start | None, repository: Repository, given: Found) -> None:
-    """Note what the container may use, as it is given or as the files that deploy it say, and how requests are shared."""
+    """Note what the container may use, as given or as the files that deploy it say, and how requests are shared."""
     for path in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
         for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(path), re.MULTILINE):
             if len(servers := re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)) > 1:
