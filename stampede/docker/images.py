@@ -20,9 +20,9 @@ from stampede.docker.inputs import inputs_digest
 from stampede.errors import LabError
 from stampede.paths import COMPOSE_FILE, SERVERS, TOOLS
 from stampede.plan import Plan
+from stampede.servers.base import Workload
 from stampede.servers.services import image_of
 from stampede.servers.unreleased import Unreleased, lay_out
-from stampede.servers.base import Workload
 
 DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "2.1.0"

@@ -64,7 +64,9 @@ class Application(Model):
         [], max_length=100, description="Further packages of Python, as pip names them, such as `psycopg[binary]`."
     )
     system_packages: list[Annotated[str, Field(pattern=PACKAGE_PATTERN)]] = Field(
-        [], max_length=100, description="Debian's packages, such as `libmagic1`, or those that building the others needs: `gcc`."
+        [],
+        max_length=100,
+        description="Debian's packages, such as `libmagic1`, or those that building the others needs: `gcc`.",
     )
     environment: dict[str, str] = Field(
         {}, description="Environment variables; a run does not record them. In a value, `${NAME}` is a variable of "

@@ -98,7 +98,8 @@ def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
     resolved: Mapping[str, Any] = json.loads(said)
     described: Mapping[str, Mapping[str, Any]] = resolved["services"]
     values: dict[str, str] = {}
-    services, builds, secrets = {}, {}, {}
+    services, builds = {}, {}
+    secrets: dict[str, str] = {}
     for name in names:
         if name not in described:
             there = ", ".join(sorted(described))

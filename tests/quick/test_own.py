@@ -186,17 +186,10 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
     that has 2.0.24
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
-my-service.yaml:6: served: workers of the class sync have no threads; choose worker_class: gthread, or
-    threads: 1
-my-service.yaml:6: served: gunicorn 27.0.1 has no class eventlet; choose a release up to 25, or another class
-my-service.yaml:6: served: daphne has one process, not 2 workers; write replicas: 2
-my-service.yaml:6: served.settings: there is no file …/shop/conf.py
 my-service.yaml: served.workers: the command says this; change it there
-my-service.yaml: this file was written by an earlier version; write another: stampede init shop --to
-    another.yaml
-my-service.yaml: this file was written by an earlier version; write another: stampede init shop --to
-    another.yaml
-my-service.yaml:1: application: give command, which starts the service, or callable
+my-service.yaml: application.callable: write a command in its place, with its workers and threads, such as
+    command: gunicorn --workers 2 --threads 2 app:app
+my-service.yaml:1: application: give command, which starts the service
 my-service.yaml:8: requests.home: ${TOKEN} is no variable of env_file; there are none
 my-service.yaml:7: login: form sends the fields as the page's form says; leave body and method out
 """)
@@ -431,7 +424,6 @@ def test_a_limit_is_met_with_ways_that_lift_it(
     assert not [way for way in default if way.name.startswith(LIFTING)]
     for way in tried[len(default) :]:
         assert way.variant.deployment()
-
 
 
 def commanded(service: Path, **served: object) -> UserService:
@@ -932,7 +924,6 @@ def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
     own = wrapped(f"def create_app(served=None):\n    return served or app\n\n{source}")
 
     assert ask(own.app, "/parts", "1-1")[0] == b"abcd"
-
 
 
 def own_points(folder: Path, requests: list[Request], served: str) -> None:
@@ -1868,6 +1859,7 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
 
     assert measured.asked == [([TODAY], 1)]
     assert capsys.readouterr().err.replace(str(tmp_path), "…") == snapshot("""\
+Following the start command …
 1. The image of the application: about 1 min 00 s, unless it is built already.
 2. Each class of requests alone: about 7 s.
 3. Today's way, 1 trial: about 16 s. Then comes the first answer; Ctrl-C after it keeps it.
@@ -2307,4 +2299,3 @@ def test_an_image_with_uwsgi_needs_its_plugin_for_python(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
     assert module_at(CHECK).problem("uwsgi", "2.0.21") == says
-

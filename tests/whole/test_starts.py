@@ -404,7 +404,7 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
         # github.com/just-containers/s6-overlay and smarden.org/runit: services in files of their own
         ({"Dockerfile": IMAGE + 'COPY rootfs/ /\nENTRYPOINT ["/init"]\n',
           "rootfs/etc/s6-overlay/s6-rc.d/web/run": "#!/command/with-contenv sh\nexec gunicorn -w 3 app:app\n"},
-         "Dockerfile:4 starts what stands in files of /init, which the lab does not read; give the command that "),
+         "Dockerfile:5 starts what stands in files of /init, which the lab does not read; give the command that "),
         ({"Dockerfile": IMAGE + 'CMD ["runsvdir", "/app/sv"]\n',
           "sv/web/run": "#!/bin/sh\nexec chpst -u app gunicorn -w 3 app:app\n"},
          "Dockerfile:4 starts what stands in files of runsvdir, which the lab does not read"),

@@ -80,8 +80,10 @@ class _Stage:
     place: str = ""
 
 
-def image_of(repository: Repository, path: Path, context: Path | None = None, target: str = "",
-             arguments: Mapping[str, str] | None = None) -> Image:  # fmt: skip
+def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
+    repository: Repository, path: Path, context: Path | None = None, target: str = "",
+    arguments: Mapping[str, str] | None = None,
+) -> Image:  # fmt: skip
     """Return what the last stage of a Dockerfile, or the stage that is named, has and starts.
 
     ``context`` is the folder that it is built from, and ``arguments`` are those of the build.
@@ -129,8 +131,8 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
                         made = (word for word in words[1:] if not word.startswith("-"))
                         stage.folders += [str(PurePosixPath(stage.folder) / word) for word in made]
                     if command := preparing(shlex.join(words)):
-                        given = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
-                        before.append((" ".join([*given, command]), place))
+                        variables = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
+                        before.append((" ".join([*variables, command]), place))
             case "ENTRYPOINT":
                 stage.entrypoint, stage.place = _form(value, stage.shell), place
                 stage.command = stage.command if stage.has_command else []

@@ -66,26 +66,7 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
 
     The commands of ``image`` install packages of Python; the files that they name may have other names outside.
     """
-    named: list[str] = []
-    extras: list[str] = []
-    packages: list[str] = []
-    for words in (words for _, words in image.commands if installs_python(words)):
-        verb = next((place for place, word in enumerate(words) if word in _VERBS), len(words))
-        by_pip = any(re.search(r"(^|/)pip3?$", word) for word in words[:verb])
-        for option, word in _options(words[verb + 1 :]):
-            if option in _FILE:
-                parts = word.strip("/").split("/")
-                named += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
-            elif option in _EXTRAS:
-                extras += re.split(r"[,\s]+", word)
-            elif not option and (own := _OF_PROJECT.fullmatch(word)):
-                extras += own[1].split(",")
-            elif not option and word.endswith(".txt"):  # uv pip sync
-                named.append(word)
-            elif not option and by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
-                packages.append(word)
-    extras = [*dict.fromkeys(extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra))]
-    packages = [*dict.fromkeys(packages)]
+    named, extras, packages = _installed(image)
     outside = {PurePosixPath(target).name: source.removeprefix("./") for source, target in image.copies}
     named = [*(outside[name] for name in named if name in outside), *named]
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
@@ -117,6 +98,30 @@ def _other_python(repository: Repository, project: Path, image: Image) -> list[s
                     return [f"{repository.name(path)}: {has} Python {shown}, but the lab serves a folder with Python "
                             f"{PYTHON}: if it does not start, give your own image in application.image"]  # fmt: skip
     return []
+
+
+def _installed(image: Image) -> tuple[list[str], list[str], list[str]]:
+    """Return the files of requirements, the extras and groups, and the packages that an image installs."""
+    named: list[str] = []
+    extras: list[str] = []
+    packages: list[str] = []
+    for words in (words for _, words in image.commands if installs_python(words)):
+        verb = next((place for place, word in enumerate(words) if word in _VERBS), len(words))
+        by_pip = any(re.search(r"(^|/)pip3?$", word) for word in words[:verb])
+        for option, word in _options(words[verb + 1 :]):
+            if option in _FILE:
+                parts = word.strip("/").split("/")
+                named += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
+            elif option in _EXTRAS:
+                extras += re.split(r"[,\s]+", word)
+            elif not option and (own := _OF_PROJECT.fullmatch(word)):
+                extras += own[1].split(",")
+            elif not option and word.endswith(".txt"):  # uv pip sync
+                named.append(word)
+            elif not option and by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
+                packages.append(word)
+    extras = [extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra)]
+    return named, [*dict.fromkeys(extras)], [*dict.fromkeys(packages)]
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:

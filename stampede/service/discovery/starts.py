@@ -208,7 +208,12 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
                     yield replace(start, entrypoint=image.entrypoint)
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
-    documents: list[tuple[str, dict[str, Any]]] = []
+    with suppress(AttributeError, TypeError, KeyError):
+        yield from _kubernetes(repository, images, [*_objects(repository)])
+
+
+def _objects(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of Kubernetes in a repository, each with its file."""
     for path in repository.files("*.yaml", "*.yml"):
         text, name = repository.text(path), repository.name(path)
         if "{{" in text and re.search(r"^kind:\s*Deployment", text, re.MULTILINE):
@@ -217,10 +222,9 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
         elif "{{" not in text and _KINDS.search(text) and not FOR_DEVELOPMENT.search(name):
             for each in (each for each in repository.documents(path) if isinstance(each, dict)):
                 items = each.get("items")
-                found = items if isinstance(items, list) else [each]
-                documents += [(name, one) for one in found if isinstance(one, dict)]
-    with suppress(AttributeError, TypeError, KeyError):
-        yield from _kubernetes(repository, images, documents)
+                yield from (
+                    (name, one) for one in (items if isinstance(items, list) else [each]) if isinstance(one, dict)
+                )
 
 
 def _kubernetes(
