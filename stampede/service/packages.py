@@ -1,6 +1,5 @@
 """The packages that an application requires, as lines of requirements, from whichever file says it, and its scripts."""
 
-import configparser
 import json
 import re
 import tomllib
@@ -12,9 +11,17 @@ from typing import Any
 from stampede.errors import WrongUse
 from stampede.foreign import MIB, read_text
 
-FILES = ("requirements.txt", "requirements/production.txt", "requirements/prod.txt", "requirements/base.txt",
-         "requirements/common.txt", "requirements/main.txt", "requirements-prod.txt", "pyproject.toml", "Pipfile",
-         "setup.cfg")  # fmt: skip
+FILES = (
+    "requirements.txt",
+    "requirements/production.txt",
+    "requirements/prod.txt",
+    "requirements/base.txt",
+    "requirements/common.txt",
+    "requirements/main.txt",
+    "requirements-prod.txt",
+    "pyproject.toml",
+    "Pipfile",
+)
 """Where requirements usually are, the file that counts most first."""
 
 
@@ -27,7 +34,7 @@ def read_document(path: Path, text: str | None = None) -> Any:  # noqa: ANN401  
 
 
 def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
-    """Return what a file requires: requirements of pip, pyproject.toml (PEP 621 or Poetry), Pipfile or setup.cfg.
+    """Return what a file requires: requirements of pip, pyproject.toml (PEP 621 or Poetry) or Pipfile.
 
     ``extras`` are those of the project, or groups of dependencies; names that the file lacks require nothing.
     If a lock file lies beside it, the releases are those of the lock. Raise WrongUse if the file cannot be read.
@@ -45,15 +52,9 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
                     found += _of_poetry(poetry.get("group", {}).get(extra, {}).get("dependencies", {}))
             case "Pipfile":
                 found = [*_of_poetry(tomllib.loads(read_text(path)).get("packages", {}))]
-            case "setup.cfg":
-                parser = configparser.ConfigParser(interpolation=None)
-                parser.read_string(read_text(path))
-                of_extras = [parser.get("options.extras_require", extra, fallback="") for extra in extras]
-                text = "\n".join([parser.get("options", "install_requires", fallback=""), *of_extras])
-                return [line for line in text.splitlines() if line.strip()]
             case _:
                 return [*_of_pip(path)]
-    except (tomllib.TOMLDecodeError, configparser.Error) as error:
+    except tomllib.TOMLDecodeError as error:
         raise WrongUse(f"{path.name} cannot be read: {error}") from None
     releases, lines = locked_releases(path.parent), []
     for line in found:
@@ -126,11 +127,6 @@ def scripts_of(*bases: Path) -> dict[str, Sequence[str]]:
     """Return the scripts of a project by name, each the function ``[module, name]``."""
     found: dict[str, Sequence[str]] = {}
     for base in dict.fromkeys(bases):
-        for name in ("setup.py", "setup.cfg"):
-            with suppress(WrongUse):
-                text = read_text(base / name)
-                entries = re.findall(r"""["'\s]([\w-]+)\s*=\s*([A-Za-z_][\w.]*):([A-Za-z_]\w*)\s*["'\n]""", text)
-                found |= {script: [module, function] for script, module, function in entries}
         said = read_document(base / "pyproject.toml")
         with suppress(AttributeError, TypeError):
             for table in (said.get("project", {}), said.get("tool", {}).get("poetry", {})):

@@ -225,8 +225,14 @@ def try_service(
             return folder, summary, tried
         further = ",".join(kind_of(way) for way in tried[1:])
         command = options.command(f"stampede try {path}", ways=further)
-        with keeping_first_answer(folder, command) if diagnosis else nullcontext():
-            return *measure(tried, ways, options.trials, check=False), tried
+        try:
+            with interruptible() if diagnosis else nullcontext():
+                return *measure(tried, ways, options.trials, check=False), tried
+        except BaseException:
+            if diagnosis:
+                say(f"The first answer is kept: {report_path(folder)}\n"
+                    f"To read it: stampede report {folder}\nTo measure the other ways: {command}")  # fmt: skip
+            raise
 
 
 def say_what_is_not_done(
@@ -259,18 +265,6 @@ def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
         f"4. Today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about {time_in_words(round(every_s))}; "
         "longer if further ways may lift a limit."
     )
-
-
-@contextmanager
-def keeping_first_answer(folder: Path, command: str) -> Iterator[None]:
-    """If the block fails or is interrupted, say how to read the first answer, and how to measure the other ways."""
-    try:
-        with interruptible():
-            yield
-    except BaseException:
-        say(f"The first answer is kept: {report_path(folder)}\n"
-            f"To read it: stampede report {folder}\nTo measure the other ways: {command}")  # fmt: skip
-        raise
 
 
 def print_best_way(

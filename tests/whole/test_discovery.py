@@ -459,7 +459,7 @@ SAID: dict[str, tuple[dict[str, str], str]] = {
         "shop/__init__.py": "def create_app(config=None): ...\n",
     }, NO_COMMAND),
     "a script of the project, and no command": ({
-        "setup.cfg": "[options.entry_points]\nconsole_scripts =\n    shop_server = shop.server:main\n",
+        "pyproject.toml": "[project.scripts]\nshop_server = 'shop.server:main'\n",
         "shop/__init__.py": "", "shop/app.py": "class Dispatcher: ...\ndef create_app(name): ...\n",
         "shop/server.py": "from werkzeug.serving import run_simple\nfrom shop.app import Dispatcher, create_app\n\n"
             "def main():\n    app = Dispatcher(create_app)\n    run_simple('localhost', 5000, app)\n",
@@ -670,7 +670,6 @@ def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[
         }, ["a>=1.2,<2", "b>=2.1,<2.2", "c", "d[x]==1.0", "e>=0.3.1,<0.4"]),
         ({"Pipfile": "[packages]\nflask = '*'\n", "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}'},
          ["flask==3.1.0"]),
-        ({"setup.cfg": "[options]\ninstall_requires =\n    flask\n    gunicorn==22.0\n"}, ["flask", "gunicorn==22.0"]),
     ],
 )  # fmt: skip
 def test_requirements_come_from_whichever_file_says_them(

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -362,11 +362,14 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         return [f"  # {each.strip()}" for each in known(*names)]
 
     server = found.values.get("server", "gunicorn")
-    given = [f"    {_key(name.partition(' ')[2])}: {json_text(value)}" for name, value in found.values.items()
-             if name.startswith("environment ")]  # fmt: skip
+    variables = (
+        (name.partition(" ")[2], value) for name, value in found.values.items() if name.startswith("environment ")
+    )
+    given = [f"    {name if yaml.safe_load(name) == name else json_text(name)}: {json_text(value)}"
+             for name, value in variables]  # fmt: skip  # NO is no name in YAML, but a truth value
     return "\n".join([
         *HEAD,
-        *lines_of(found.problems),
+        *(f"# {each}" for each in dict.fromkeys(map(_on_one_line, found.problems))),
         "application:",
         f"  folder: {json_text(str(repository.folder))}",
         *known("command"),
@@ -391,18 +394,11 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
     ])  # fmt: skip
 
 
-def _key(name: str) -> str:
-    """Return a name as a key of YAML, in which NO is no name but a truth value."""
-    return name if yaml.safe_load(name) == name else json_text(name)
-
-
 def json_text(value: object) -> str:
     """Return a value as YAML takes it: texts and lists as JSON."""
     return json.dumps(value) if isinstance(value, (str, list, dict)) else str(value)
 
 
-def lines_of(problems: Iterable[str]) -> Iterator[str]:
-    """Yield each problem once, as a comment; what a terminal may obey is written as an escape."""
-    for problem in dict.fromkeys(problems):
-        line = " ".join(problem.split())
-        yield "# " + "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+def _on_one_line(text: str) -> str:
+    """Return a text in which what a terminal may obey is written as an escape."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in " ".join(text.split()))

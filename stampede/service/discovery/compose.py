@@ -111,12 +111,12 @@ def _service(
     mounts = [(repository.name(Path(each["source"])), each["target"]) for each in volumes
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
     yield Start(
-        tuple(command), at, tuple(entrypoint), str(said.get("working_dir") or image.folder),
-        given={**image.environment, **given}, image=image, mounts=tuple(mounts), name=name,
+        command, at, entrypoint, str(said.get("working_dir") or image.folder),
+        given={**image.environment, **given}, image=image, mounts=mounts, name=name,
         replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]),
-        folders=tuple(str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")),
-        beside=tuple(_beside(repository, said, services)), env_files=tuple(dict.fromkeys(env_files)),
-        before=(*image.before, *_jobs(said, services, place)), problems=tuple(problems),
+        folders=[str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")],
+        beside=[*_beside(repository, said, services)], env_files=[*dict.fromkeys(env_files)],
+        before=(*image.before, *_jobs(said, services, place)), problems=problems,
         resources=of_compose_service(said, f"{place}, {name}"),
     )  # fmt: skip
 

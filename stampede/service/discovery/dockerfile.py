@@ -57,27 +57,18 @@ def docker_images(repository: Repository) -> list[Image]:
 
 
 @dataclass
-class _Stage:
-    """A stage of a Dockerfile, as far as it was read. ``base`` is its image.
+class _Stage(Image):
+    """A stage of a Dockerfile, as far as it was read. ``base`` is its image; ``sources`` are what it copies from.
 
-    ``sources`` are the stages that it copies from, ``arguments`` what ARG says, which is not known when the image runs,
-    and ``folders`` what it makes. ``has_command``: CMD stands in this stage itself, so an ENTRYPOINT after it keeps it.
+    ``arguments`` are what ARG says, which is not known when the image runs. ``has_command``: CMD stands in this stage
+    itself, so that an ENTRYPOINT after it keeps it.
     """
 
     base: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
-    folder: str = "/"
-    copies: list[tuple[str, str]] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
     sources: list["_Stage"] = field(default_factory=list)
-    commands: list[tuple[str, Sequence[str]]] = field(default_factory=list)
-    written: dict[str, str] = field(default_factory=dict)
-    shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])
-    entrypoint: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
+    shell: Sequence[str] = ("/bin/sh", "-c")
     has_command: bool = False
-    place: str = ""
 
 
 def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
@@ -145,16 +136,12 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
         others = [key for key in others if stages[key].entrypoint or stages[key].command]
         target = next((key for key in others if FOR_PRODUCTION.search(key.lower())), next(iter(others), ""))
     stage = stages.get(target, stage)
-    copied = [source for source in stage.sources
-              if "python" in source.base or any(installs_python(words) for _, words in source.commands)]  # fmt: skip
-    return Image(
-        context=context or _context(repository, path, stage), file=path, folder=stage.folder,
-        copies=tuple(stage.copies), folders=tuple(stage.folders), written=stage.written,
-        entrypoint=tuple(stage.entrypoint),
-        command=tuple(stage.command), environment=stage.environment, place=stage.place or name,
-        commands=(*stage.commands, *(command for source in copied for command in source.commands)),
-        python="".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before=tuple(before),
-    )  # fmt: skip
+    for other in stage.sources:
+        if "python" in other.base or any(installs_python(words) for _, words in other.commands):
+            stage.commands += other.commands
+    stage.context, stage.file, stage.place = context or _context(repository, path, stage), path, stage.place or name
+    stage.python, stage.before = "".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before
+    return stage
 
 
 def _copy(stage: _Stage, value: str, stages: Mapping[str, _Stage], written: Mapping[str, str]) -> None:

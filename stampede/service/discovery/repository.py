@@ -31,7 +31,7 @@ _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Image:
     """What an image has of the repository: ``context`` is the folder that it was built from, ``file`` the Dockerfile.
 
@@ -44,16 +44,16 @@ class Image:
     context: Path | None = None
     file: Path | None = None
     folder: str = "/"
-    copies: tuple[tuple[str, str], ...] = ()
-    folders: tuple[str, ...] = ()
-    written: Mapping[str, str] = field(default_factory=dict)
-    entrypoint: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    copies: list[tuple[str, str]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    written: dict[str, str] = field(default_factory=dict)
+    entrypoint: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
     place: str = ""
-    commands: tuple[tuple[str, Sequence[str]], ...] = ()
+    commands: list[tuple[str, list[str]]] = field(default_factory=list)
     python: str = ""
-    before: tuple[tuple[str, str], ...] = ()
+    before: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,21 @@ class Start:
     are. ``name`` is the service of the Compose file ``compose``. ``problems`` are what the lab cannot read in the file.
     """
 
-    command: tuple[str, ...]
+    command: Sequence[str]
     place: str
-    entrypoint: tuple[str, ...] = ()
+    entrypoint: Sequence[str] = ()
     folder: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     replicas: int | None = None
-    beside: tuple[str, ...] = ()
+    beside: Sequence[str] = ()
     compose: str = ""
-    env_files: tuple[Path, ...] = ()
+    env_files: Sequence[Path] = ()
     image: Image = field(default_factory=Image)
-    mounts: tuple[tuple[str, str], ...] = ()
-    folders: tuple[str, ...] = ()
-    before: tuple[tuple[str, str], ...] = ()
+    mounts: Sequence[tuple[str, str]] = ()
+    folders: Sequence[str] = ()
+    before: Sequence[tuple[str, str]] = ()
     resources: Found = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
+    problems: Sequence[str] = ()
     name: str = ""
 
     @property

@@ -92,7 +92,12 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         ]
         found = [*platforms, *replaces, *plain, *others]
         found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
-        found = [*found, *_machine_starts(repository, images)] or [*_script_starts(repository)]
+        found = [*found, *_machine_starts(repository, images)]
+        for name, (module, _) in scripts_of(repository.folder).items() if not found else ():
+            file = f"{module.replace('.', '/')}.py"
+            text = f"{name} {repository.text(file)}{repository.text(f'src/{file}')}"
+            if SERVES.search(text) or re.search(r"serve|start|web", name):
+                found.append(_start(repository, [], f"the script {name}", [name], None, str(repository.folder)))
         found = [start for start in found if SERVES.search(text_of(repository, start))
                  or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
     if found and not found[0].compose:
@@ -104,9 +109,9 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         "does, give its command with --command"
         for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))
     ]  # fmt: skip
-    known: dict[tuple[str, tuple[str, ...]], Start] = {}
+    known: dict[tuple[str, str], Start] = {}
     for start in found:
-        known.setdefault((start.place, start.command), start)
+        known.setdefault((start.place, shlex.join(start.command)), start)
     return [*known.values()]
 
 
@@ -149,11 +154,11 @@ def _start(
     said = {str(name): str(value) for name, value in pairs if name and value is not None and "${" not in str(value)}
     file = place.partition(":")[0]
     unknown = sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said)
-    words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
+    words = ("sh", "-c", command) if isinstance(command, str) else command
     at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
     return Start(
         words, place, (), at, {**image.environment, **said}, image=image,
-        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=tuple(unknown),
+        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=unknown,
     )  # fmt: skip
 
 
@@ -297,18 +302,9 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
                 words = command if "$" in command else shlex.split(command)
                 start = _start(repository, images, _place(repository, name, "ExecStart"), words, given, folder)
                 before = (*start.before, *first)
-                yield replace(start, env_files=tuple(files), problems=tuple(problems), before=before)
+                yield replace(start, env_files=files, problems=problems, before=before)
     for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
         yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
     for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
         words = ["supervisord", "-c", f"/opt/application/{repository.name(path)}"]
         yield _start(repository, images, repository.name(path), words, None, str(repository.folder))
-
-
-def _script_starts(repository: Repository) -> Iterator[Start]:
-    """Yield the scripts of the project whose name or text says that they serve."""
-    for name, (module, _) in scripts_of(repository.folder).items():
-        file = f"{module.replace('.', '/')}.py"
-        text = f"{name} {repository.text(file)}{repository.text(f'src/{file}')}"
-        if SERVES.search(text) or re.search(r"serve|start|web", name):
-            yield _start(repository, [], f"the script {name}", [name], None, str(repository.folder))
