@@ -1352,15 +1352,12 @@ streams on a busy machine: threads ['page']: … …
 """)
 
 
-def test_a_diagnosis_is_kept_with_its_limits_and_older_ones_are_read(tmp_path: Path) -> None:
+def test_a_diagnosis_is_kept_with_its_limits(tmp_path: Path) -> None:
     limit = Bottleneck(limit="threads", requests=["home"], numbers={"threads": 4}, sentences=["They are few."])
-    summary = {"schema": 1, "diagnosis": {"alarm": True, "sentences": ["They are many."]}}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
-    older = read_diagnosis(tmp_path)
+    assert read_diagnosis(tmp_path) is None
     write_diagnosis(tmp_path, Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]))
     kept = read_diagnosis(tmp_path)
 
-    assert older == Diagnosis(alarm=True, sentences=["They are many."])
     assert kept
     assert kept.sentences == ["They are few."]
     assert kept.bottlenecks == [limit.model_copy(update={"sentences": []})]
