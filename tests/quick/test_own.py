@@ -860,12 +860,12 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.setattr(counters, "FOLDER", tmp_path / "workers")
     monkeypatch.setitem(sys.modules, "stampede_counters", counters)
 
-    def wrap(source: str, kind: str = "wsgi", **how: bool) -> ModuleType:
+    def wrap(source: str, kind: str = "wsgi") -> ModuleType:
         (tmp_path / "wrapped_shop.py").write_text(source)
         own = module_at(SERVERS / "user-service" / "stampede_own.py")
         own.SERVED = tmp_path / "served"
         own.application = own.load(os.environ.get("CALLABLE", "wrapped_shop:app"))
-        setattr(own, "asgi" if kind == "asgi" else "app", getattr(own, kind)(own.application, **how))
+        setattr(own, "asgi" if kind == "asgi" else "app", getattr(own, kind)(own.application))
         return own  # type: ignore[no-any-return]
 
     before = dict(sys.modules)
@@ -944,9 +944,13 @@ def test_the_wrapper_counts_each_request(wrapped: Any, tmp_path: Path) -> None:
     assert counted.read_text() == f"served {3:020}\n"
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_worker_is_ready_at_once_if_its_server_knows_no_lifespan(wrapped: Any, tmp_path: Path, at_once: bool) -> None:
-    wrapped(ASGI_APPLICATION, "asgi", at_once=at_once)
+@pytest.mark.parametrize(("server", "at_once"), [("granian", True), ("daphne", True), ("uvicorn", False)])
+def test_a_worker_is_ready_at_once_if_its_server_knows_no_lifespan(
+    wrapped: Any, tmp_path: Path, server: str, at_once: bool
+) -> None:
+    sys.modules["stampede_probe.worker"].state.capacity = (0, server)
+
+    wrapped(ASGI_APPLICATION, "asgi")
 
     assert (tmp_path / "workers").exists() == at_once
 
