@@ -36,8 +36,8 @@ class TriedWay:
     @property
     def saved_ms(self) -> float:
         """What the class that saves most saves, of those of which the trials cannot tell; 0: none saves noticeably."""
-        return max((found.before.ms - found.after.ms for found in self.classes if found.outcome == "open" and found.saves),
-                   default=0.0)  # fmt: skip
+        unsure = [found for found in self.classes if found.outcome == "open" and found.saves]
+        return max((found.before.ms - found.after.ms for found in unsure), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Seque
     if better:
         stats = {name: stat for name in figures.classes(TODAY) if (stat := figures.percentile(name, names))}
 
-        def lost_ms(way: TriedWay) -> float:  # what the classes lose together, each in the percentile that all ways have
+        def lost_ms(way: TriedWay) -> float:  # by all classes, each in the percentile that all ways have
             losses = [figures.loss(way.name, name, stat) for name, stat in stats.items()]
             return sum(loss.ms for loss in losses if loss)
 

@@ -61,7 +61,8 @@ def diagnose(
                   for reason in trial.reasons if reason.startswith(_FAILED)]  # fmt: skip
         said = f"No trial of today's way to serve was measured: {ended[0]}" if ended else _NOTHING.format("")
         return Diagnosis(alarm=bool(ended), sentences=[said])
-    limits = [*death_bottlenecks(deaths, found.variant, found.part_of_lost), *filter(None, (rule(found) for rule in RULES))]
+    of_deaths = death_bottlenecks(deaths, found.variant, found.part_of_lost)
+    limits = [*of_deaths, *filter(None, (rule(found) for rule in RULES))]
     bottlenecks = sorted(limits, key=lambda each: -(each.explains or 0.0))
     most = max((bottleneck.explains or 0.0 for bottleneck in bottlenecks), default=0.0)
     main = [each for each in bottlenecks
@@ -114,8 +115,9 @@ def _failures(summary: Summary, found: Symptoms, lost: Container[str], thrown: s
         status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
         question = _WHY_FAILED.get(status, "")
         if status.startswith("5") and name not in lost:
-            question = _WHY_FAILED["refused"] if name in refused else (
-                f"the application failed; its log says: {thrown.removesuffix('.')}." if thrown else _WHY_FAILED["5"])  # fmt: skip
+            question = _WHY_FAILED["refused" if name in refused else "5"]
+            if name not in refused and thrown:
+                question = f"the application failed; its log says: {thrown.removesuffix('.')}."
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
         if share == 1:
@@ -174,7 +176,7 @@ def output_sentence(use: ProcessorUse) -> str:
 def _limit(
     found: Symptoms, limit: Limit, requests: Iterable[str], lost_s: float, sentences: Iterable[str], **numbers: float
 ) -> Bottleneck:
-    """Return a limit with the requests that wait for it, the time that they lose by it, and what is said, if anything."""
+    """Return a limit with the requests that wait for it, the time that they lose by it, and what is said of it."""
     return Bottleneck(
         limit=limit, requests=[*requests], explains=found.part_of_lost(lost_s), numbers=numbers,
         sentences=[*filter(None, sentences)],
@@ -278,7 +280,8 @@ def _event_loop(found: Symptoms) -> Bottleneck | None:
     stall, slow, sentences = found.stall("held"), _slow_by_loop(found), []
     if stall is not None:
         sentences = [f"The {found.loop}s of the workers were held up for {percent(stall.share)} of the time, for up to "
-                     f"{number(stall.longest_s)} s at once. Meanwhile, no other request of the worker went on."]  # fmt: skip
+                     f"{number(stall.longest_s)} s at once. Meanwhile, no other request of the worker went "
+                     "on."]  # fmt: skip
     elif slow and not found.stall("locked") and found.loop_may_be_held:
         instead = "yielding" if found.loop == "hub" else "awaiting"
         sentences = [_loses(slow, f"probably, the {found.loop} of their worker was held up. A function that computes, "
@@ -398,7 +401,7 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     slowest = sorted(found.slower_together, key=lambda name: -found.slower_together[name].ms)
     busy = found.processors.is_busy_elsewhere
     why = "They lack a processor for far less than this" if busy else "The processors are not busy"
-    spent_s: defaultdict[str, float] = defaultdict(float)  # of the first class of which it is known, by what they wait for
+    spent_s: defaultdict[str, float] = defaultdict(float)  # by kind, of the first class of which it is known
     for stack in next(filter(None, (_waits(found, name) for name in slowest)), ()):
         spent_s["asgiref" if stack.called.startswith("asgiref.") else stack.kind] += stack.seconds
     kind = max(spent_s, key=lambda each: spent_s[each], default="")
@@ -458,7 +461,7 @@ def _seconds(stacks: Iterable[Stack]) -> float:
 
 
 def _loses(lost: Loses, why: str = "") -> str:
-    """Return what classes of requests lose before their work begins, the class that loses most first; empty: none does."""
+    """Return what classes of requests lose before their work begins, the class that loses most first; empty: none."""
     worst = sorted(lost.items(), key=lambda item: -item[1][1])[:_NAMED]
     told = [f"{_ONE_IN[stat].lower()} of the {name} requests {_time(ms)} or more" for name, (stat, ms) in worst[1:]]
     for name, (stat, ms) in worst[:1]:
@@ -467,7 +470,7 @@ def _loses(lost: Loses, why: str = "") -> str:
 
 
 def _slower_sentence(found: Symptoms) -> str:
-    """Return how long classes of requests are at work under the load, and alone, the slowest first; empty: none is slow."""
+    """Return how long classes of requests are at work under the load, and alone, the slowest first; empty: none."""
     told = []
     for name, (stat, work_ms, alone_ms) in sorted(found.slower_together.items(), key=lambda item: -item[1].ms)[:_NAMED]:
         lasts = f"the {name} requests are at work for {_time(work_ms)}"

@@ -40,8 +40,9 @@ def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
     stats = [(name, stat) for name in figures.classes(TODAY) if (stat := figures.percentile(name, names))]
     beside = {name: figures.value(name, None, "avoidable_wait", "share") for name in names}
     known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
-    columns = [Measure(request_class=request_class, metric=figures.loss_metric, stat=stat)
-               for request_class, stat in stats if request_class in figures.classes(TODAY)[:_SCREEN_CLASSES]]  # fmt: skip
+    shown = figures.classes(TODAY)[:_SCREEN_CLASSES]
+    columns = [Measure(request_class=name, metric=figures.loss_metric, stat=stat)
+               for name, stat in stats if name in shown]  # fmt: skip
     columns += [Measure(metric="avoidable_wait", stat="share")] if known else []
     grid = Table(
         "Ways to serve, workers x threads",
@@ -70,9 +71,9 @@ def _losses(figures: Figures, names: Sequence[str], stats: Sequence[tuple[str, s
         part = stats[start : start + _CLASSES]
         found = [lost for name in names for of in part if (lost := figures.loss(name, *of))]
         known = [has_interval(loss.values, loss.low, loss.high) for loss in found]
-        beside = " (95 % interval)" if all(known) else " (95 % interval, or each trial)" if any(known) else " (each trial)"
+        beside = "95 % interval" if all(known) else "95 % interval, or each trial" if any(known) else "each trial"
         yield Table(
-            f"{what}, in ms{'' if all(len(loss.values) == 1 for loss in found) else beside}",
+            f"{what}, in ms{'' if all(len(loss.values) == 1 for loss in found) else f' ({beside})'}",
             ("way", *(f"{request_class} {stat}" for request_class, stat in part)),
             [(label_of(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],
         )

@@ -272,7 +272,8 @@ class Symptoms:
     def _noticeable(self, waits_ms: Mapping[str, Times]) -> Loses:
         """Return what classes lose in the percentile that is measured of them, if it is noticeable."""
         stats = {name: self.figures.percentile(name, [TODAY]) for name in waits_ms}
-        lost = {name: (stat, float(np.percentile(waits_ms[name], int(stat[1:])))) for name, stat in stats.items() if stat}
+        lost = {name: (stat, float(np.percentile(waits_ms[name], int(stat[1:]))))
+                for name, stat in stats.items() if stat}  # fmt: skip
         return {name: (stat, ms) for name, (stat, ms) in lost.items() if ms > self._noticeable_ms(name)}
 
     def _noticeable_ms(self, request_class: str) -> float:
@@ -321,7 +322,7 @@ class Symptoms:
         return seconds / all_s if all_s else 0.0
 
     def stall(self, what: str) -> Stall | None:
-        """Return how long event loops were held up, on the loop itself (held) or by the lock (locked), if noticeable."""
+        """Return how long event loops were held up, on the loop itself (held) or by the lock (locked); None: too little."""
         held = [stall for stall in self.loops.held if (stall.what in ("locked", "collected")) == (what == "locked")]
         share = self.share_of_workers(sum(stall.total_s for stall in held))
         if share < STALLED:
