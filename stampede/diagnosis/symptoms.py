@@ -322,7 +322,7 @@ class Symptoms:
         return seconds / all_s if all_s else 0.0
 
     def stall(self, what: str) -> Stall | None:
-        """Return how long event loops were held up, on the loop itself (held) or by the lock (locked); None: too little."""
+        """Return how long loops were held up, on the loop itself (held) or by the lock (locked); None: too little."""
         held = [stall for stall in self.loops.held if (stall.what in ("locked", "collected")) == (what == "locked")]
         share = self.share_of_workers(sum(stall.total_s for stall in held))
         if share < STALLED:
