@@ -571,7 +571,7 @@ def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str,
     map_socket = ("map-socket", "true") in lines
     lines = [pair for pair in lines if pair != ("map-socket", "true")]
     if map_socket:  # sockets count from 0, workers from 1
-        counts = [int(value) for name, value in lines if name in ("processes", "workers", "p") and str(value).isdecimal()]
+        counts = [int(value) for name, value in lines if name in ("processes", "workers") and str(value).isdecimal()]
         count = counts[-1] if counts else 1
         for place in range(count):
             lines += [("socket", f"0.0.0.0:{8000 + place}"), ("map-socket", f"{place}:{place + 1}")]

@@ -251,7 +251,7 @@ def _busy_processors(found: Symptoms) -> Bottleneck | None:
     lost_s = found.lost.before_of(found.lost.before_s)
     lost_s += sum(min(at_work_s, longer_s[name]) for name, at_work_s in found.lost.at_work_s.items())
     waits = _loses(found.slow, "the workers were computing meanwhile.") if found.slow else ""
-    sentences = [waits, _computed_in(found, share), said]
+    sentences = [waits, _computed_in(found, share, found.computing_stacks), said]
     return _limit(found, "processors", found.slow, lost_s, sentences, share=share, workers=workers, cores=cores)
 
 
@@ -308,15 +308,15 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
         said = (f"For {percent(stall.share)} of the time, and for up to {number(stall.longest_s)} s at once, the "
                 f"{found.loop}s of the workers did not go on because other threads of "
                 "the process kept Python's interpreter lock.")  # fmt: skip
-        sentences = [said, _computed_in(found, stall.share), _loses(slow), cure]
+        sentences = [said, _computed_in(found, stall.share, found.computing_beside), _loses(slow), cure]
         return _stalled(found, "interpreter-lock", stall, slow, sentences)
     if found.slow_beside_own and found.computes_beside >= SOME_TIME:
         slow, share = found.slow_beside_own, found.computes_beside
         why = "their worker had a free thread but other threads of the process kept Python's interpreter lock."
-        sentences = [_loses(slow, why), _computed_in(found, 0.0), cure]
+        sentences = [_loses(slow, why), _computed_in(found, 0.0, found.computing_beside), cure]
     elif found.collected >= COLLECTS:
         slow, share = {} if found.loop_may_be_held else slow, found.collected
-        sentences = [_computed_in(found, 0.0), _loses(slow), cure]
+        sentences = [_computed_in(found, 0.0, found.computing_beside), _loses(slow), cure]
     else:
         return None
     known = _limit(found, "interpreter-lock", slow, found.lost.before_of(slow), sentences, share=share)
@@ -424,13 +424,13 @@ RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
 # What the rules say
 
 
-def _computed_in(found: Symptoms, share: float) -> str:
+def _computed_in(found: Symptoms, share: float, stacks: Sequence[Stack]) -> str:
     """Say what keeps the interpreter lock: the garbage collector, for most of a share of the time, or lines of code."""
     if found.collected >= max(COLLECTS, share / 2):
         line = next((f", called in {stack.line}" for stack in found.stacks("gc") if stack.line), "")
         return (f"The garbage collector held all threads for {percent(found.collected)} of the time{line}. After "
                 "gc.freeze() at the end of the start, it looks at new objects only.")  # fmt: skip
-    computed = _lines(found.computing_stacks, " of what long requests and other threads compute is")
+    computed = _lines(stacks, " of what long requests and other threads compute is")
     return f"{computed}." if computed else ""
 
 

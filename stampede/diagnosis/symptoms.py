@@ -354,14 +354,19 @@ class Symptoms:
 
     @cached_property
     def computing_stacks(self) -> list[Stack]:
+        """Where requests, threads of pools and other threads compute."""
+        of = ("", "pool thread", "thread")
+        return [stack for each in of for stack in self.stacks(each) if stack.kind == "computes"]
+
+    @property
+    def computing_beside(self) -> list[Stack]:
         """Where threads compute beside the requests of their worker."""
-        beside = ("thread",) if self.variant.threads == 1 else ("", "pool thread", "thread")
-        return [stack for of in beside for stack in self.stacks(of) if stack.kind == "computes"]
+        return [stack for stack in self.computing_stacks if stack.of == "thread" or self.variant.threads != 1]
 
     @property
     def computes_beside(self) -> float:
-        """For which share of the workers' time threads compute beside the requests of their worker."""
-        return self.share_of_workers(sum(stack.seconds for stack in self.computing_stacks))
+        """For which share of the workers' time they do."""
+        return self.share_of_workers(sum(stack.seconds for stack in self.computing_beside))
 
     @cached_property
     def full_pools(self) -> dict[str, FullPool]:
