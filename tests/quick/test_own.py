@@ -1600,6 +1600,16 @@ the rest is not explained.\
 """)
 
 
+def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_each_worker_too(
+    diagnosed: Diagnose,
+) -> None:
+    queries = Stack("", "computes", "home", "shop/views.py:12 books", "sqlite3.Cursor.execute", 8.0)
+
+    [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, (), [queries])).sentences
+
+    assert said.startswith("100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12")
+
+
 def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:
     """Of ten seconds, the loop of one of two workers was held up for one. Notes of other times do not count."""
     requests = [
