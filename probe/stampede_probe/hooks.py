@@ -138,14 +138,15 @@ class Finder(MetaPathFinder):
             spec = next(filter(None, (one.find_spec(name, path, target) for one in finders)), None)
         finally:
             self.sought.discard(name)
-        execute = getattr(spec.loader, "exec_module", None) if spec is not None else None
+        loader: Any = getattr(spec, "loader", None)
+        execute = getattr(loader, "exec_module", None)
         if execute is not None:
 
             def exec_module(module: Any) -> None:
                 execute(module)
                 self.call(self.hooks[name], module)
 
-            spec.loader.exec_module = exec_module
+            loader.exec_module = exec_module
         return spec
 
 

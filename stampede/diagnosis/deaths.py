@@ -222,8 +222,8 @@ def read_deaths(
             before, after = container.before, container.after
             if not (before and after and (before.workers or after.workers)):
                 continue
-            asked = {"files": files, "host": f"{after.host}:"}
-            read = rows.execute(_NOTES, asked).fetchall() if files else []
+            of_host = {"files": files, "host": f"{after.host}:"}
+            read = rows.execute(_NOTES, of_host).fetchall() if files else []
             notes = {process: _Noted(*noted) for process, *noted in read}
             log = folder / f"{container.name}.log"
             lines = _read_log(log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stampede.diagnosis.model import Diagnosis, figures_of
-from stampede.evaluate.statistics.losses import Comparison, Figures, compare_losses, suspect_reason
+from stampede.evaluate.statistics.losses import Comparison, compare_losses, suspect_reason
 from stampede.records.run import TODAY
 from stampede.records.summary import Summary
 

@@ -409,9 +409,7 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     cure = cures.get(kind if spent_s and spent_s[kind] > sum(spent_s.values()) / 2 else "", cures[""])
     sentences = [f"{_slower_sentence(found)} {why}, so {SYMPTOMS['inside'].says}{cure}", *_waits_in(found, slowest)]
     at_work_ms = found.slower_together[slowest[0]].ms
-    return _limit(
-        found, "inside", found.slower_together, max(0.0, lost_s - known_s), sentences, at_work_ms=at_work_ms
-    )
+    return _limit(found, "inside", found.slower_together, max(0.0, lost_s - known_s), sentences, at_work_ms=at_work_ms)
 
 
 RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (

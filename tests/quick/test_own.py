@@ -1607,7 +1607,9 @@ def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_ea
 
     [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, (), [queries])).sentences
 
-    assert said.startswith("100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12")
+    assert said.startswith(
+        "100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12"
+    )
 
 
 def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:
