@@ -30,7 +30,8 @@ def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
 
 def _gunicorn(module: Any) -> None:
     def loaded(_result: Any, self: Any, *_: Any) -> None:
-        if serve_gunicorn(self):
+        of_tornado = any(one.__module__.startswith("tornado.") for one in type(self.wsgi).__mro__)  # it is no WSGI
+        if not of_tornado and serve_gunicorn(self):
             self.wsgi = wsgi(self.wsgi)
 
     after(module.Worker, "load_wsgi", loaded)
@@ -39,13 +40,13 @@ def _gunicorn(module: Any) -> None:
 def serve_gunicorn(gunicorn_worker: Any) -> bool:
     """Take a slot for a WSGI worker of gunicorn; False: it is none, and hands the application on."""
     of = {one.__name__ for one in type(gunicorn_worker).__mro__}
-    if "SyncWorker" in of:
-        _serve(1, "sync").server = gunicorn_worker
+    if of & {"SyncWorker", "TornadoWorker"}:  # a handler blocks the loop of Tornado
+        _serve(1, "sync" if "SyncWorker" in of else "tornado").server = gunicorn_worker
     elif "ThreadWorker" in of:
         _serve(gunicorn_worker.cfg.threads, "gthread").server = gunicorn_worker
     elif "AsyncWorker" in of:
         _serve(0, type(gunicorn_worker).__name__, loop=True)
-    return bool(of & {"SyncWorker", "ThreadWorker", "AsyncWorker"})
+    return bool(of & {"SyncWorker", "TornadoWorker", "ThreadWorker", "AsyncWorker"})
 
 
 def _serve(capacity: int, server: str, *, loop: bool = False) -> Worker:

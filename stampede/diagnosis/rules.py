@@ -31,6 +31,8 @@ MOST_LOOKED_AT = 300
 """At most so many avoidable waits of a trial are asked for who held the threads meanwhile."""
 _NAMED = 3
 """How many classes of requests a sentence names."""
+_LIBRARIES = {"asgiref.": "asgiref", "concurrent.futures.": "result"}
+"""Libraries whose waits have a cure of their own, by how the names of their functions begin."""
 _ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
 _NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
@@ -403,7 +405,8 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     why = "They lack a processor for far less than this" if busy else "The processors are not busy"
     spent_s: defaultdict[str, float] = defaultdict(float)  # by kind, of the first class of which it is known
     for stack in next(filter(None, (_waits(found, name) for name in slowest)), ()):
-        spent_s["asgiref" if stack.called.startswith("asgiref.") else stack.kind] += stack.seconds
+        library = next((name for start, name in _LIBRARIES.items() if stack.called.startswith(start)), stack.kind)
+        spent_s[library] += stack.seconds
     kind = max(spent_s, key=lambda each: spent_s[each], default="")
     cures = SYMPTOMS["inside"].cures
     cure = cures.get(kind if spent_s and spent_s[kind] > sum(spent_s.values()) / 2 else "", cures[""])

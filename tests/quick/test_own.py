@@ -1210,6 +1210,8 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
     "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
     "a lock now and then": ((*WELL_SERVED, *computing(5)), now_and_then("lock", "with lock")),
+    "a pool of threads now and then": (
+        (*WELL_SERVED, *computing(5)), now_and_then("waits", "concurrent.futures._base.Future.result")),
     "a database now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "db.execute")),
     "sleeps now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "time.sleep")),
     "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
@@ -1347,6 +1349,10 @@ waits beside free threads: unknown ['page']: One in ten of the page requests los
 a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
     or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
     lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
+a pool of threads now and then: inside ['page']: Under this load, one in ten of the page requests is at work
+    for 901 ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the
+    application: for a pool of threads or processes, which is too small, or whose work waits itself. 100% of
+    the waits inside page are in Future.result (app.py:13 top).
 a database now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901
     ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application:
     for a pool of connections or threads, a database, a lock or another service. 100% of the waits inside page
