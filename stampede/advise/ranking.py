@@ -8,7 +8,7 @@ from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import avoidable_wait, failures, times
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.predict.system import OF_CORES, NotModelled, system_for
 from stampede.records.run import LoadRecord
@@ -146,11 +146,11 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     rows = simulate(system, seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     names = [each.name for each in load.classes]
-    trial = SimulatedTrial(variant, record, names, rows)
+    requests = simulated_requests(record, names, rows)
     stats = {
         (finding.request_class, *key): value
         for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)
-        for finding in family.measure_simulated(trial)
+        for finding in family.measure(requests, variant, record)
         for key, value in finding.stats.items()
     }
 

@@ -21,9 +21,9 @@ from stampede.docker.engine import ca_bundle, is_debian_root
 from stampede.errors import LabError
 from stampede.paths import COMPOSE_FILE, ROOT, SERVERS, TOOLS
 from stampede.plan import Plan
+from stampede.servers.base import Workload
 from stampede.servers.services import filled, image_of, services
 from stampede.servers.unreleased import Unreleased, lay_out
-from stampede.servers.workload import Workload
 
 DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "2.1.0"

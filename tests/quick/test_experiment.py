@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics.asked import comparable_figures
+from stampede.evaluate.statistics.estimates import comparable_figures
 from stampede.experiment.file import load_experiment, read_experiment
 from stampede.experiment.model import Api, Database
 from stampede.experiment.variations import computing

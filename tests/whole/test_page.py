@@ -324,16 +324,6 @@ def test_every_figure_can_be_saved_with_what_to_cite(page: Page, tmp_path: Path,
     assert "Stampede, keep-alive, measured 20" in text
 
 
-def test_every_figure_is_also_a_table(page: Page) -> None:
-    figures = page.locator("figure")
-
-    assert figures.count() > 3
-    for place in range(figures.count()):
-        table = figures.nth(place).locator("table").first
-        assert table.locator("tr").count() > 1
-        assert table.locator("th").first.text_content()
-
-
 @pytest.mark.parametrize("name", ["django-fastcgi", "worker-types"])
 def test_no_names_in_figures_overlap(tab: Page, tmp_path: Path, name: str) -> None:
     """Both runs have many variants, loads and workers."""

@@ -18,7 +18,7 @@ from stampede.report.wording import shortened
 from stampede.run.trial import reasons
 from stampede.run.trial.alone import Answer, Refusal, Session, ask, wait_for_sessions
 from stampede.run.trial.trial import UNHEALTHY, Trial
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 LINES = 12
 """How many lines of a log are shown."""

@@ -12,7 +12,7 @@ from stampede.docker.containers import ContainerInfo, is_generator
 from stampede.evaluate.read.observation import SENT, WRITTEN
 from stampede.records.folder import write_whole
 from stampede.records.run import ContainerLog
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 OBSERVED_WITHIN_S = 60
 """How long a container may take to answer: a database that hangs never answers."""

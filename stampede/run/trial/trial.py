@@ -36,7 +36,7 @@ from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compre
 from stampede.run.trial.observing import LogStart, log_record, log_starts, observe
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers
-from stampede.servers.workload import BEFORE
+from stampede.servers.base import BEFORE
 
 UP_WITHIN_S = 60
 START_WITHIN_S = 600

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stampede.evaluate.metrics.asked import check_names
+from stampede.evaluate.statistics.estimates import check_names
 from stampede.experiment.file import names, read_experiment
 from stampede.experiment.model import Experiment
 from stampede.paths import EXPERIMENTS
