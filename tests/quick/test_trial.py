@@ -25,6 +25,7 @@ from stampede.paths import ROOT
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TrialRecord
 from stampede.run.trial import batch, replacing
+from stampede.run.trial import trial as trial_module
 from stampede.run.trial.batch import Batch
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers, restart_replicas
@@ -475,3 +476,25 @@ def test_what_tests_spoil_in_a_copy_of_the_lab_is_there() -> None:
 
     assert found > 20
     assert missing == []
+
+
+def test_machines_whose_images_came_to_differ_end_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Somebody may build an image again on one of the machines while the run goes on."""
+    machines = tuple(Told(name, shares_files=False, answers=lambda words: words[-1].encode()) for name in ("a", "b"))
+    there = [ContainerInfo("", "gunicorn", "", each, image=f"sha256:{each.name}") for each in machines]
+
+    async def nothing(*_: object, **__: object) -> None:
+        pass
+
+    async def containers(*_: object) -> list[ContainerInfo]:
+        return there
+
+    monkeypatch.setattr(trial_module, "compose", lambda *_: [])
+    monkeypatch.setattr(trial_module, "create_network", nothing)
+    monkeypatch.setattr(trial_module, "containers_of", containers)
+    monkeypatch.setattr(trial_module, "bring_scripts", nothing)
+    trial = Trial(planned(), tmp_path, 1, Engines(machines, overlay=True))
+
+    asyncio.run(trial.attempt(Trial.start))
+
+    assert (trial.outcome, trial.reason) == ("failed", "gunicorn has another image on a than on b")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from stampede.docker.client import DockerError, Machine, together
 from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
+from stampede.docker.cluster.images import image_difference
 from stampede.docker.cluster.network import create_network, retry_joining
 from stampede.docker.commands import in_words
 from stampede.docker.containers import SERVICE, ContainerInfo, containers_of, is_generator
@@ -188,6 +189,8 @@ class Trial:
             generators = [k6_service(number) for number in range(1, load.generators + 1)]
             await self._compose("create", [*generators, *(["client"] if load.client else [])])
             self.containers = await containers_of(self.project, self.engines.machines)
+            if overlay and (reason := await asyncio.to_thread(image_difference, self.containers)):
+                raise TrialFailed(reason)
             for generator in [each for each in self.generators if not each.machine.shares_files]:
                 await bring_scripts(generator, variant.workload.load_files if variant.workload else None)
         except TimeoutError:
