@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.paths import LESSONS
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
-from stampede.teach.lesson import notes, page, show
+from stampede.teach.lesson import model, notes, page, show
 from stampede.teach.lesson.model import experiment_with_change, step_experiment
 from stampede.teach.lesson.notes import Attempt, Bar, Verdict
 from stampede.teach.lesson.teaching import Student
@@ -28,6 +29,37 @@ LONGEST_S = 180
 """The longest that a step may take, by plan."""
 HOW = "threads=… (as an option: --set threads=…)"
 NUMBERS = "Write a number such as 300 or 2.5 (as an option: --predict 300,2.5)."
+
+
+MISTAKES = [
+    ("name: heavy-mix", "name: heavy-mixx"),
+    ("name: heavy-mix", "name: ten-at-once"),
+    ("variant: one-thread, metric", "variant: one-tread, metric"),
+    ("      variant: one-thread\n", "      variant: none\n"),
+    ("settings: [threads]", "settings: [thread]"),
+    ("load: waiting, ", "load: wait, "),
+]  # fmt: skip
+
+
+def test_a_name_in_the_lesson_that_does_not_fit_has_its_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = (LESSONS / "lesson.yaml").read_text()
+    shutil.copytree(LESSONS, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(model, "LESSONS", tmp_path)
+
+    assert {old in text for old, _ in MISTAKES} == {True}
+    changed = [text.replace(old, new, 1) for old, new in MISTAKES]
+    told = listed(refusal(lambda _: model.read_lesson(), tmp_path / "lesson.yaml", one) for one in changed)
+    assert told == snapshot("""\
+…/experiments/heavy-mixx.yaml cannot be read: No such file or directory.
+lesson.yaml:28: steps.1.name: there are two steps ten-at-once
+lesson.yaml:11: steps.0.predict.0.value.variant: there is no variant one-tread; there are one-thread,
+    ten-threads
+lesson.yaml:19: steps.0.exercise.variant: there is no variant none; there are one-thread, ten-threads
+lesson.yaml:20: steps.0.exercise.settings.0: one-thread has no setting thread; it has threads, app, balance, …
+lesson.yaml:91: steps.4.predict.0.value.load: there is no load wait; there are waiting, computing
+""")
 
 
 def test_the_lesson_has_six_steps_in_the_order_in_which_understanding_grows() -> None:
