@@ -45,8 +45,8 @@ def published_chart(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
 def ratio_chart(marks: Marks, rows: list[str], title: str, subtitle: str) -> alt.TopLevelMixin:
     """Draw measured divided by published: a row for each name, in it a mark for each figure, and the tolerance.
 
-    A mark has its ``row``, ``ratio`` and ``verdict``, the tolerance (``within``), perhaps the ends of its interval
-    (``low``, ``high``) and a ``link``.
+    A mark has its ``row``, ``ratio`` and ``verdict``, the tolerance (``within``), and perhaps the ends of its interval
+    (``low``, ``high``).
     """
     named = [name for name in rows if any(mark["row"] == name for mark in marks)]
     within = {name: max(mark["within"] for mark in marks if mark["row"] == name) for name in named}
@@ -65,11 +65,10 @@ def ratio_chart(marks: Marks, rows: list[str], title: str, subtitle: str) -> alt
     shapes, colours = ([*looks] for looks in zip(*LOOKS.values(), strict=True))
     colour = alt.Color("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=colours))
     shape = alt.Shape("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=shapes))
-    links = {"href": "link:N"} if any(mark.get("link") for mark in marks) else {}
     band = alt.Chart(inline_data(bands)).mark_bar(height={"band": 0.9}, color="#dbe7f3")
     figures = alt.Chart(inline_data(drawn)).encode(y=y, yOffset=offset, color=colour)
     lines = figures.mark_rule(opacity=0.4, strokeWidth=1.5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
-    points = figures.mark_point(filled=False, size=34, strokeWidth=1.6, opacity=0.8).encode(x=x, shape=shape, **links)
+    points = figures.mark_point(filled=False, size=34, strokeWidth=1.6, opacity=0.8).encode(x=x, shape=shape)
     layers = [band.encode(x=alt.X("from:Q", scale=scale), x2="to:Q", y=y)]
     layers += [*([lines] if any("low" in mark for mark in marks) else []), points]
     subtitle += "; the band is the largest tolerance; ratios beyond the axis are drawn at its ends"
