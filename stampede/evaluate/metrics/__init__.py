@@ -177,6 +177,7 @@ CAPACITY = Metric(
     of_all=True,
     sample=None,
     shown="always",
+    compared=(),
 )
 DATABASE_CONNECTIONS = Metric(
     "database_connections",
