@@ -110,7 +110,6 @@ def observation(
     throttled_s: float = 0,
     out_of_memory: int = 0,
     balanced: int | None = None,
-    queued: int | None = None,
     counts: dict[int, dict[str, int]] | None = None,
     processor_s: float = 0,
     memory_mib: float = 30,
@@ -145,7 +144,7 @@ def observation(
         },
     }
     if balanced is not None:
-        sections["balancer"] = f"served {balanced}\n" + (f"queued {queued}\n" if queued is not None else "")
+        sections["balancer"] = f"served {balanced}\n"
     if stalls is not None:
         sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
     if rows is not None:
