@@ -445,10 +445,6 @@ def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_f
     assert "the floor of 6.0 ms" in title["subtitle"]
 
 
-def test_only_a_contradiction_is_drawn_red() -> None:
-    assert [verdict for verdict, (_, colour) in LOOKS.items() if colour == "#c02020"] == ["contradicted"]
-
-
 def test_there_is_no_picture_if_nothing_that_was_published_was_measured(tmp_path: Path) -> None:
     published = Published(variant="slow", request_class="light", metric="overhead", stats={"p99.9": 30})
     summary = two_variants(tmp_path, published=[published])
