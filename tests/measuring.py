@@ -75,4 +75,3 @@ def only_load(lab: Lab, name: str, load: str) -> Lab:
     document["claims"] = [one for one, loads in zip(document["claims"], of_load, strict=True) if loads == {load}]
     path.write_text(yaml.safe_dump(document))
     return lab
-

@@ -1244,6 +1244,7 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP, "threads": 1}),
 }  # fmt: skip
 
+
 def test_each_limit_is_named_with_its_requests_and_what_helps(diagnosed: Diagnose) -> None:
     """No cure is advised that cannot help, and nothing is blamed that was not seen."""
     found = {name: diagnosed(*rows, **of) for name, (rows, of) in DIAGNOSES.items()}
@@ -1380,6 +1381,69 @@ a database now and then: inside ['page']: Under this load, one in ten of the pag
     are in db.execute (app.py:13 top).
 sleeps now and then: : …
 streams on a busy machine: threads ['page']: … …
+streams that compute on a busy machine: : In doubt: the machine was 95% busy during the load, but the workers
+    used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine or other
+    programs, so this run cannot tell whether requests wait inside the application. One in ten of the page
+    requests loses 4.0 s or more before its work begins, perhaps because the machine was busy. Measure again
+    on a machine that is not busy.
+waits inside on a busy machine: inside ['page']: Under this load, the page requests are at work for 51.2 ms
+    (alone: 10.0 ms). They lack a processor for far less than this, so these requests wait inside the
+    application: for a pool of connections or threads, a database, a lock or another service. In doubt: the
+    machine was 95% busy during the load, but the workers used only 0.08 of its 2 processors. The other 1.8
+    went to the load generator, the engine or other programs. One in a hundred of the page requests loses 90.0
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+waits for a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
+    of its 2 processors. The other 1.8 went to the load generator, the engine or other programs, so this run
+    cannot tell whether requests wait inside the application. One in a hundred of the page requests loses 90.0
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+a loop that explains little: event-loop []: The event loops of the workers were held up for 7.5% of the time,
+    for up to 0.50 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into
+    threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into
+    other processes. This explains 2.0% of the time that requests lose; the rest is not explained.
+a loop on busy processors: processors [], event-loop []: The workers kept this machine's 2 processors busy for
+    96.0% of the time. More threads or processes do not help; more processors do, and requests that compute
+    less. The event loops of the workers were held up for 45.0% of the time, for up to 0.30 s at once.
+    Meanwhile, no other request of the worker went on. In other processes, such as those of a
+    ProcessPoolExecutor, functions that compute would not hold up the other requests, but the processors would
+    be as busy.
+a hub on busy processors: processors [], event-loop []: … The hubs of the workers were held up for 45.0% of
+    the time, for up to 0.30 s at once. Meanwhile, no other request of the worker went on. A function that
+    computes holds up all greenlets of its worker. In other processes, or in the threads of worker_class
+    gthread, it would let the other requests go on, but the processors would be as busy.
+a pool on busy processors: processors [], thread-pool []: … …
+an executor on busy processors: processors [], thread-pool []: … For 40.0% of the time, all 6 threads of
+    asyncio's default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor waited
+    for a thread. While threads compute, a larger pool does not help. What only waits needs no thread.
+lines that hold a loop: event-loop [], interpreter-lock []: The event loops of the workers were held up for
+    12.5% of the time, for up to 0.50 s at once. Meanwhile, no other request of the worker went on. 63% of
+    this time is spent in checker.py:31 check_all, called by no request. 32% of this time is spent in
+    time.sleep (app.py:14 chart), called by requests of chart. Calls that block belong into threads
+    (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
+    processes. The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After
+    gc.freeze() at the end of the start, it looks at new objects only. Functions that compute, C code, and a
+    garbage collector with many objects hold the lock in any thread; they belong into other processes, or more
+    workers share the lock among fewer requests.
+lines that keep the lock: interpreter-lock []: For 10.0% of the time, and for up to 0.50 s at once, the event
+    loops of the workers did not go on because other threads of the process kept Python's interpreter lock.
+    The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After gc.freeze()
+    at the end of the start, it looks at new objects only. Functions that compute, C code, and a garbage
+    collector with many objects hold the lock in any thread; they belong into other processes, or more workers
+    share the lock among fewer requests.
+a line that calls the collector: interpreter-lock []: …
+a line of a pool: thread-pool []: For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were busy,
+    and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. 100% of the
+    time of its threads is spent in time.sleep (app.py:10 send_mail). Make quick end points async def, raise
+    total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.
+a line of a pool of connections: inside ['page']: Under this load, the page requests are at work for 51.2 ms
+    (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a pool of
+    connections, which is smaller than the requests at work need. 92% of the waits inside page are in
+    QueuePool.get (app/db.py:12 rows).
+a line beside too few threads: threads ['page']: One in a hundred of the page requests loses 400 ms or more
+    before its work begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for
+    this load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). This explains 0.0% of
+    the time that requests lose; the rest is not explained.
 """)
 
 

@@ -18,7 +18,7 @@ from stampede.records.run import Run, SourceRecord, VariantRecord
 from stampede.records.summary import Article, ClaimRow, Estimate, PublishedFigure, PublishedRow, Reversal, Summary
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.figures.drawing import svg
-from stampede.report.figures.published import LOOKS, published_chart
+from stampede.report.figures.published import published_chart
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
 
