@@ -2025,6 +2025,7 @@ def test_variables_may_contain_those_of_the_env_file(service: Path) -> None:
 
 ASGI_APPLICATION = """\
 import asyncio
+import time
 
 after = []
 
@@ -2040,7 +2041,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": b"ab", "more_body": True})
     await send({"type": "http.response.body", "body": b"cd"})
     await asyncio.sleep(0.05)
-    after.append(scope["path"])
+    after.append(time.time())
 """
 
 
@@ -2066,7 +2067,7 @@ def test_the_wrapper_leaves_an_asgi_application_as_it_is(wrapped: Any, tmp_path:
     assert ask_asgi(own.asgi, "/", "3-14") == ask_asgi(own.application, "/")
     began, ended = notes(tmp_path)
     assert (began[0], began[1], ended[0], ended[1]) == ("began", "3-14", "ended", "3-14")
-    assert float(ended[5]) - float(began[5]) < 0.04  # work goes on in the background
+    assert float(began[5]) <= float(ended[5]) < import_module("wrapped_shop").after[0]  # work goes on meanwhile
     with pytest.raises(RuntimeError, match="crashed"):
         ask_asgi(own.asgi, "/crash", "1-1")
     assert [line[:2] for line in notes(tmp_path)][2:] == [["began", "1-1"], ["ended", "1-1"]]
