@@ -373,12 +373,3 @@ def test_no_manifest_makes_the_reader_fail_otherwise(tiny: Path, text: bytes) ->
 
     with contextlib.suppress(BadRun):
         assert changed_files(tiny), "every file was in the manifest with the right hash"
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.text(max_size=30))
-def test_no_path_makes_the_reader_fail_otherwise(tiny: Path, name: str) -> None:
-    (tiny / MANIFEST).write_bytes(f"{NOTHING}  {name}\n".encode())
-
-    with contextlib.suppress(BadRun):
-        assert changed_files(tiny)
