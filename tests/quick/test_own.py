@@ -253,20 +253,25 @@ def test_workers_are_replaced_in_every_way_whose_server_counts_requests(service:
     assert not any(way.variant.elastic for way in candidates(found, LAYER))
 
 
-def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: Path, tmp_path: Path) -> None:
+def described(lab: Lab, service: Path, *options: str) -> tuple[str, str]:
+    """Describe the shop, which has a Procfile, as found.yaml; return what is said, and the text of the file."""
     (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
-    done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
-
+    to = service.with_name("found.yaml")
+    done = lab.call("init", str(service.parent / "shop"), "--to", str(to), *options)
     assert done.returncode == 0, done.stderr
+    return done.stderr, to.read_text()
+
+
+def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: Path, tmp_path: Path) -> None:
+    said, _ = described(lab, service)
+
     assert read_user_service(tmp_path / "found.yaml").application.command == "gunicorn shop:app"
-    assert "Its numbers and routes come with --check: stampede init " in done.stderr
+    assert "Its numbers and routes come with --check: stampede init " in said
 
 
 def test_the_schema_beside_the_file_allows_what_init_writes(lab: Lab, service: Path, tmp_path: Path) -> None:
     """The first line names it, so that editors complete and check keys."""
-    target = tmp_path / "mine.yaml"
-    assert lab.call("init", str(service.parent / "shop"), "--to", str(target)).returncode == 0
-    text = target.read_text()
+    _, text = described(lab, service)
 
     named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.partition("\n")[0])
 
@@ -281,19 +286,9 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
     asked = ["GET /report?token=s3cret", "GET /items/7", "GET /", "GET /", "POST /buy", "GET /report"]
     lines = [f'1.2.3.4 - - {at.format(2 * n)} "{one} HTTP/1.1" 200 5' for n, one in enumerate(asked)]
     (tmp_path / "access.log").write_text("\n".join(lines) + "\n")
-    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
-    done = lab.call(
-        "init",
-        str(service.parent / "shop"),
-        "--log",
-        str(tmp_path / "access.log"),
-        "--to",
-        str(tmp_path / "found.yaml"),
-    )
+    _, text = described(lab, service, "--log", str(tmp_path / "access.log"))
 
-    assert done.returncode == 0, done.stderr
-    text = (tmp_path / "found.yaml").read_text()
     assert '  get: {path: "/", method: GET, per_second: 0.2}  # from the log: 40.0% of the requests\n' in text
     assert '  # get-items-id: {path: "/items/{id}", method: GET, per_second: 0.1}  # from the log: ' in text
     assert "s3cret" not in text
@@ -306,16 +301,12 @@ def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Pa
     config = tmp_path / "nginx.conf"
     config.write_text("log_format short '$msec $host $request_method $request_uri';")
     (tmp_path / "access.log").write_text("".join(f"1793714{n}00.000 shop GET /\n" for n in (4, 5)))
-    log, to = str(tmp_path / "access.log"), str(tmp_path / "found.yaml")
-    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
-    done = lab.call("init", str(service.parent / "shop"), "--log", log, "--format-from", str(config), "--to", to)
+    said, _ = described(lab, service, "--log", str(tmp_path / "access.log"), "--format-from", str(config))
 
-    assert done.returncode == 0, done.stderr
-    assert "access.log: nginx's log_format short; durations: none." in done.stderr
-    assert {name: each.path for name, each in read_user_service(tmp_path / "found.yaml").requests.items()} == {
-        "get": "/"
-    }
+    assert "access.log: nginx's log_format short; durations: none." in said
+    found = read_user_service(tmp_path / "found.yaml")
+    assert {name: each.path for name, each in found.requests.items()} == {"get": "/"}
 
 
 def way_of(variant: Variant) -> dict[str, Any]:
