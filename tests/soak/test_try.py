@@ -10,6 +10,7 @@ import duckdb
 import pytest
 import yaml
 
+from stampede.diagnosis.model import read_diagnosis
 from stampede.records.folder import read_summary, read_trial, trial_folder
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -151,26 +152,39 @@ OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", OTHERS)
-def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -> None:
-    """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
-    of, requirements, served, source, paths = OTHERS[kind]
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "requirements.txt").write_text(f"{requirements}\n")
-    (tmp_path / "shop" / "site_of_shop.py").write_text(source)
-    (tmp_path / "shop" / "uwsgi.ini").write_text(UWSGI_INI)
-    asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
-    (tmp_path / "other.yaml").write_text(
-        f"application: {{folder: shop, callable: '{of}', requirements: requirements.txt}}\n"
-        f"{served}\nrequests:\n{asks}\n"
-    )
+def tried(
+    lab: Lab, files: dict[str, str], described: str, *options: str, of: str = "site_of_shop:app", **further: object
+) -> tuple[Path, duckdb.DuckDBPyRelation]:
+    """Try today's way of an application that has these files, once; return the run and its requests."""
+    shop = lab.results.parent / "shop"
+    shop.mkdir()
+    for name, text in files.items():
+        (shop / name).write_text(text)
+    application: dict[str, object] = {"folder": "shop", "callable": of} | further
+    application |= {"requirements": "requirements.txt"} if "requirements.txt" in files else {}
+    shop.with_name("mine.yaml").write_text(f"application: {json.dumps(application)}\n{described}\n")
+    file = str(shop.with_name("mine.yaml"))
 
-    done = lab.run_for(300, "try", str(tmp_path / "other.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
+    done = lab.run_for(300, "try", file, "--trials", "1", "--ways", "today", *options)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Diagnosis, as the service is served today" in done.stdout
-    run = (lab.results / "other-tried" / "latest").resolve()
-    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
+    run = (lab.results / "mine-tried" / "latest").resolve()
+    diagnosis = read_diagnosis(run)
+    assert diagnosis
+    assert diagnosis.sentences
+    [requests] = run.glob("today/*/1/requests.parquet")
+    return run, duckdb.read_parquet(str(requests))
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_applications_of_others_are_tried(lab: Lab, kind: str) -> None:
+    """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
+    of, requirements, served, source, paths = OTHERS[kind]
+    files = {"requirements.txt": f"{requirements}\n", "site_of_shop.py": source, "uwsgi.ini": UWSGI_INI}
+    asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
+
+    run, requests = tried(lab, files, f"{served}\nrequests:\n{asks}", "--duration", "5s", of=of)
+
     sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request_class) FROM requests"
     assert rows_of(requests, sql) == [(0, True, len(paths))]
     if kind == "uwsgi":
@@ -354,24 +368,14 @@ DIAGNOSED = {
 
 @pytest.mark.parametrize("round_", range(1, 11))
 @pytest.mark.parametrize("kind", DIAGNOSED)
-def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, tmp_path: Path, kind: str, round_: int) -> None:
+def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, kind: str, round_: int) -> None:
     """The applications of gunicorn's issues 2191 and 3433, with 4 s instead of 100 s and 10 s, and one that is well."""
     served, asks, alarm = DIAGNOSED[kind]
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "app.py").write_text(ASKED_OF_GUNICORN)
-    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
-    (tmp_path / "asked.yaml").write_text(
-        "application: {folder: shop, callable: 'app:app', requirements: requirements.txt}\n"
-        f"served: {{{served}}}\nrequests:\n{asks}\n"
-    )
+    files = {"site_of_shop.py": ASKED_OF_GUNICORN, "requirements.txt": "flask==3.1.3\n"}
 
-    done = lab.run_for(
-        300, "try", str(tmp_path / "asked.yaml"), "--trials", "1", "--duration", "20s", "--ways", "today",
-        "--seed", str(round_),
-    )  # fmt: skip
+    run, _ = tried(lab, files, f"served: {{{served}}}\nrequests:\n{asks}", "--duration", "20s", "--seed", str(round_))
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    diagnosis = json.loads((lab.results / "asked-tried" / "latest" / "diagnosis.json").read_text())
+    diagnosis = json.loads((run / "diagnosis.json").read_text())
     assert diagnosis["alarm"] == alarm, diagnosis
     said = " ".join(diagnosis["sentences"])
     assert ("while another worker had a free thread" in said) == alarm
@@ -379,9 +383,7 @@ def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, tmp_path: 
 
 def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
     """All requests, in their order, and no query string in a record."""
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "app.py").write_text(f"{SHOP}\n\n@app.route('/fine')\ndef fine():\n    return 'fine'\n")
-    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
+    shop = f"{SHOP}\n\n@app.route('/fine')\ndef fine():\n    return 'fine'\n"
     came_s = [round(0.02 * number + 0.013 * (number % 7), 3) for number in range(400)]
     lines = [
         {
@@ -392,16 +394,12 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
         for at in came_s
     ]
     (tmp_path / "access.log").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
-    (tmp_path / "mine.yaml").write_text(
-        "application: {folder: shop, callable: 'app:app', requirements: requirements.txt}\n"
-        "served: {workers: 4, threads: 4}\nreplay: {log: access.log}\n"
-    )
 
-    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--ways", "today")
+    run, requests = tried(
+        lab, {"site_of_shop.py": shop, "requirements.txt": "flask==3.1.3\n"},
+        "served: {workers: 4, threads: 4}\nreplay: {log: access.log}",
+    )  # fmt: skip
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = (lab.results / "mine-tried" / "latest").resolve()
-    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'replay', 1)}/requests.parquet")
     sent_s = [float(str(at)) for (at,) in rows_of(requests, "SELECT epoch(sent) FROM requests ORDER BY sent")]
     assert len(sent_s) == len(came_s)
     late_ms = sorted(1000 * ((at - sent_s[0]) - came) for at, came in zip(sent_s, sorted(came_s), strict=True))
@@ -433,20 +431,16 @@ def app(environ, start_response):
 """
 
 
-def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "shop.py").write_text(REACHES)
-    (tmp_path / "mine.yaml").write_text(
-        "application: {folder: shop, callable: 'shop:app', ready: /there, hosts: ['deb.debian.org:80']}\n"
-        "served: {workers: 2, threads: 2}\n"
-        "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n  other: {path: /other, users: 1, pause_s: 0.5}\n"
+def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab) -> None:
+    served = (
+        "served: {workers: 2, threads: 2}\nrequests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n"
+        "  other: {path: /other, users: 1, pause_s: 0.5, expected_status: 599}"
     )
 
-    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
+    run, requests = tried(
+        lab, {"site_of_shop.py": REACHES}, served, "--duration", "5s", ready="/there", hosts=["deb.debian.org:80"]
+    )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = (lab.results / "mine-tried" / "latest").resolve()
-    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
     assert rows_of(requests, "SELECT DISTINCT request_class, status FROM requests ORDER BY 1") == [
         ("other", 599), ("there", 200)
     ]  # fmt: skip
