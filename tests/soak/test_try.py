@@ -96,95 +96,84 @@ async def parts():
 UWSGI_INI = """\
 [uwsgi]
 http-socket = /nowhere
-module = nowhere:app
-processes = 99
+module = httpbin:app
+processes = 2
+threads = 2
 harakiri = 77
 max-requests = 1000
 [other]
 nowhere = 1
 """
-THREAD = "served: {gunicorn: 27.0.1, workers: 2, threads: 2}"
+THREADS = "gunicorn -w 2 --threads 2 site_of_shop:app"
 OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     "granian-wsgi": (
-        "httpbin:app", "httpbin==0.10.2", "served: {granian: 2.7.9, interface: wsgi, workers: 2, threads: 2}", "",
-        {"get": "/get", "late": "/delay/1"},
+        "granian --interface wsgi --workers 2 --blocking-threads 2 httpbin:app", "httpbin==0.10.2", "granian: 2.7.9",
+        "", {"get": "/get", "late": "/delay/1"},
     ),
     "granian": (
-        "site_of_shop:app", "fastapi", "served: {granian: 2.8.7, interface: asgi, workers: 2, backpressure: 16}",
+        "granian --interface asgi --workers 2 --backpressure 16 site_of_shop:app", "fastapi", "granian: 2.8.7",
         FASTAPI, {"home": "/", "parts": "/parts"},
     ),
     "daphne": (
-        "site_of_shop:app", "fastapi", "served: {daphne: 4.2.3}", FASTAPI, {"home": "/", "parts": "/parts"}
+        "daphne site_of_shop:app", "fastapi", "daphne: 4.2.3", FASTAPI, {"home": "/", "parts": "/parts"}
     ),
     "django": (
-        "site_of_shop:application", "django==5.2.8", THREAD, DJANGO, {"login": "/admin/login/", "admin": "/admin/"}
+        "gunicorn -w 2 --threads 2 site_of_shop:application", "django==5.2.8", "gunicorn: 27.0.1", DJANGO,
+        {"login": "/admin/login/", "admin": "/admin/"}
     ),
-    "gunicorn-21": (
-        "site_of_shop:app", "", "served: {gunicorn: 21.2.0, workers: 2, threads: 2}", THREADS_OF_ITS_OWN, {"home": "/"}
-    ),
-    "slow-to-start": ("site_of_shop:app", "", THREAD, SLOW_TO_START, {"home": "/"}),
+    "gunicorn-21": (THREADS, "", "gunicorn: 21.2.0", THREADS_OF_ITS_OWN, {"home": "/"}),
+    "slow-to-start": (THREADS, "", "gunicorn: 27.0.1", SLOW_TO_START, {"home": "/"}),
     "gevent": (
-        "site_of_shop:app", "gevent\npackaging", "served: {worker_class: gevent, workers: 2}",
+        "gunicorn -k gevent -w 2 site_of_shop:app", "gevent\npackaging", "gunicorn: 27.0.1",
         f"from gevent import monkey; monkey.patch_all()\n{THREADS_OF_ITS_OWN}",
         {"home": "/"},
     ),
     "uwsgi": (
-        "httpbin:app", "httpbin==0.10.2", "served: {uwsgi: 2.0.31, workers: 2, threads: 2, settings: uwsgi.ini}", "",
+        "uwsgi --ini uwsgi.ini", "httpbin==0.10.2", "uwsgi: 2.0.31", "",
         {"get": "/get"},
     ),
     "uvicorn": (
-        "site_of_shop:app", "fastapi\nuvicorn[standard]", "served: {uvicorn: 0.38.0, workers: 2}", FASTAPI,
+        "uvicorn --workers 2 site_of_shop:app", "fastapi\nuvicorn[standard]", "uvicorn: 0.38.0", FASTAPI,
         {"home": "/", "parts": "/parts"},
     ),
     "gunicorn-asgi": (
-        "site_of_shop:app", "fastapi", "served: {worker_class: asgi, workers: 2}", FASTAPI,
+        "gunicorn -k asgi -w 2 site_of_shop:app", "fastapi", "gunicorn: 27.0.1", FASTAPI,
         {"home": "/", "parts": "/parts"},
     ),
     "gunicorn-uvicorn": (
-        "site_of_shop:app", "fastapi\nuvicorn-worker",
-        "served: {gunicorn: 23.0.0, worker_class: uvicorn_worker.UvicornWorker, workers: 2}", FASTAPI, {"home": "/"},
+        "gunicorn -k uvicorn_worker.UvicornWorker -w 2 site_of_shop:app", "fastapi\nuvicorn-worker", "gunicorn: 23.0.0",
+        FASTAPI, {"home": "/"},
     ),
     "datasette": (
-        "site_of_shop:app", "datasette", "served: {hypercorn: 0.18.0, workers: 2}",
+        "hypercorn -w 2 site_of_shop:app", "datasette", "hypercorn: 0.18.0",
         "from datasette.app import Datasette\n\napp = Datasette(memory=True).app()\n",
         {"home": "/", "query": "/_memory.json?sql=select+1"},
     ),
 }  # fmt: skip
 
 
-def tried(
-    lab: Lab, files: dict[str, str], described: str, *options: str, of: str = "site_of_shop:app", **further: object
-) -> tuple[Path, duckdb.DuckDBPyRelation]:
-    """Try today's way of an application that has these files, once; return the run and its requests."""
-    shop = lab.results.parent / "shop"
-    shop.mkdir()
-    for name, text in files.items():
-        (shop / name).write_text(text)
-    application: dict[str, object] = {"folder": "shop", "callable": of} | further
-    application |= {"requirements": "requirements.txt"} if "requirements.txt" in files else {}
-    shop.with_name("mine.yaml").write_text(f"application: {json.dumps(application)}\n{described}\n")
-    file = str(shop.with_name("mine.yaml"))
+@pytest.mark.parametrize("kind", OTHERS)
+def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -> None:
+    """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
+    command, requirements, served, source, paths = OTHERS[kind]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "requirements.txt").write_text(f"{requirements}\n")
+    (tmp_path / "shop" / "site_of_shop.py").write_text(source)
+    (tmp_path / "shop" / "uwsgi.ini").write_text(UWSGI_INI)
+    asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
+    (tmp_path / "other.yaml").write_text(
+        f"application: {{folder: shop, command: '{command}', requirements: requirements.txt}}\n"
+        f"served: {{{served}}}\nrequests:\n{asks}\n"
+    )
 
-    done = lab.run_for(300, "try", file, "--trials", "1", "--ways", "today", *options)
+    done = lab.run_for(300, "try", str(tmp_path / "other.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    run = (lab.results / "mine-tried" / "latest").resolve()
+    run = (lab.results / "other-tried" / "latest").resolve()
     diagnosis = read_diagnosis(run)
     assert diagnosis
     assert diagnosis.sentences
-    [requests] = run.glob("today/*/1/requests.parquet")
-    return run, duckdb.read_parquet(str(requests))
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_applications_of_others_are_tried(lab: Lab, kind: str) -> None:
-    """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
-    of, requirements, served, source, paths = OTHERS[kind]
-    files = {"requirements.txt": f"{requirements}\n", "site_of_shop.py": source, "uwsgi.ini": UWSGI_INI}
-    asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
-
-    run, requests = tried(lab, files, f"{served}\nrequests:\n{asks}", "--duration", "5s", of=of)
-
+    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
     sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request_class) FROM requests"
     assert rows_of(requests, sql) == [(0, True, len(paths))]
     if kind == "uwsgi":
@@ -255,10 +244,10 @@ def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "names.env").write_text("PASSWORD=lab\n")
     file = tmp_path / "my-service.yaml"
     file.write_text(
-        "application:\n  folder: shop\n  callable: shop:app\n  requirements: requirements.txt\n"
-        "  system_packages: [libmagic1]\n"
+        "application:\n  folder: shop\n  command: gunicorn -w 2 --threads 2 shop:app\n"
+        "  requirements: requirements.txt\n  system_packages: [libmagic1]\n"
         "  env_file: names.env\n  before: python shop.py $USER_OF_SHOP\n  environment: {USER_OF_SHOP: Ada}\n"
-        "served: {workers: 2, threads: 2}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
+        "served: {gunicorn: 27.0.1}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
         "requests:\n  guests: {path: /, users: 3}\n"
     )
 
@@ -316,9 +305,12 @@ def test_an_image_that_exists_is_tried(lab: Lab, tmp_path: Path, image_that_exis
     """With each of its servers."""
     file = tmp_path / "my-service.yaml"
     file.write_text(
-        f"application: {{image: {image_that_exists}, callable: 'app:app', environment: {{GREETING: bonjour}}}}\n"
-        "served: {workers: 2, threads: 2}\nrequests:\n  home: {path: /, users: 3}\n"
+        f"application: {{image: {image_that_exists}, command: 'COMMAND', environment: {{GREETING: bonjour}}}}\n"
+        "served: {gunicorn: 27.0.1}\nrequests:\n  home: {path: /, users: 3}\n"
     )
+    described = file.read_text()
+    of_gunicorn, of_uwsgi = "gunicorn -w 2 --threads 2 app:app", "uwsgi --module app:app --processes 2 --threads 2"
+    file.write_text(described.replace("COMMAND", of_gunicorn))
     try_it = ["try", str(file), "--trials", "1", "--duration", "5s", "--ways"]
 
     done = lab.run_for(300, *try_it, "today")
@@ -326,9 +318,9 @@ def test_an_image_that_exists_is_tried(lab: Lab, tmp_path: Path, image_that_exis
     assert f"error: The image {image_that_exists} cannot be measured.\n" in done.stderr
     assert "It has gunicorn 20.1.0, but the file says 27.0.1. Write served.gunicorn: 20.1.0" in done.stderr
 
-    described = file.read_text()
-    for server, way in (("gunicorn: 20.1.0", "today"), ("uwsgi: 2.0.21", "map-socket-2x2")):
-        file.write_text(described.replace("workers: 2,", f"{server}, workers: 2,"))
+    ways = ((of_gunicorn, "gunicorn: 20.1.0", "today"), (of_uwsgi, "uwsgi: 2.0.21", "map-socket-2x2"))
+    for command, server, way in ways:
+        file.write_text(described.replace("COMMAND", command).replace("gunicorn: 27.0.1", server))
         done = lab.run_for(300, *try_it, way.removesuffix("-2x2"))
         assert done.returncode == 0, done.stdout + done.stderr
         assert "runs as root; the lab runs it as the user 10001, who has no rights." in done.stderr
@@ -360,22 +352,32 @@ def fast():
 SLOW = "  slow: {path: /slow, users: 2}"
 FAST = "  fast: {path: /fast, users: 2, pause_s: 0.05}"
 DIAGNOSED = {
-    "2191": ("workers: 4, threads: 1", f"{SLOW}\n{FAST}", True),
-    "3433": ("workers: 2, threads: 1", SLOW, True),
-    "healthy": ("workers: 4, threads: 2", FAST, False),
+    "2191": ("-k gthread -w 4", f"{SLOW}\n{FAST}", True),
+    "3433": ("-k gthread -w 2", SLOW, True),
+    "healthy": ("-w 4 --threads 2", FAST, False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("round_", range(1, 11))
 @pytest.mark.parametrize("kind", DIAGNOSED)
-def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, kind: str, round_: int) -> None:
+def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, tmp_path: Path, kind: str, round_: int) -> None:
     """The applications of gunicorn's issues 2191 and 3433, with 4 s instead of 100 s and 10 s, and one that is well."""
-    served, asks, alarm = DIAGNOSED[kind]
-    files = {"site_of_shop.py": ASKED_OF_GUNICORN, "requirements.txt": "flask==3.1.3\n"}
+    options, asks, alarm = DIAGNOSED[kind]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").write_text(ASKED_OF_GUNICORN)
+    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
+    (tmp_path / "asked.yaml").write_text(
+        f"application: {{folder: shop, command: gunicorn {options} app:app, requirements: requirements.txt}}\n"
+        f"served: {{gunicorn: 27.0.1}}\nrequests:\n{asks}\n"
+    )
 
-    run, _ = tried(lab, files, f"served: {{{served}}}\nrequests:\n{asks}", "--duration", "20s", "--seed", str(round_))
+    done = lab.run_for(
+        300, "try", str(tmp_path / "asked.yaml"), "--trials", "1", "--duration", "20s", "--ways", "today",
+        "--seed", str(round_),
+    )  # fmt: skip
 
-    diagnosis = json.loads((run / "diagnosis.json").read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    diagnosis = json.loads((lab.results / "asked-tried" / "latest" / "diagnosis.json").read_text())
     assert diagnosis["alarm"] == alarm, diagnosis
     said = " ".join(diagnosis["sentences"])
     assert ("while another worker had a free thread" in said) == alarm
@@ -383,7 +385,9 @@ def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, kind: str,
 
 def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
     """All requests, in their order, and no query string in a record."""
-    shop = f"{SHOP}\n\n@app.route('/fine')\ndef fine():\n    return 'fine'\n"
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").write_text(f"{SHOP}\n\n@app.route('/fine')\ndef fine():\n    return 'fine'\n")
+    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
     came_s = [round(0.02 * number + 0.013 * (number % 7), 3) for number in range(400)]
     lines = [
         {
@@ -394,12 +398,16 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
         for at in came_s
     ]
     (tmp_path / "access.log").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    (tmp_path / "mine.yaml").write_text(
+        "application: {folder: shop, command: gunicorn -w 4 --threads 4 app:app, requirements: requirements.txt}\n"
+        "served: {gunicorn: 27.0.1}\nreplay: {log: access.log}\n"
+    )
 
-    run, requests = tried(
-        lab, {"site_of_shop.py": shop, "requirements.txt": "flask==3.1.3\n"},
-        "served: {workers: 4, threads: 4}\nreplay: {log: access.log}",
-    )  # fmt: skip
+    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--ways", "today")
 
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = (lab.results / "mine-tried" / "latest").resolve()
+    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'replay', 1)}/requests.parquet")
     sent_s = [float(str(at)) for (at,) in rows_of(requests, "SELECT epoch(sent) FROM requests ORDER BY sent")]
     assert len(sent_s) == len(came_s)
     late_ms = sorted(1000 * ((at - sent_s[0]) - came) for at, came in zip(sent_s, sorted(came_s), strict=True))
@@ -431,16 +439,21 @@ def app(environ, start_response):
 """
 
 
-def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab) -> None:
-    served = (
-        "served: {workers: 2, threads: 2}\nrequests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n"
-        "  other: {path: /other, users: 1, pause_s: 0.5, expected_status: 599}"
+def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "shop.py").write_text(REACHES)
+    (tmp_path / "mine.yaml").write_text(
+        "application: {folder: shop, command: gunicorn -w 2 --threads 2 shop:app, ready: /there, "
+        "hosts: ['deb.debian.org:80']}\nserved: {gunicorn: 27.0.1}\n"
+        "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n"
+        "  other: {path: /other, users: 1, pause_s: 0.5, expected_status: 599}\n"
     )
 
-    run, requests = tried(
-        lab, {"site_of_shop.py": REACHES}, served, "--duration", "5s", ready="/there", hosts=["deb.debian.org:80"]
-    )
+    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
 
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = (lab.results / "mine-tried" / "latest").resolve()
+    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
     assert rows_of(requests, "SELECT DISTINCT request_class, status FROM requests ORDER BY 1") == [
         ("other", 599), ("there", 200)
     ]  # fmt: skip
