@@ -92,6 +92,8 @@ SHAPES = {
     }, {"replicas": 2, "balance": "least_conn"}),
     "uWSGI's ini file without a command": ({"uwsgi.ini": "[uwsgi]\nmodule = shop.wsgi\nprocesses = 5\nthreads = 3\n"},
          {"callable": "shop.wsgi:application", "uwsgi": "2.0.31", "workers": 5, "threads": 3}),
+    "threads of a class that has none": ({"Procfile": "web: gunicorn -b 0.0.0.0:80 -k sync --threads 4 a:b\n"},
+         {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
 }  # fmt: skip
 
 FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
@@ -150,6 +152,31 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "folder": "backend", "callable": "app.main:app", "workers": 3, "requirements": "backend/pyproject.toml",
         "uvicorn": "0.38.0", "beside": {"compose": "compose.yml", "services": ["db"]},
     }),
+    # tiangolo/uvicorn-gunicorn-docker, gunicorn_conf.py, which many repositories copy
+    "settings with conditions": ({
+        "Dockerfile": 'FROM python\nENV WORKERS_PER_CORE="2"\nCOPY ./app /app\nWORKDIR /app/\n'
+            'CMD ["gunicorn", "-k", "uvicorn.workers.UvicornWorker", "-c", "gunicorn_conf.py", "main:app"]\n',
+        "app/main.py": FASTAPI,
+        "app/gunicorn_conf.py": "import multiprocessing, os\nper_core = float(os.getenv('WORKERS_PER_CORE', '1'))\n"
+            "said = os.getenv('WEB_CONCURRENCY', None)\nif said:\n    count = int(said)\nelse:\n"
+            "    count = max(int(per_core * multiprocessing.cpu_count()), 2)\nworkers = count\n"
+            "bind = f\"{os.getenv('HOST', '0.0.0.0')}:80\"\n",
+    }, {"folder": "app", "callable": "main:app", "workers": max(2 * CORES, 2),
+        "worker_class": "uvicorn.workers.UvicornWorker"}),
+    # the start.sh of tiangolo/uvicorn-gunicorn-docker, which many repositories copy
+    "a script that looks which files there are": ({
+        "Dockerfile": 'FROM python\nCOPY docker/start.sh /start.sh\nCOPY . /app\nWORKDIR /app\nCMD ["/start.sh"]\n',
+        "docker/start.sh": "#! /usr/bin/env sh\nset -e\nif [ -f /app/app/main.py ]; then\n    DEFAULT=app.main\n"
+            "elif [ -f /app/main.py ]; then\n    DEFAULT=main\nfi\nMODULE=${MODULE:-$DEFAULT}\n"
+            'export APP=${APP:-"$MODULE:${NAME:-api}"}\nif [ -f /app/gunicorn_conf.py ]; then\n'
+            "  CONF=/app/gunicorn_conf.py\nelse\n  CONF=/gunicorn_conf.py\nfi\nif [ -f /app/prestart.sh ] ; then . "
+            '/app/prestart.sh ; fi\nexec gunicorn -k uvicorn.workers.UvicornWorker -c "$CONF" "$APP"\n',
+        "main.py": FASTAPI, "gunicorn_conf.py": "workers = 3\n", "prestart.sh": "alembic upgrade head\n",
+    }, {"callable": "main:api", "workers": 3}),
+    "variables that the command itself gives": ({
+        "Procfile": "web: export SHOP=tea; HOST=$UNKNOWN DJANGO_SETTINGS_MODULE=shop.live env RATE=3 gunicorn "
+            "shop.wsgi\n",
+    }, {"callable": "shop.wsgi:application"}),
     "an application that a program imports from beside it": ({
         "Procfile": "web: python -m shop.run\n", "shop/__init__.py": "",
         "shop/run.py": "import uvicorn\nfrom .web import api\nconfig = uvicorn.Config(api, port=5000)\n"
@@ -289,11 +316,24 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             '  "gunicorn", "--config=python:conf.gunicorn", "a:b"]\nCMD []\n',
         "conf/gunicorn.py": "workers = 4 if True else 2\nthreads = 2\n",
     }, {"callable": "a:b", "workers": 4, "threads": 2}),
+    # the usual docker-entrypoint.sh with a word for each kind of container
+    "a word that a script looks at": ({
+        "Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/bin/run"]\nCMD ["web"]\n',
+        "bin/run": "#!/usr/bin/env bash\nserve() {\n  local args=(--workers 4 --threads 2)\n  args+=(--bind :80)\n"
+            '  exec gunicorn "${args[@]}" shop:app\n}\ncase "${1:-web}" in\n  dev) uvicorn shop:dev --reload ;;\n'
+            '  api|rest) exec gunicorn -w 9 shop:api ;;\n  web) serve ;;\n  *) exec "$@" ;;\nesac\n',
+    }, {"callable": "shop:app", "workers": 4, "threads": 2}),
     "a script that waits for the database": ({
         "docker-compose.yml": "services:\n  web:\n    build: .\n    command: ['./wait-for-it.sh', 'db:5432', '--', "
             "'gunicorn', '-w', '2', 'shop:app']\n",
         "wait-for-it.sh": '#!/usr/bin/env bash\nwhile [[ $# -gt 0 ]]; do shift; done\nCLI=("$@")\nexec "${CLI[@]}"\n',
     }, {"callable": "shop:app", "workers": 2}),
+    # docs.gunicorn.org/en/latest/settings.html
+    "gunicorn's short options": ({
+        "Procfile": "web: gunicorn -e SHOP=tea --env RATE=3 -w2 -k=gevent --worker-connections 50 --preload shop:app\n",
+    }, {
+        "callable": "shop:app", "workers": 2, "worker_class": "gevent", "worker_connections": 50,
+    }),
     # uwsgi-docs.readthedocs.io/en/latest/Configuration.html
     "uWSGI's settings as YAML": ({
         "Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . /app\nCMD ["uwsgi", "--yaml", "/app/conf/uwsgi.yaml"]\n',
@@ -406,10 +446,17 @@ SAID: dict[str, tuple[dict[str, str], str]] = {
         "entrypoint.sh": '#!/bin/bash\nset -eu\ncase "$@" in\n  web) exec gunicorn -w 3 shop ;;\n'
             "  work) exec celery ;;\n  *) exit 1 ;;\nesac\n",
     }, "the command starts no server that the lab knows"),
+    "a package in src that no command names": ({
+        "src/shop/__init__.py": "", "src/shop/web/__init__.py": "", "src/shop/web/app.py": FASTAPI,
+    }, NO_COMMAND),
     "a command in a README": ({
         "README.md": "# Shop\n\n    $ shop run\n\n```shell\ngunicorn -w4 'shop:app(root=\"/srv\")'\n```\n",
         "shop/__init__.py": "def app(**kwargs): ...\n", "shop/_app.py": FLASK,
         "pyproject.toml": "[project.scripts]\nshop = 'shop.cli:main'\n",
+    }, NO_COMMAND),
+    "a README that says how to make the database": ({
+        "README.rst": "Run\n---\n\n::\n\n    $ flask --app shop init-db\n    $ flask --app shop run\n",
+        "shop/__init__.py": "def create_app(config=None): ...\n",
     }, NO_COMMAND),
     "a script of the project, and no command": ({
         "pyproject.toml": "[project.scripts]\nshop_server = 'shop.server:main'\n",
@@ -429,6 +476,9 @@ SAID: dict[str, tuple[dict[str, str], str]] = {
         "Procfile": "web: hatch run prod:serve\n",
         "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = ['migrate', 'uvicorn --workers 2 shop:app']\n",
     }, "hatch run prod:serve: the lab does not follow the tasks of hatch"),
+    "a project of Django with nothing but its own files": ({
+        "manage.py": "", "shop/__init__.py": "", "shop/wsgi.py": "application = get_wsgi_application()\n",
+    }, NO_COMMAND),
 }  # fmt: skip
 """Starts that the lab does not follow: what it says then."""
 

@@ -20,6 +20,11 @@ DEPLOYMENT = (
 )
 PASSED = "services:\n  web: {build: ., command: gunicorn app:app, environment: [WEB_CONCURRENCY, K]}\n"
 SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
+    # github.com/docker-library, the entrypoint of many images
+    "a script that puts the server before options": ({
+        "Dockerfile": SCRIPT + 'CMD ["-w", "3", "app:app"]\n',
+        "entrypoint.sh": '#!/bin/sh\nif [ "${1#-}" != "$1" ]; then\n  set -- gunicorn "$@"\nfi\nexec "$@"\n',
+    }, {"callable": "app:app", "workers": 3}),
     "another server if a variable is set": ({
         "Dockerfile": SCRIPT, "uwsgi.ini": "[uwsgi]\nmodule = app:app\n",
         "entrypoint.sh": '#!/bin/sh\nif [ "$USE_UWSGI" = 1 ]; then\n  exec uwsgi --ini uwsgi.ini\nfi\n'
@@ -102,12 +107,16 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "[{image: x, command: [gunicorn, -w, '4', 'app:app']}]}}}\n",
     }, {"workers": 4}),
     # what ends a worker, and what the lab does not apply
-    "what ends a worker of gunicorn": ({
-        "Procfile": "web: gunicorn -t 120 --max-requests 500 --max-requests-jitter=50 app:app\n",
-    }, {"timeout_s": 120, "max_requests": 500, "max_requests_jitter": 50}),
-    "what ends a worker of uvicorn": ({
-        "Procfile": "web: uvicorn --workers 2 --timeout-worker-healthcheck 30 --limit-max-requests 500 app:app\n",
-    }, {"timeout_s": 30, "max_requests": 500, "max_requests_jitter": None}),
+    "a timeout of gunicorn": ({"Procfile": "web: gunicorn -w 3 -t 120 app:app\n"},
+         {"timeout_s": 120}),
+    "a timeout of uvicorn": ({"Procfile": "web: uvicorn --workers 2 --timeout-worker-healthcheck 30 app:app\n"},
+         {"timeout_s": 30}),
+    "requests after which gunicorn replaces a worker": ({
+        "Procfile": "web: gunicorn --max-requests 500 --max-requests-jitter=50 app:app\n",
+    }, {"max_requests": 500, "max_requests_jitter": 50}),
+    "requests after which uvicorn replaces a worker": ({
+        "Procfile": "web: uvicorn --workers 2 --limit-max-requests 500 app:app\n",
+    }, {"max_requests": 500, "max_requests_jitter": None}),
     "requests after which uWSGI replaces a worker": ({
         "Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": "[uwsgi]\nmodule = app:app\nmax-requests = 500\n",
     }, {"max_requests": 500, "max_requests_jitter": None}),
