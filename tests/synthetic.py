@@ -222,6 +222,16 @@ def make_run(run: Path, requests: dict[str, list[Request]], *, times: int = 1, *
     return run
 
 
+def older_run(results: Path) -> Path:
+    """Write a run that another version wrote, and that was killed while a second trial was measured."""
+    run = make_run(results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
+    (run / "one" / "mix" / ".2.part").mkdir()
+    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
+    for name in ("run.json", "summary.json"):
+        (run / name).write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"schema": 0}))
+    return run
+
+
 def run_record(names: Sequence[str], times: int = 1, **changed: Any) -> Run:
     """Return the record of a run of variants with these names, of each of which there are so many trials."""
     record: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from inline_snapshot import snapshot
 
-from stampede.errors import LabError, WrongUse
+from stampede.errors import WrongUse
 from stampede.paths import LESSONS
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
@@ -20,7 +20,7 @@ from stampede.teach.lesson.notes import Attempt, Bar, Verdict
 from stampede.teach.lesson.teaching import Student
 from tests.conftest import Lab
 from tests.lessons import DONE, HEAVY_MIX, Measuring, lesson, measuring, student
-from tests.wrong import listed, refusal
+from tests.wrong import listed, problem_of, refusal
 
 __all__ = ["measuring", "student"]
 LESSON = lesson()
@@ -172,10 +172,9 @@ def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Me
 
 def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Student, measuring: Measuring) -> None:
     step = student.step(HEAVY_MIX)
-    with pytest.raises(WrongUse) as early:
-        student.measure(step)
-    assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
-    assert early.value.hint == "stampede lesson 2 --predict …"
+    assert problem_of(student.measure, step) == (
+        "Predict first: nothing of heavy-mix is measured before.\nstampede lesson 2 --predict …"
+    )
     seen: list[Any] = []
     measuring.before = lambda: seen.append(json.loads((student.folder / notes.NOTES).read_text()))
 
@@ -300,11 +299,10 @@ def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -
     student.predict(step, [15, 20])
     measuring.invalid = True
 
-    with pytest.raises(LabError) as caught:
-        student.measure(step)
+    problem = problem_of(student.measure, step)
 
-    assert caught.value.message.startswith("The run is invalid, so it does not count: ")
-    assert caught.value.hint == "Measure again: stampede lesson 2"
+    assert problem.startswith("The run is invalid, so it does not count: ")
+    assert problem.endswith("\nMeasure again: stampede lesson 2")
     assert student.notes.step(step).stage == "measure"
     student.predict(step, [200, 1])
 

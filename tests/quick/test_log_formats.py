@@ -385,13 +385,6 @@ def test_a_log_that_is_cut_short_is_read_or_refused_at_its_line(tmp_path: Path, 
     assert [one for one in said if not re.match(r"access\.log(:\d+)?: .+\n.+", one)] == []
 
 
-def test_a_configuration_without_formats_is_refused(tmp_path: Path) -> None:
-    config = tmp_path / "nginx.conf"
-    config.write_text("http { access_log off; }")
-    with pytest.raises(WrongUse, match="declares no format"):
-        choose_formats(written_in=config)
-
-
 def test_whole_seconds_are_too_coarse(lab: Lab, tmp_path: Path) -> None:
     log = log_of(tmp_path, [f'[03/Nov/2026:14:00:{n:02} +0000] "GET /a" 200 {n % 2}' for n in range(40)])
     said = lab.call("requests", str(log), "--format", '%(t)s "%(r)s" %(s)s %(T)s')
@@ -483,12 +476,3 @@ def test_the_id_and_the_worker_of_every_line_are_known(
 
     assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
     assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]
-
-
-def test_a_string_without_the_name_of_its_dialect_is_that_of_its_variables() -> None:
-    assert [compile_format(text.removeprefix("log_format timed escape=json ")).name for text in (
-        '$msec "$request"', '%(t)s "%(r)s"', "%(ltime) %(method) %(uri)", "[%tr] %{+Q}r", '%t "%r"'
-    )] == [
-        "nginx's log_format", "gunicorn's access_log_format", "uWSGI's logformat", "HAProxy's log-format",
-        "Apache's LogFormat",
-    ]  # fmt: skip

@@ -315,7 +315,8 @@ def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile
     async def load() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, None)))  # type: ignore[arg-type]
-            await asyncio.sleep(0.05)
+            while meanwhile and not trial.loading:
+                await asyncio.sleep(0.001)
             for each in meanwhile:
                 found = each()
                 if isinstance(found, Awaitable):
@@ -398,9 +399,11 @@ def test_a_lost_engine_is_not_asked_to_stop_anything(tmp_path: Path) -> None:
     assert [words for words in machine.calls if "stop" in words] == []
 
 
-async def for_a_moment(work: Awaitable[None]) -> None:
-    """Do work, and cancel it after a moment, as the end of a load does."""
+async def for_a_moment(work: Awaitable[None], machine: Told, calls: int) -> None:
+    """Do work, and cancel it a moment after it has made so many calls, as the end of a load does."""
     task = asyncio.ensure_future(work)
+    while not task.done() and len(machine.calls) < calls:
+        await asyncio.sleep(0.001)
     await asyncio.wait([task], timeout=0.3)
     task.cancel()
     await asyncio.wait([task])
@@ -414,7 +417,7 @@ def test_only_the_servers_get_hup_and_only_while_requests_come(tmp_path: Path, a
     services = {"one": "gunicorn", "two": "gunicorn", "balancer": "nginx", "load": "k6"}
     trial = trial_with(tmp_path, services, machine, hup_after_s=after_s)
 
-    asyncio.run(for_a_moment(replace_workers(trial, time.time())))
+    asyncio.run(for_a_moment(replace_workers(trial, time.time()), machine, len(got)))
 
     assert machine.calls == [("container", "kill", "--signal", "HUP", name) for name in got]
 
@@ -457,7 +460,7 @@ def test_a_restart_that_pauses_ends_with_the_load(tmp_path: Path) -> None:
     machine = Told(answers=lambda words: b"address" if "hostname" in words else None)
     trial = trial_with(tmp_path, {"one": "gunicorn", "balancer": "nginx"}, machine, term_after_s=1, pre_stop_s=5)
 
-    asyncio.run(for_a_moment(restart_replicas(trial)))
+    asyncio.run(for_a_moment(restart_replicas(trial), machine, 1))
 
     assert [words[2:] for words in machine.calls] == [("hostname", "-i")]
 
