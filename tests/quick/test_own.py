@@ -536,7 +536,7 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
         assert {name: getattr(found.served, name) for name in served} == served
         assert found.application.command == command
         assert (today.told is None) == (not follows[-1])
-        assert today.followed == Followed(records=follows[-1])
+        assert today.followed == Followed(records=follows[0 if command == STANDS_IN else -1])
         if today.told and today.told.server == "uvicorn":
             assert today.layer.loaded["folder"] == "/opt/application/src"
             assert today.layer.loaded["imports"] == ["/opt/application"]
