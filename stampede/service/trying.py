@@ -121,10 +121,7 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     if path.read_text(encoding="utf-8") == written.text:
         if written.fallbacks is None:
             raise WrongUse(f"No start command was found, so {path} is not complete.", GIVE_COMMAND)
-        with (
-            interruptible(),
-            machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
-        ):
+        with interruptible(), machine_lock(say, f"stampede init --check, which asks the application of {path.name}"):
             make_ready(say)
             answers = _ask_today(path, written, describe)
             again = describe(answers)
