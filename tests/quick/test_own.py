@@ -798,12 +798,12 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.setattr(counters, "FOLDER", tmp_path / "workers")
     monkeypatch.setitem(sys.modules, "stampede_counters", counters)
 
-    def wrap(source: str, kind: str = "wsgi", **how: bool) -> ModuleType:
+    def wrap(source: str, kind: str = "wsgi") -> ModuleType:
         (tmp_path / "wrapped_shop.py").write_text(source)
         own = module_at(SERVERS / "user-service" / "stampede_own.py")
         own.SERVED = tmp_path / "served"
         own.application = own.load(os.environ.get("CALLABLE", "wrapped_shop:app"))
-        setattr(own, "asgi" if kind == "asgi" else "app", getattr(own, kind)(own.application, **how))
+        setattr(own, "asgi" if kind == "asgi" else "app", getattr(own, kind)(own.application))
         return own  # type: ignore[no-any-return]
 
     before = dict(sys.modules)
@@ -882,9 +882,13 @@ def test_the_wrapper_counts_each_request(wrapped: Any, tmp_path: Path) -> None:
     assert counted.read_text() == f"served {3:020}\n"
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_worker_is_ready_at_once_if_its_server_knows_no_lifespan(wrapped: Any, tmp_path: Path, at_once: bool) -> None:
-    wrapped(ASGI_APPLICATION, "asgi", at_once=at_once)
+@pytest.mark.parametrize(("server", "at_once"), [("granian", True), ("daphne", True), ("uvicorn", False)])
+def test_a_worker_is_ready_at_once_if_its_server_knows_no_lifespan(
+    wrapped: Any, tmp_path: Path, server: str, at_once: bool
+) -> None:
+    sys.modules["stampede_probe.worker"].state.capacity = (0, server)
+
+    wrapped(ASGI_APPLICATION, "asgi")
 
     assert (tmp_path / "workers").exists() == at_once
 
@@ -1132,6 +1136,8 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
     "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
     "a lock now and then": ((*WELL_SERVED, *computing(5)), now_and_then("lock", "with lock")),
+    "a pool of threads now and then": (
+        (*WELL_SERVED, *computing(5)), now_and_then("waits", "concurrent.futures._base.Future.result")),
     "a database now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "db.execute")),
     "sleeps now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "time.sleep")),
     "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
@@ -1269,6 +1275,10 @@ waits beside free threads: unknown ['page']: One in ten of the page requests los
 a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
     or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
     lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
+a pool of threads now and then: inside ['page']: Under this load, one in ten of the page requests is at work
+    for 901 ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the
+    application: for a pool of threads or processes, which is too small, or whose work waits itself. 100% of
+    the waits inside page are in Future.result (app.py:13 top).
 a database now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901
     ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application:
     for a pool of connections or threads, a database, a lock or another service. 100% of the waits inside page
@@ -1278,15 +1288,12 @@ streams on a busy machine: threads ['page']: … …
 """)
 
 
-def test_a_diagnosis_is_kept_with_its_limits_and_older_ones_are_read(tmp_path: Path) -> None:
+def test_a_diagnosis_is_kept_with_its_limits(tmp_path: Path) -> None:
     limit = Bottleneck(limit="threads", requests=["home"], numbers={"threads": 4}, sentences=["They are few."])
-    summary = {"schema": 1, "diagnosis": {"alarm": True, "sentences": ["They are many."]}}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
-    older = read_diagnosis(tmp_path)
+    assert read_diagnosis(tmp_path) is None
     write_diagnosis(tmp_path, Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]))
     kept = read_diagnosis(tmp_path)
 
-    assert older == Diagnosis(alarm=True, sentences=["They are many."])
     assert kept
     assert kept.sentences == ["They are few."]
     assert kept.bottlenecks == [limit.model_copy(update={"sentences": []})]
@@ -1523,6 +1530,18 @@ free thread meanwhile, so 2 requests at a time are too few for this load. 92% of
 page are in QueuePool.get (app/db.py:12 rows). This explains 0.0% of the time that requests lose;
 the rest is not explained.\
 """)
+
+
+def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_each_worker_too(
+    diagnosed: Diagnose,
+) -> None:
+    queries = Stack("", "computes", "home", "shop/views.py:12 books", "sqlite3.Cursor.execute", 8.0)
+
+    [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, (), [queries])).sentences
+
+    assert said.startswith(
+        "100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12"
+    )
 
 
 def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:
