@@ -152,6 +152,9 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "pyproject.toml": "[tool.poetry.scripts]\nshop = 'shop.cli:main'\n", "shop/__init__.py": "",
         "shop/cli.py": "import uvicorn\ndef main():\n    uvicorn.run('app:app', workers=3)\n",
     }, {"callable": "app:app", "workers": 3}),
+    "commands of PDM that are no tasks": ({
+        "Procfile": "web: pdm config check_update false && pdm run gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
     # docs.docker.com/reference/dockerfile: CMD and ENTRYPOINT in any order, SHELL
     "a CMD before its ENTRYPOINT": ({
         "Dockerfile": "FROM python AS base\nCMD celery\nFROM base\n" + 'CMD ["-w", "3", "app:app"]\n'
