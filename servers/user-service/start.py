@@ -60,6 +60,12 @@ HANDS_ON = (
 """Programs that start another command, which stands among their words."""
 TASKS = ("poe", "task", "pipenv", "pdm", "hatch", "rye", "pixi")
 """Those of them that run the tasks of a project, which are not followed; the first two run nothing else."""
+OF_PDM = (
+    "add", "build", "cache", "completion", "config", "export", "fix", "import", "info", "init", "install", "list",
+    "lock", "new", "outdated", "plugin", "publish", "py", "python", "remove", "search", "self", "show", "sync",
+    "update", "use", "venv",
+)  # fmt: skip
+"""PDM's own commands: another word is a task, as after ``pdm run``."""
 OF_NAMES = ("--with", "--from", "--extra", "--group", "--only-group", "--package", "--service_name")
 """Options of these programs whose value may be the name of a server."""
 MEASURES = (
@@ -269,7 +275,7 @@ def serve(start: dict[str, Any]) -> NoReturn:
     SERVED.mkdir(exist_ok=True)
     folder, words = folder_of(start), start["words"]
     if way.get("words"):
-        at_home = next((each for each in follow(start)["records"] if each["what"] == "server"), None) if words else None
+        at_home = next((each for each in follow(start)["records"] if each["what"] == "server"), None)
         words = way["words"]
         start["environment"].update(way.get("environment", {}))
         if at_home:  # the variables, the folder and the imports that today's command gives to its server
@@ -357,13 +363,16 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         tell("missing", program=name, words=[name, *arguments])
     if name in MEASURES and real(name):
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
+    first = next((each for each in arguments if not each.startswith("-")), "")
+    if name == "pdm" and first in OF_PDM:
+        sys.exit(0)
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
-    if name in TASKS[:2] or (name in TASKS and "run" in arguments):
+    if name in TASKS[:2] or (name in TASKS and "run" in arguments) or (name == "pdm" and first):
         tasks = f"{name} {shlex.join(arguments)}: the lab does not follow the tasks of {name}"
         sys.exit(f"{tasks}; give the command that serves with --command")
     if name == "tini":
-        sys.exit(f"{next((each for each in arguments if not each.startswith('-')), name)}: not found")
+        sys.exit(f"{first or name}: not found")
     if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
         signal.pause()  # a script may wait until the first of its programs ends
     sys.exit(0)

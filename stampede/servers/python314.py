@@ -49,7 +49,4 @@ class Python314(Variant):
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {
-            "LAB_SERVER": self.program,
-            "LAB_RELEASE": "gil" if self.gil else "free",
-        }
+        return super().factors() | {"LAB_SERVER": self.program, "LAB_RELEASE": "gil" if self.gil else "free"}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -28,6 +29,8 @@ HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
 """The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
 PACKAGE_PATTERN = r"^[a-z0-9][a-z0-9.+-]*[a-z0-9.+]$"
 """The name of a package (Debian Policy 5.6.1), but not with a minus at its end, which tells apt-get to remove it."""
+NO_REQUIREMENTS = ("setup.cfg", "setup.py")
+"""Files that may say what an application requires, and that the lab does not read."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
 MOST_PORT = 65535
 MOST_ASKED = 100_000
@@ -77,7 +80,9 @@ class Application(Model):
         "of files, of which the last counts most.",
     )  # fmt: skip
     before: str = Field(
-        "", description="A command that runs there before the application is served: `python manage.py migrate`."
+        "",
+        description="A command that runs in the working folder before the application is served: `python manage.py "
+        "migrate`.",
     )
     ready: str = Field(
         "", pattern=READY_PATTERN, description="The path that answers 200 when the application is ready; else it is "
@@ -96,6 +101,9 @@ class Application(Model):
         for name in ("requirements", "extras", "packages", "system_packages"):
             if self.image and getattr(self, name):
                 raise ValueError(f"{name} are for a folder; an image has all that the application requires")
+        if self.requirements and self.requirements.name in NO_REQUIREMENTS:
+            raise ValueError(f"requirements: the lab does not read {self.requirements.name}; write its "
+                             "install_requires into a requirements.txt, and name that")  # fmt: skip
         return self
 
     @field_validator("hosts")
@@ -232,12 +240,12 @@ class UserService(Model):
     def _says_each_thing_once(cls, said: object) -> object:
         """Refuse what the command says itself, such as files of an earlier version do."""
         application, served = (said.get(name) if isinstance(said, dict) else None for name in ("application", "served"))
+        served = served if isinstance(served, dict) else {}
         if isinstance(application, dict) and "callable" in application:
-            raise ValueError(
-                f"application.callable: write a command in its place, with its workers and threads, such as command: "
-                f"gunicorn --workers 2 --threads 2 {application['callable']}"
-            )
-        others = [name for name in Served.model_fields if name in (served if isinstance(served, dict) else ())]
+            program = PROGRAMS[next((name for name in SERVERS if served.get(name)), "gunicorn")]
+            command = shlex.join(program.command(str(application["callable"]), program.options(served)))
+            raise ValueError(f"application.callable: write a command in its place, such as command: {command}")
+        others = [name for name in Served.model_fields if name in served]
         if others := [name for name in others if name not in IN_FILE]:
             raise ValueError(f"served.{others[0]}: the command says this; change it there")
         return said

@@ -309,16 +309,10 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
             elif path.is_file():
                 digest.update(path.read_bytes())
             digest.update(b"\0")
-        yield Layer(
-            folder,
-            digest.hexdigest()[:12],
-            secrets,
-            read_beside(service.beside.compose, service.beside.services) if service.beside else ServicesBeside(),
-            application.before,
-            application.image or "",
-            (served.server, served.release),
-            resolve_hosts(application.hosts),
-        )
+        beside = service.beside and read_beside(service.beside.compose, service.beside.services)
+        server, hosts = (served.server, served.release), resolve_hosts(application.hosts)
+        yield Layer(folder, digest.hexdigest()[:12], secrets, beside or ServicesBeside(), application.before,
+                    application.image or "", server, hosts)  # fmt: skip
 
 
 def start_of(application: Application, secrets: Mapping[str, str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
             case "pyproject.toml":
                 said = tomllib.loads(read_text(path))
                 project, poetry = said.get("project", {}), said.get("tool", {}).get("poetry", {})
-                found = [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}))]
+                chosen = {_plain(name) for extra in extras for name in poetry.get("extras", {}).get(extra, [])}
+                found = [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}), chosen)]
                 for extra in extras:
                     found += project.get("optional-dependencies", {}).get(extra, [])
                     group = said.get("dependency-groups", {}).get(extra, [])
@@ -74,12 +75,12 @@ def pinned_release(name: str, lines: Iterable[str]) -> str | None:
 def locked_releases(folder: Path) -> dict[str, str]:
     """Return the releases of the packages that the lock files of a folder have."""
     found: dict[str, str] = {}
-    with suppress(KeyError, AttributeError, TypeError):
-        for name in ("uv.lock", "poetry.lock", "pdm.lock"):
-            said = read_document(folder / name).get("package", [])
-            found |= {_plain(each["name"]): each["version"] for each in said if "version" in each}
-        default = read_document(folder / "Pipfile.lock").get("default", {})
-        found |= {_plain(name): str(said.get("version", "")).removeprefix("==") for name, said in default.items()}
+    for name in ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"):
+        with suppress(KeyError, AttributeError, TypeError):
+            said = read_document(folder / name)
+            found |= {_plain(each["name"]): each["version"] for each in said.get("package", []) if "version" in each}
+            default = said.get("default", {})  # of Pipenv
+            found |= {_plain(name): str(each.get("version", "")).removeprefix("==") for name, each in default.items()}
     return found
 
 
@@ -96,11 +97,14 @@ def _of_pip(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
             yield line
 
 
-def _of_poetry(said: Mapping[str, Any]) -> Iterator[str]:
-    """Yield Poetry's or Pipenv's requirements as pip writes them: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` ``>=1.2,<1.3``."""
+def _of_poetry(said: Mapping[str, Any], chosen: Container[str] = ()) -> Iterator[str]:
+    """Yield Poetry's or Pipenv's requirements as pip writes them: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` ``>=1.2,<1.3``.
+
+    Those that are optional are required if they are ``chosen``.
+    """
     for name, of in said.items():
         each = of if isinstance(of, dict) else {"version": of}
-        if name.lower() == "python" or "path" in each or each.get("optional"):
+        if name.lower() == "python" or "path" in each or (each.get("optional") and _plain(name) not in chosen):
             continue
         extras = f"[{','.join(each['extras'])}]" if each.get("extras") else ""
         bounds = str(each.get("version", "*")).strip().removeprefix("*")

@@ -64,7 +64,10 @@ GIVE_COMMAND = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another
 
 
 class Today(NamedTuple):
-    """A service with what its server said of itself; ``told`` is None if the command starts no server."""
+    """A service with what its server said of itself; ``told`` is None if the command starts no server.
+
+    ``followed`` is the command of the description, also if another server stands in for that of the command.
+    """
 
     service: UserService
     layer: Layer
@@ -82,7 +85,8 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
     if application.image and not application.command:
         command = command_of_image(application.image, say)
         service = service.model_copy(update={"application": application.model_copy(update={"command": command})})
-    for _ in range(3):
+    stood_in_for: Followed | None = None
+    for _ in range(4):
         with lay_out_layer(service) as layer:
             say("Following the start command …")
             followed = follow_start(layer, say, fallbacks or {})
@@ -96,13 +100,14 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
                 return
             command, service = service.application.command, as_told(service, told)
             if service.application.command != command:  # another server stands in
+                stood_in_for = followed
                 continue
             loaded = {}
             if re.fullmatch(CALLABLE_PATTERN, told.callable):
                 imports = [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]
                 loaded = {"callable": told.callable, "folder": told.chdir or told.folder, "imports": imports}
             server = (service.served.server, service.served.release)
-            yield Today(service, replace(layer, server=server, loaded=loaded), told, followed)
+            yield Today(service, replace(layer, server=server, loaded=loaded), told, stood_in_for or followed)
             return
     raise LabError("The image of the application lacks the server that its start command starts.")
 
@@ -116,10 +121,7 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     if path.read_text(encoding="utf-8") == written.text:
         if written.fallbacks is None:
             raise WrongUse(f"No start command was found, so {path} is not complete.", GIVE_COMMAND)
-        with (
-            interruptible(),
-            machine_lock(say, f"stampede init --check, which asks the application of {path.name}"),
-        ):
+        with interruptible(), machine_lock(say, f"stampede init --check, which asks the application of {path.name}"):
             make_ready(say)
             answers = _ask_today(path, written, describe)
             again = describe(answers)

@@ -54,7 +54,7 @@ from stampede.service import trying
 from stampede.service.answers import Answers, Followed, Record, as_told
 from stampede.service.build import not_built
 from stampede.service.description import Served, UserService, read_env_files, read_user_service
-from stampede.service.discovery import Description
+from stampede.service.discovery import Description, describe_folder
 from stampede.service.layer import Layer, ServicesBeside, lay_out_layer, requirements_with_server, resolve_hosts
 from stampede.service.trying import Replay, choose_ways, experiment_of, print_best_way, read_replay, results_name
 from stampede.service.variants import (
@@ -151,6 +151,11 @@ MISTAKES = [
     ("users: 4", "users: 4, per_second: 2"),
     (RELEASE, f"{RELEASE}, workers: 2"),
     (COMMAND, "callable: app:app"),
+    (
+        f"{COMMAND}\n  requirements: requirements.txt\n  environment: {{GREETING: hello}}\nserved: {{{RELEASE}}}",
+        "callable: app:make('a b')\nserved: {granian: 2.8.7, interface: wsgi, workers: 3, threads: 5}",
+    ),
+    ("requirements: requirements.txt", "requirements: setup.cfg"),
     (f"  {COMMAND}\n", ""),
     ("path: /,", 'path: "/?t=${TOKEN}",'),
     ("requests:", "login: {path: /login, form: {user: ada}, body: user=ada}\nrequests:"),
@@ -186,8 +191,11 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
 my-service.yaml: served.workers: the command says this; change it there
-my-service.yaml: application.callable: write a command in its place, with its workers and threads, such as
-    command: gunicorn --workers 2 --threads 2 app:app
+my-service.yaml: application.callable: write a command in its place, such as command: gunicorn app:app
+my-service.yaml: application.callable: write a command in its place, such as command: granian --backlog 4096
+    --interface wsgi --workers 3 --blocking-threads 5 'app:make('"'"'a b'"'"')'
+my-service.yaml:1: application: requirements: the lab does not read setup.cfg; write its install_requires into
+    a requirements.txt, and name that
 my-service.yaml:1: application: give command, which starts the service
 my-service.yaml:8: requests.home: ${TOKEN} is no variable of env_file; there are none
 my-service.yaml:7: login: form sends the fields as the page's form says; leave body and method out
@@ -526,11 +534,31 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
         assert {name: getattr(found.served, name) for name in served} == served
         assert found.application.command == command
         assert (today.told is None) == (not follows[-1])
-        assert today.followed == Followed(records=follows[-1])
+        assert today.followed == Followed(records=follows[0 if command == STANDS_IN else -1])
         if today.told and today.told.server == "uvicorn":
             assert today.layer.loaded["folder"] == "/opt/application/src"
             assert today.layer.loaded["imports"] == ["/opt/application"]
             assert today.layer.server == (found.served.server, found.served.release)
+
+
+def test_what_the_start_told_is_in_the_file_although_another_server_stands_in(
+    service: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second follow is that of gunicorn, which tells nothing of migrations, variables or flask run."""
+    migrates = Record(what="before", folder="/opt/application", words=["flask", "db", "upgrade"])
+    develops = TOLD.model_copy(update={"server": "werkzeug", "settings": {}})
+    asked = iter([Followed(records=[migrates, develops], assumed=["STAGE"]), Followed(records=[TOLD])])
+    monkeypatch.setattr(trying, "follow_start", lambda *_: next(asked))
+    (service.parent / "shop" / "Procfile").write_text("web: flask db upgrade && flask run --port $STAGE\n")
+
+    with trying.followed_today(commanded(service)) as today:
+        assert today.told == TOLD
+        text = describe_folder(service.parent / "shop", answers=Answers(followed=today.followed)).text
+
+    application = yaml.safe_load(text)["application"]
+    assert application["command"] == "gunicorn --worker-class gthread --workers 1 --threads 1 app:app"
+    assert (application["before"], application["environment"]) == ("flask db upgrade", {"STAGE": "1"})
+    assert "# Procfile:1: flask run is for development" in text
 
 
 def test_an_application_that_nobody_can_import_is_to_be_named(service: Path) -> None:

@@ -469,6 +469,9 @@ SAID: dict[str, tuple[dict[str, str], str]] = {
         "Procfile": "web: pdm run start\n",
         "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n",
     }, "pdm run start: the lab does not follow the tasks of pdm; give the command that serves with --command"),
+    "a task of PDM without run": ({
+        "Procfile": "web: pdm -v start\n", "pyproject.toml": "[tool.pdm.scripts]\nstart = 'gunicorn -w 4 shop:app'\n",
+    }, "pdm -v start: the lab does not follow the tasks of pdm"),
     "a task of Pipenv": ({
         "Procfile": "web: pipenv run web\n", "Pipfile": "[scripts]\nweb = 'gunicorn -w 4 shop:app'\n",
     }, "pipenv run web: the lab does not follow the tasks of pipenv"),
@@ -645,6 +648,8 @@ def test_a_command_that_is_given_counts_more_than_all_files(tmp_path: Path) -> N
             "a.env.example": "A=1\n",
         }, "a.env.example may show what is in it"),
         ({"shop.py": FLASK, "environment.yml": "dependencies: [flask]\n"}, "no file of requirements was found"),
+        ({"shop.py": FLASK, "setup.cfg": "[options]\ninstall_requires = flask\n"},
+         "setup.cfg: the lab does not read install_requires; write them into a requirements.txt"),
         ({"shop.py": FLASK}, NO_COMMAND),
         ({"compose.yaml": "services: [\n"}, "compose.yaml: this file cannot be read: it is not valid YAML: "),
     ],
@@ -670,6 +675,10 @@ def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[
         }, ["a>=1.2,<2", "b>=2.1,<2.2", "c", "d[x]==1.0", "e>=0.3.1,<0.4"]),
         ({"Pipfile": "[packages]\nflask = '*'\n", "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}'},
          ["flask==3.1.0"]),
+        ({  # a lock file of another form takes nothing from the others
+            "Pipfile": "[packages]\nflask = '*'\n", "uv.lock": "[[package]]\nversion = '1'\n",
+            "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}',
+        }, ["flask==3.1.0"]),
     ],
 )  # fmt: skip
 def test_requirements_come_from_whichever_file_says_them(
@@ -678,6 +687,16 @@ def test_requirements_come_from_whichever_file_says_them(
     written(tmp_path, files)
 
     assert required_lines(tmp_path / next(iter(files))) == lines
+
+
+def test_what_is_optional_is_required_if_an_extra_of_poetry_names_it(tmp_path: Path) -> None:
+    written(tmp_path, {"pyproject.toml": (
+        "[tool.poetry.dependencies]\na = '*'\nb = {version = '1.0', optional = true}\n"
+        "my-c = {git = 'https://example.com/c', tag = 'v2', optional = true}\n[tool.poetry.extras]\nweb = ['my_c']\n"
+    )})  # fmt: skip
+
+    assert required_lines(tmp_path / "pyproject.toml") == ["a"]
+    assert required_lines(tmp_path / "pyproject.toml", ["web"]) == ["a", "my-c @ git+https://example.com/c@v2"]
 
 
 def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:

@@ -152,6 +152,9 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "pyproject.toml": "[tool.poetry.scripts]\nshop = 'shop.cli:main'\n", "shop/__init__.py": "",
         "shop/cli.py": "import uvicorn\ndef main():\n    uvicorn.run('app:app', workers=3)\n",
     }, {"callable": "app:app", "workers": 3}),
+    "commands of PDM that are no tasks": ({
+        "Procfile": "web: pdm config check_update false && pdm run gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
     # docs.docker.com/reference/dockerfile: CMD and ENTRYPOINT in any order, SHELL
     "a CMD before its ENTRYPOINT": ({
         "Dockerfile": "FROM python AS base\nCMD celery\nFROM base\n" + 'CMD ["-w", "3", "app:app"]\n'
@@ -241,6 +244,11 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "COPY web/app.py /opt/\nCMD gunicorn -w 3 app:app\n",
         "src/web/app.py": FLASK, "src/web/pyproject.toml": "[project]\ndependencies = ['gunicorn==26.1.0']\n",
     }, {"requirements": "src/web/pyproject.toml", "gunicorn": "26.1.0"}),
+    # taigaio/taiga-back: settings that are an example in the repository
+    "a file that is copied in the image": ({
+        "Dockerfile": IMAGE + "RUN set -eux; cp -v docker/conf.py shop/conf.py; \\\n  echo done\nCMD gunicorn -c "
+            "shop/conf.py app:app\n", "docker/conf.py": "workers = 3\n", "shop/__init__.py": "",
+    }, {"callable": "app:app", "workers": 3}),
     # saleor/saleor: comments among packages
     "comments in backticks": ({
         "Dockerfile": IMAGE + "RUN apt-get install -y \\\n  `# for lxml (PyPI)` \\\n  libxslt1.1 \\\n  zlib1g\n"
@@ -313,6 +321,16 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "a Makefile that names the environment of a project": ({
         "Dockerfile": IMAGE + 'CMD ["make", "run"]\n',
         "Makefile": "PY := venv/bin/python\nrun:\n\t$(PY) -m gunicorn -w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    # github.com/just-containers/s6-overlay and smarden.org/runit: services in files of their own
+    "a service of s6": ({
+        "Dockerfile": IMAGE + 'COPY rootfs/ /\nENTRYPOINT ["/init"]\n',
+        "rootfs/etc/s6-overlay/s6-rc.d/web/run": "#!/command/with-contenv sh\ncd /app\nexec s6-setuidgid app gunicorn "
+            "-w 3 app:app\n",
+    }, {"callable": "app:app", "workers": 3}),
+    "a service of runit": ({
+        "Dockerfile": IMAGE + 'CMD ["runsvdir", "/app/sv"]\n',
+        "sv/web/run": "#!/bin/sh\nexec 2>&1\ncd /app\nexec chpst -u app gunicorn -w 3 app:app\n",
     }, {"callable": "app:app", "workers": 3}),
     # docs.djangoproject.com/en/stable/howto/custom-management-commands
     "a command of manage.py that serves": ({
@@ -401,21 +419,10 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
          "its last words: poe serve: the lab does not follow the tasks of poe; give the command that serves with"),
         ({"Procfile": "web: pixi run serve\n", "pixi.toml": "[tasks]\nserve = 'gunicorn -w 3 app:app'\n"},
          "its last words: pixi run serve: the lab does not follow the tasks of pixi"),
-        # github.com/just-containers/s6-overlay and smarden.org/runit: services in files of their own
-        ({"Dockerfile": IMAGE + 'COPY rootfs/ /\nENTRYPOINT ["/init"]\n',
-          "rootfs/etc/s6-overlay/s6-rc.d/web/run": "#!/command/with-contenv sh\nexec gunicorn -w 3 app:app\n"},
-         "Dockerfile:5 starts what stands in files of /init, which the lab does not read; give the command that "),
-        ({"Dockerfile": IMAGE + 'CMD ["runsvdir", "/app/sv"]\n',
-          "sv/web/run": "#!/bin/sh\nexec chpst -u app gunicorn -w 3 app:app\n"},
-         "Dockerfile:4 starts what stands in files of runsvdir, which the lab does not read"),
         # docs.aws.amazon.com/AmazonECS: parameters of a task definition
         ({"deploy/taskdef.json": '{"containerDefinitions": [{"image": "shop", "command": ["-w", "3", "app:app"]}]}',
           "Dockerfile": IMAGE + 'ENTRYPOINT ["gunicorn"]\nCMD ["-w", "9", "app:app"]\n'},
-         "deploy/taskdef.json may start the service, too, but the lab does not read files of this kind; if it does"),
-        # taigaio/taiga-back: settings that are an example in the repository
-        ({"Dockerfile": IMAGE + "RUN cp docker/conf.py shop/conf.py\nCMD gunicorn -c shop/conf.py app:app\n",
-          "docker/conf.py": "workers = 3\n", "shop/__init__.py": ""},
-         "its last words: Error: 'shop/conf.py' doesn't exist"),
+         "deploy/taskdef.json may start the service, too, but the lab does not read files of this kind; if so"),
         ({"Procfile": "web: ./unknown\n"}, "# if another command starts the server itself, such as gunicorn app:app"),
         ({"Dockerfile": IMAGE + "CMD gunicorn app:app\n", "web.nomad": 'command = "gunicorn"\nargs = ["-w", "4"]\n'},
          "web.nomad may start the service, too, but the lab does not read files of this kind"),

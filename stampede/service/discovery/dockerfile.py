@@ -97,8 +97,8 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
                                 arguments=dict(common), has_command=False)  # fmt: skip
                 stages[alias.split()[-1] if alias else str(len(stages))] = stage
             case "ARG":
-                named = value.partition("=")[0]
-                given = {key: said for key, said in (arguments or {}).items() if not stages or key == named}
+                own = value.partition("=")[0]
+                given = {key: said for key, said in (arguments or {}).items() if not stages or key == own}
                 stage.arguments |= _pairs(value, known) | given
                 common |= stage.arguments if not stages else {}
             case "ENV":
@@ -118,9 +118,15 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
                 opened = _HEREDOC.match(value)
                 for words in commands_of(written.get(opened[2], "") if opened else script, known):
                     stage.commands.append((place, words))
+                    named = [word for word in words[1:] if not word.startswith("-")]
+                    there = [PurePosixPath(stage.folder) / word for word in named]
                     if words[:1] == ["mkdir"]:
-                        made = (word for word in words[1:] if not word.startswith("-"))
-                        stage.folders += [str(PurePosixPath(stage.folder) / word) for word in made]
+                        stage.folders += map(str, there)
+                    if words[:1] in (["cp"], ["mv"]) and len(named) == 2 and there[0].suffix:  # an example of settings
+                        stage.copies += [
+                            (str(PurePosixPath(ours) / there[0].relative_to(where)), str(there[1]))
+                            for ours, where in stage.copies if there[0].is_relative_to(where)
+                        ][-1:]  # fmt: skip
                     if command := preparing(shlex.join(words)):
                         variables = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
                         before.append((" ".join([*variables, command]), place))

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
-from stampede.service.description import PACKAGE_PATTERN
+from stampede.service.description import NO_REQUIREMENTS, PACKAGE_PATTERN
 from stampede.service.discovery.repository import Image, Repository
 from stampede.service.packages import FILES, read_document, required_lines
 
@@ -81,6 +81,10 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
                     problems += _other_python(repository, path.parent / "pyproject.toml", image)
                     has = [each for each in extras if required_lines(path, [each]) != required_lines(path)]
                     return Requirements(repository.name(path), lines, has, packages)
+    for path in (base / name for base in bases for name in NO_REQUIREMENTS):
+        if "install_requires" in repository.text(path):
+            problems.append(f"{repository.name(path)}: the lab does not read install_requires; write them into a "
+                            "requirements.txt")  # fmt: skip
     if repository.files("*.py") and not packages:
         problems.append("no file of requirements was found, so stampede try installs only the server")
     return Requirements(lines=packages, packages=packages)

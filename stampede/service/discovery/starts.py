@@ -23,6 +23,7 @@ _UNREAD = ("*.nomad*", "*.hcl", "*.tf", "*.tpl", "*.j2", "*.tmpl", "ecosystem.co
 """Files that may start a service: of Nomad, Terraform, Ansible, PM2, just, Task and Amazon ECS."""
 _STARTED = re.compile(rf"\b({'|'.join((*PROGRAMS, 'waitress-serve', 'containerDefinitions'))})\b")
 """Fewer names than in SERVES: words such as flask stand in many files that start no server."""
+MOST_NAMED = 3
 _MANAGERS = ("/init", "/sbin/my_init", "runsvdir", "runsvdir-start", "s6-svscan")
 """What starts the services of a container that stand in files of their own: s6 and runit."""
 _KINDS = re.compile(r"^[ -]*kind:\s*(Deployment\w*|Rollout|\w+Set|Service|ConfigMap)\b", re.MULTILINE)
@@ -78,11 +79,12 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
             Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image=image,
                   before=image.before) for image in images if image.command or image.entrypoint
         ]  # fmt: skip
-        repository.problems += [
-            f"{start.place} starts what stands in files of {start.words[0]}, which the lab does not read; give the "
-            "command that serves with --command" for start in plain
-            if {*_MANAGERS} & {*start.words[:2]} and not SERVES.search(shlex.join(start.words))
-        ]  # fmt: skip
+        for start in [start for start in plain if {*_MANAGERS} & {*start.words[:2]}][:1]:
+            for path in sorted({*repository.files("run"), *repository.folder.glob("**/s6-rc.d/*/run")}, reverse=True):
+                if SERVES.search(text := repository.text(path)) and not OTHERS.search(path.parent.name.lower()):
+                    shell = "bash" if "bash" in text.partition("\n")[0] else "sh"
+                    own = replace(start, command=(shell, "-c", text), entrypoint=(), place=repository.name(path))
+                    plain.insert(0, own)
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
         platforms = [
@@ -104,11 +106,12 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         belong = [start for start in compose if WEB.search(start.name) or start.image.file == found[0].image.file]
         if belong := belong or [start for start in compose if start.image.file and start.beside]:
             found[0] = merged(found[0], belong[0])
-    repository.problems += [
-        f"{repository.name(path)} may start the service, too, but the lab does not read files of this kind; if it "
-        "does, give its command with --command"
-        for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))
-    ]  # fmt: skip
+    unread = [repository.name(path) for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))]
+    if unread:
+        more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+        unlike = "the lab does not read files of this kind; if so, give the command with --command"
+        files = f"{', '.join(unread[:MOST_NAMED])}{more}"
+        repository.problems.append(f"{files} may start the service, too, but {unlike}")
     known: dict[tuple[str, str], Start] = {}
     for start in found:
         known.setdefault((start.place, shlex.join(start.command)), start)
@@ -222,8 +225,9 @@ def _objects(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in repository.files("*.yaml", "*.yml"):
         text, name = repository.text(path), repository.name(path)
         if "{{" in text and re.search(r"^kind:\s*Deployment", text, re.MULTILINE):
-            repository.problems.append(f"{name}: what Helm makes of this template may start the service in another way;"
-                                       " describe the folder with what helm template prints")  # fmt: skip
+            if not any("what Helm makes" in problem for problem in repository.problems):
+                repository.problems.append(f"{name}: what Helm makes of this template may start the service in another "
+                                           "way; describe the folder with what helm template prints")  # fmt: skip
         elif "{{" not in text and _KINDS.search(text) and not FOR_DEVELOPMENT.search(name):
             for each in (each for each in repository.documents(path) if isinstance(each, dict)):
                 items = each.get("items")
