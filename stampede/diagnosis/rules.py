@@ -72,7 +72,10 @@ def diagnose(
     said = busy_sentence(found.processors, blurs=not found.slower_together)
     slow = _loses(found.slow_by_machine).removesuffix(".")
     perhaps = f" {slow}, perhaps because the machine was busy." if slow else ""
-    doubt = said and f"In doubt: {said}{perhaps} Measure again on a machine that is not busy."
+    seen = "" if bottlenecks else _lines(found.stacks(""), " of the time of long requests is spent")
+    doubt = (
+        said and f"In doubt: {said}{perhaps}{f' {seen}.' if seen else ''} Measure again on a machine that is not busy."
+    )
     explained = sum(each.explains or 0.0 for each in main)
     lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
     failures = [*_failures(summary, found, lost, thrown)]
@@ -448,13 +451,17 @@ def _waits_in(found: Symptoms, classes: Iterable[str]) -> list[str]:
 def _lines(stacks: Sequence[Stack], of: str, whole_s: float | None = None) -> str:
     """Return in which lines of code how much of a time was spent: ``92% of it is in …, 8% in …``; empty: unknown."""
     whole_s = _seconds(stacks) if whole_s is None else whole_s
-    spent_s: defaultdict[str, float] = defaultdict(float)
+    spent_s: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for stack in stacks:
         called = stack.called if " " in stack.called else ".".join(stack.called.split(".")[-2:])
-        spent_s[f"{called} ({stack.line})" if called and stack.line else called or stack.line] += stack.seconds
-    named = [(line, seconds / whole_s) for line, seconds in spent_s.items() if line and seconds >= SOME_TIME * whole_s]
-    worst = sorted(named, key=lambda item: -item[1])[:_NAMED]
-    return ", ".join(f"{share:.0%}{'' if place else of} in {line}" for place, (line, share) in enumerate(worst))
+        spent_s[stack.line or called][called] += stack.seconds
+    worst = sorted(((sum(each.values()), line) for line, each in spent_s.items() if line), reverse=True)[:_NAMED]
+    told = []
+    for seconds, line in (each for each in worst if each[0] >= SOME_TIME * whole_s):
+        called = max(spent_s[line], key=lambda name: spent_s[line][name])
+        place = f"{line}, mostly {called}" if len(spent_s[line]) > 1 else f"{called} ({line})"
+        told.append(f"{seconds / whole_s:.0%}{'' if told else of} in {line if called in ('', line) else place}")
+    return ", ".join(told)
 
 
 def _seconds(stacks: Iterable[Stack]) -> float:

@@ -1618,6 +1618,21 @@ def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_ea
     )
 
 
+def test_a_line_that_calls_much_is_named_once_also_on_a_busy_machine(diagnosed: Diagnose) -> None:
+    """Such as a query for each row."""
+    calls = {"db.Cursor.execute": 5.0, "db.Row.get": 3.0, "": 1.5}
+    stacks = [Stack("", "computes", "home", "views.py:12 books", called, seconds) for called, seconds in calls.items()]
+    stacks.append(Stack("", "waits", "home", "views.py:9 books", "time.sleep", 0.5))
+
+    [said] = diagnosed(
+        *WELL_SERVED, *computing(2), busy=0.95, loops=Loops([], 20.0, (), stacks), alone_ms={"page": 10.0}
+    ).sentences
+
+    assert said.startswith("In doubt: ")
+    assert "95% of the time of long requests is spent in views.py:12 books, mostly Cursor.execute. Measure" in said
+    assert "time.sleep" not in said
+
+
 def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:
     """Of ten seconds, the loop of one of two workers was held up for one. Notes of other times do not count."""
     requests = [
