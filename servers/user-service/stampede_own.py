@@ -10,7 +10,6 @@ these files outlive a worker that is killed.
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import socket
 import time
@@ -143,19 +142,3 @@ def load(name: str) -> Any:
         return getattr(import_module(module), node.id) if isinstance(node, ast.Name) else ast.literal_eval(node)
 
     return found(*map(value, call.args), **{str(keyword.arg): value(keyword.value) for keyword in call.keywords})
-
-
-def mistake_in(name: str, found: Any, called: str) -> str:
-    """Return what is wrong with an application that a server calls as ``wsgi`` or ``asgi``; empty: nothing is.
-
-    How an application is called shows in its arguments, unless it takes any.
-    """
-    takes: list[inspect.Parameter] | None = None
-    with suppress(TypeError, ValueError):  # there is no signature
-        takes = [one for one in inspect.signature(found).parameters.values() if one.default is one.empty]
-    if takes is None or any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in takes):
-        return ""
-    if not takes and inspect.isfunction(found):
-        return f"{name} is a function that takes no arguments, so it is a factory: write callable: {name}()"
-    kind = {2: "wsgi", 3: "asgi"}.get(len(takes), called)
-    return "" if kind == called else f"{name} is {kind.upper()}, but the server that is named serves {called.upper()}."

@@ -12,7 +12,7 @@ server, and ``words`` another command, which gets the variables, the folder and 
 its server.
 
 START is a file with JSON: ``words``, ``folder``, ``environment``, ``paths`` (what the application's folder has, by its
-path in the image), ``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or
+path in the image), ``written`` (texts by their paths), ``scripts`` (of the project, each
 ``[module, function]``), ``prepared`` (whether somebody has prepared the database) and ``ready`` (the path that tells
 that the application is ready). FALLBACKS is JSON: ``command`` (without an entrypoint; it is tried if ``words`` reach no
 server) and ``unknown`` (variables that nothing gives a value; if no server is reached without them, each is 1).
@@ -58,6 +58,8 @@ HANDS_ON = (
     "with-contenv", "s6-setuidgid", "s6-envdir", "chpst",
 )  # fmt: skip
 """Programs that start another command, which stands among their words."""
+TASKS = ("poe", "task", "pipenv", "pdm", "hatch", "rye", "pixi")
+"""Those of them that run the tasks of a project, which are not followed; the first two run nothing else."""
 OF_NAMES = ("--with", "--from", "--extra", "--group", "--only-group", "--package", "--service_name")
 """Options of these programs whose value may be the name of a server."""
 MEASURES = (
@@ -357,6 +359,9 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
+    if name in TASKS[:2] or (name in TASKS and "run" in arguments):
+        tasks = f"{name} {shlex.join(arguments)}: the lab does not follow the tasks of {name}"
+        sys.exit(f"{tasks}; give the command that serves with --command")
     if name == "tini":
         sys.exit(f"{next((each for each in arguments if not each.startswith('-')), name)}: not found")
     if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
@@ -401,11 +406,8 @@ def has(module: str, python: str) -> bool:
     return subprocess.run(words, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def run_script(script: Any, arguments: Sequence[str], python: str) -> NoReturn:
-    """Run a script that the project names: a text for a shell, or a function."""
-    if isinstance(script, str):
-        has_arguments = '"$@"' in script
-        os.execvp("sh", ["sh", "-c", script if has_arguments else f'{script} "$@"', "sh", *arguments])
+def run_script(script: Sequence[str], arguments: Sequence[str], python: str) -> NoReturn:
+    """Run a script that the project names, which is a function."""
     module, function = script
     inside = [str(folder / "src") for folder in (Path.cwd(), APPLICATION) if (folder / "src").is_dir()]
     code = (f"import sys; sys.path += {inside}; from {module} import {function} as f; "
@@ -423,9 +425,8 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
             continue
         if (ahead := arguments[: -len(words)]) and ahead[-1] in OF_NAMES:
             continue
-        name = words[0].rpartition(":")[2] if words[0].rpartition(":")[2] in scripts else words[0]
-        if name in scripts and name not in SERVERS:
-            run_script(scripts[name], words[1:], python)
+        if words[0] in scripts and words[0] not in SERVERS:
+            run_script(scripts[words[0]], words[1:], python)
         if words[0] in ("run", "exec", "sync", "install", "lock"):
             if words[0] in ("sync", "install", "lock"):
                 sys.exit(0)

@@ -14,7 +14,7 @@ import pytest
 
 from stampede.paths import SERVERS as SERVERS_OF_THE_LAB
 from stampede.service.description import Application
-from stampede.service.image import start_of
+from stampede.service.layer import start_of
 from tests.conftest import wait_until
 from tests.sealed import served
 from tests.whole.test_discovery import needs_a_root, written

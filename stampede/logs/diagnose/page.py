@@ -19,8 +19,7 @@ from stampede.logs.diagnose.requests import Requests
 from stampede.logs.diagnose.screen import cures_in_words, findings_in_words
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
-from stampede.report.answer import FirstFigure
-from stampede.report.html import Opening, bars_of, timeline_page
+from stampede.report.html import timeline_page
 from stampede.report.wording import percent
 
 MOST = 4000
@@ -50,19 +49,19 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
                 f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "
                 "the balancer notes some ends late. So a worker may have more rows than threads."
             )
-        opening = Opening(sentences)
+        first, bars_title, bars = None, "", []
         if requests.joins:
-            first = FirstFigure(percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
-            bars = bars_of([(each.name, percent(each.waited), each.waited) for each in findings.classes])
-            opening = Opening(sentences, first, "Requests that waited for more than 50 ms, by class", bars)
+            first = (percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
+            bars_title = "Requests that waited for more than 50 ms, by class"
+            bars = [(each.name, percent(each.waited), each.waited) for each in findings.classes]
         sent_s = requests.first + requests.sent_s[_shown(requests)]
         from_at, to_at = (datetime.fromtimestamp(float(at), UTC) for at in (sent_s.min(), sent_s.max()))
         which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
         which = which if len(sent_s) < len(requests) else f"All {len(requests):,} requests"
         title = (f"{which}, sent from {from_at:%H:%M:%S} to {to_at:%H:%M:%S} UTC: which worker served each, and which "
                  "waited")  # fmt: skip
-        return timeline_page(database, Path(), _run(requests, variant, load), summary, opening, (workers, threads),
-                             title, float(sent_s.min()))  # fmt: skip
+        return timeline_page(database, Path(), _run(requests, variant, load), summary, sentences, (workers, threads),
+                             title, float(sent_s.min()), first, bars_title, bars)  # fmt: skip
 
 
 def _shown(requests: Requests) -> slice:

@@ -9,7 +9,7 @@ from stampede.docker.commands import meaning_of
 from stampede.docker.containers import ContainerInfo
 from stampede.plan import PlannedTrial
 from stampede.records.run import REPLAY, USER_SERVICE
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 
 class TrialFailed(Exception):
