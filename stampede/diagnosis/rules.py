@@ -456,7 +456,7 @@ def _lines(stacks: Sequence[Stack], of: str, whole_s: float | None = None) -> st
         called = stack.called if " " in stack.called else ".".join(stack.called.split(".")[-2:])
         spent_s[stack.line or called][called] += stack.seconds
     worst = sorted(((sum(each.values()), line) for line, each in spent_s.items() if line), reverse=True)[:_NAMED]
-    told = []
+    told: list[str] = []
     for seconds, line in (each for each in worst if each[0] >= SOME_TIME * whole_s):
         called = max(spent_s[line], key=lambda name: spent_s[line][name])
         place = f"{line}, mostly {called}" if len(spent_s[line]) > 1 else f"{called} ({line})"
