@@ -344,6 +344,32 @@ def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
     assert re.fullmatch(r"stacks: pool thread \w+\|\(pool\)\|(.*/)?test_probe.py:\d+ .*send_mail", name)
 
 
+@pytest.mark.parametrize(("waited_s", "held_s"), [(0.0, 0.975), (0.6, 0.375), (0.95, None)])
+def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
+    waited_s: float, held_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a second, it computes for 0.3 s; it should go on after 25 ms."""
+    counted: dict[str, float] = {}
+    watcher = Watcher.__new__(Watcher)
+    watcher.worker = SimpleNamespace(  # type: ignore[assignment]
+        d=[0.0] * layout.MINUTE, base=0, rows=None, due=0.0, hold=lambda _: None, let_go=lambda _: None,
+        count=lambda _, name, seconds: counted.update({name: seconds}),
+    )  # fmt: skip
+    monkeypatch.setattr(watcher, "_scheduled", lambda _: (0.0, waited_s, 0))
+    watcher._loop_native, watcher._loop_waited, watcher._paused_s, watcher._silent_s = 1, 0.0, 0.025, 0.0
+    watcher._process_cpu, watcher._loop_cpu, watcher._collected_before = (
+        time.process_time(),
+        time.thread_time() - 0.3,
+        0.0,
+    )
+    watcher._ticked = time.monotonic() - 1.0
+
+    watcher.goes_on(watcher._ticked + 1.0)
+
+    kind = "held" if waited_s == 0 else "computed"
+    assert counted == ({} if held_s is None else {kind: pytest.approx(held_s)})
+
+
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
     [base] = workers(shared, 1, since_s=time.monotonic())
     shared.add_route(base, "/a\x1b[2J" + "x" * 90)
