@@ -333,6 +333,10 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     sync = found_with(workers=3, worker_class="sync")[0].variant
     assert (sync.threads, sync.record(TODAY).settings["threads"]) == (1, 1)
     assert found_with(workers=3, uwsgi="2.0.31")[0].variant.threads == 1
+    told = TOLD.model_copy(update={"server": "uwsgi", "settings": {"processes": "3", "http": ":8000"}})
+    by_router = candidates(served_as(service, workers=3, uwsgi="2.0.31"), LAYER, told)
+    accepts = {one.name.rpartition("-")[0]: one.variant.accept for one in by_router}
+    assert (accepts[""], accepts["map-socket"], accepts["least-conn"]) == (None, "per-worker", None)
     found = found_with(workers=2, threads=2, replicas=2, cpus=0.5, memory_mib=256)
     shared = {one.name: one.variant for one in found}
     assert {round(each.cpus * each.replicas, 6) for each in shared.values()} == {1.0}, "cores are shared, too"
