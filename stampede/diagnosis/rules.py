@@ -33,6 +33,8 @@ _NAMED = 3
 """How many classes of requests a sentence names."""
 _LIBRARIES = {"asgiref.": "asgiref", "concurrent.futures.": "result"}
 """Libraries whose waits have a cure of their own, by how the names of their functions begin."""
+HELD_BY_OTHERS = ("pool", "lock", "result", "asgiref")
+"""Waits for what other requests hold."""
 _ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
 _NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
@@ -275,7 +277,10 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
         f"for {_time(ms)} or more, so {found.slots} requests at a time are too few for this load."
         for name, (stat, ms) in found.slow_in_one_queue.items()
     ]
-    sentences += _waits_in(found, sorted(found.classes, key=found.at_work_s, reverse=True))
+    longest = sorted(found.classes, key=found.at_work_s, reverse=True)
+    sentences += _waits_in(found, longest)
+    if _waits_for(found, longest) in HELD_BY_OTHERS:
+        sentences.append("More threads would wait there, too.")
     lost_ms, lost_s = max(ms for _, ms in lost.values()), found.lost.before_of(lost)
     return _limit(found, "threads", lost, lost_s, sentences, threads=float(found.slots), lost_ms=lost_ms)
 
@@ -406,13 +411,8 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     slowest = sorted(found.slower_together, key=lambda name: -found.slower_together[name].ms)
     busy = found.processors.is_busy_elsewhere
     why = "They lack a processor for far less than this" if busy else "The processors are not busy"
-    spent_s: defaultdict[str, float] = defaultdict(float)  # by kind, of the first class of which it is known
-    for stack in next(filter(None, (_waits(found, name) for name in slowest)), ()):
-        library = next((name for start, name in _LIBRARIES.items() if stack.called.startswith(start)), stack.kind)
-        spent_s[library] += stack.seconds
-    kind = max(spent_s, key=lambda each: spent_s[each], default="")
     cures = SYMPTOMS["inside"].cures
-    cure = cures.get(kind if spent_s and spent_s[kind] > sum(spent_s.values()) / 2 else "", cures[""])
+    cure = cures.get(_waits_for(found, slowest), cures[""])
     sentences = [f"{_slower_sentence(found)} {why}, so {SYMPTOMS['inside'].says}{cure}", *_waits_in(found, slowest)]
     at_work_ms = found.slower_together[slowest[0]].ms
     return _limit(found, "inside", found.slower_together, max(0.0, lost_s - known_s), sentences, at_work_ms=at_work_ms)
@@ -440,6 +440,16 @@ def _computed_in(found: Symptoms, share: float, stacks: Sequence[Stack]) -> str:
 
 def _waits(found: Symptoms, name: str) -> list[Stack]:
     return [stack for stack in found.stacks("", name) if stack.kind != "computes"]
+
+
+def _waits_for(found: Symptoms, classes: Iterable[str]) -> str:
+    """Return for what most waits inside the first of these classes are, of which it is known; empty: unknown."""
+    spent_s: defaultdict[str, float] = defaultdict(float)
+    for stack in next(filter(None, (_waits(found, name) for name in classes)), ()):
+        library = next((name for start, name in _LIBRARIES.items() if stack.called.startswith(start)), stack.kind)
+        spent_s[library] += stack.seconds
+    kind = max(spent_s, key=lambda each: spent_s[each], default="")
+    return kind if spent_s and spent_s[kind] > sum(spent_s.values()) / 2 else ""
 
 
 def _waits_in(found: Symptoms, classes: Iterable[str]) -> list[str]:

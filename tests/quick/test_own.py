@@ -1531,8 +1531,8 @@ rows).\
     assert threads == snapshot("""\
 One in a hundred of the page requests loses 400 ms or more before its work begins: no worker had a
 free thread meanwhile, so 2 requests at a time are too few for this load. 92% of the waits inside
-page are in QueuePool.get (app/db.py:12 rows). This explains 0.0% of the time that requests lose;
-the rest is not explained.\
+page are in QueuePool.get (app/db.py:12 rows). More threads would wait there, too. This explains
+0.0% of the time that requests lose; the rest is not explained.\
 """)
 
 
