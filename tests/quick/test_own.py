@@ -861,6 +861,17 @@ def notes(tmp_path: Path) -> list[list[str]]:
     return [line.split(",") for line in lines if line.startswith(("began,", "ended,"))]
 
 
+@pytest.mark.parametrize("kind", ["wsgi", "asgi"])
+def test_hooks_of_the_server_find_the_attributes_of_the_application(wrapped: Any, kind: str) -> None:
+    """Such as ``worker.wsgi.logger`` in gunicorn's post_worker_init."""
+    source = APPLICATION if kind == "wsgi" else ASGI_APPLICATION
+    own = wrapped(f"{source}\napp.logger = object()\n", kind)
+    around = own.asgi if kind == "asgi" else own.app
+
+    assert around.logger is own.application.logger
+    assert not hasattr(around, "loggers")
+
+
 @pytest.mark.parametrize("path", ["/list", "/file", "/parts"])
 def test_the_wrapper_leaves_an_answer_as_it_is(wrapped: Any, tmp_path: Path, path: str) -> None:
     own = wrapped(APPLICATION)
