@@ -27,9 +27,9 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     if state.worker is not None:
         state.worker.judge_all()
     for _ in range(5):
-        moves = shared.q[layout.H_MOVES]
+        sums = shared.q[layout.H_SUMS]
         found = _read(shared)
-        if moves % 2 == 0 and moves == shared.q[layout.H_MOVES]:
+        if sums == shared.q[layout.H_SUMS]:
             break
     return found
 

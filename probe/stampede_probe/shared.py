@@ -2,8 +2,9 @@
 
 The file starts with a header, followed by a slot for each worker. All fields are words of eight bytes, and each field
 has one writer: the process that claimed the slot, or whoever holds the lock of the file. A worker that dies in the
-middle of a write therefore leaves at most its own last request behind. Slot 0 holds the sums of workers whose slot
-another worker has taken since they ended.
+middle of a write therefore leaves at most its own last request behind, or its own notes. Slots 0 and 1 hold the sums of
+workers whose slot another worker has taken since they ended: a new sum is written into the slot that nobody reads, and
+then one word of the header says that it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Iterator
 
 WORDS = 8
 PAGE = 4096
-MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 2
+MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 3
 WORKERS = 190
 """Slots for workers."""
 PLACES, RING, ROUTES, SECONDS, NOTES_BYTES = 64, 4096, 64, 64, 16384
@@ -30,8 +31,8 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 COUNTS = len(BUCKETS_S) + 1
 PREFIX = "stampede-probe-"
 
-H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_MOVES, H_CREATOR, H_CREATOR_STARTED = range(8)
-"""``H_MOVES`` is odd while the counts of a slot move to slot 0."""
+H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_SUMS, H_CREATOR, H_CREATOR_STARTED = range(8)
+"""``H_SUMS`` is twice the claim that was added to the sums last, plus the slot with these sums: 0 or 1."""
 
 # Words of a slot.
 PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, WITHOUT_PLACE, HELD_SINCE, HEAD, ROUTE_COUNT = range(11)
@@ -59,7 +60,7 @@ RING_AT = ROUTE_AT + ROUTES * ROUTE_WORDS
 NOTES_AT = RING_AT + RING
 SLOT_BYTES = -(-(NOTES_AT * WORDS + NOTES_BYTES) // PAGE) * PAGE
 SLOT_WORDS = SLOT_BYTES // WORDS
-FILE_BYTES = PAGE + (WORKERS + 1) * SLOT_BYTES
+FILE_BYTES = PAGE + (WORKERS + 2) * SLOT_BYTES
 UNMATCHED, OTHER = "(unmatched)", "(other)"
 
 
@@ -94,7 +95,7 @@ class Shared:
                 continue
             try:
                 os.ftruncate(descriptor, FILE_BYTES)
-                _fill(descriptor, PAGE + SLOT_BYTES, 0)
+                _fill(descriptor, PAGE + 2 * SLOT_BYTES, 0)
                 return cls(descriptor, path, is_new=True)
             except OSError:  # the folder is full
                 os.close(descriptor)
@@ -138,11 +139,12 @@ class Shared:
 
     def slots(self) -> range:
         """Return the first word of each slot that was ever claimed."""
-        return range(base_of(1), base_of(1 + min(self.q[H_USED], WORKERS)), SLOT_WORDS)
+        return range(base_of(2), base_of(2 + min(self.q[H_USED], WORKERS)), SLOT_WORDS)
 
     def sums(self) -> list[int]:
         """Return the slots whose counts make up the sums of the server, each worker once."""
-        return [base_of(0), *(base for base in self.slots() if self.q[base + CLAIM])]
+        added, place = divmod(self.q[H_SUMS], 2)
+        return [base_of(place), *(base for base in self.slots() if self.q[base + CLAIM] not in (0, added))]
 
     def is_live(self, base: int) -> bool:
         """Whether the worker of a slot is still there; cheap enough to be asked at the beginning of a request."""
@@ -170,16 +172,16 @@ class Shared:
             ended = [base for base in self.slots() if not (self.q[base + CLAIM] and self.is_same(base))]
             for base in ended:  # who was killed has not said when
                 self.d[base + UNTIL] = self.d[base + UNTIL] or self.d[base + SEEN]
+                if self.q[base + CLAIM] == self.q[H_SUMS] // 2:  # who added its counts was killed, too
+                    self.q[base + CLAIM] = 0
             if ended:
                 base = min(ended, key=lambda one: self.d[one + UNTIL])
-                self.q[H_MOVES] |= 1
                 if self.q[base + CLAIM]:
                     self._add(base)
                 self.q[base + CLAIM] = 0
                 self.bytes[base * WORDS : base * WORDS + SLOT_BYTES] = bytes(SLOT_BYTES)
-                self.q[H_MOVES] += 1
             elif self.q[H_USED] < WORKERS:
-                base = base_of(1 + self.q[H_USED])
+                base = base_of(2 + self.q[H_USED])
                 if self.descriptor >= 0:
                     _fill(self.descriptor, SLOT_BYTES, base * WORDS)
                 self.q[H_USED] += 1
@@ -211,8 +213,10 @@ class Shared:
         return [get_text(self.bytes, base + ROUTE_AT + one * ROUTE_WORDS, NAME_WORDS) for one in range(count)]
 
     def _add(self, base: int) -> None:
-        """Add the counts of a worker that has ended to the sums in slot 0."""
-        q, d, to = self.q, self.d, base_of(0)
+        """Add the counts of a worker that has ended to the sums."""
+        q, d, place = self.q, self.d, self.q[H_SUMS] % 2
+        old, to = base_of(place), base_of(1 - place)
+        self.bytes[to * WORDS : to * WORDS + SLOT_BYTES] = self.bytes[old * WORDS : old * WORDS + SLOT_BYTES]
         for word in (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD):
             q[to + word] += q[base + word]
         for word in (HELD_S, COLLECTED_S):
@@ -223,14 +227,15 @@ class Shared:
             self.add_route(to, name)
         known = self.routes(to)
         for number, name in enumerate(self.routes(base)):
-            place = known.index(name) if name in known else self.add_route(to, name)
-            source, target = (one + ROUTE_AT + at * ROUTE_WORDS for one, at in ((base, number), (to, place)))
+            route = known.index(name) if name in known else self.add_route(to, name)
+            source, target = (one + ROUTE_AT + at * ROUTE_WORDS for one, at in ((base, number), (to, route)))
             for word in range(NAME_WORDS, ROUTE_WORDS):
                 if word in ROUTE_S:
                     d[target + word] += d[source + word]
                 else:
                     q[target + word] += q[source + word]
         self.write_notes(to, merged([self.read_notes(to), self.read_notes(base)]))
+        q[H_SUMS] = 2 * q[base + CLAIM] + 1 - place
 
     def write_notes(self, base: int, notes: dict[str, dict[str, float]]) -> None:
         """Write what a worker counted under names, the greatest counts first until the room is full."""
@@ -246,7 +251,7 @@ class Shared:
             kept.setdefault(kind, {})[name] = round(value, 4)
         data = json.dumps(kept).encode()
         at = (base + NOTES_AT) * WORDS
-        self.q[base + NOTES_SEQUENCE] += 1  # odd: it is being written
+        self.q[base + NOTES_SEQUENCE] |= 1  # odd: it is being written, or who wrote it failed
         self.bytes[at : at + len(data)] = data
         self.q[base + NOTES_LENGTH] = len(data)
         self.q[base + NOTES_SEQUENCE] += 1

@@ -175,8 +175,8 @@ class Watcher:
         passed_s = now - self._ticked
         held_s = passed_s - self._paused_s
         if held_s > HELD_S:
-            waited_s = self._scheduled(self._loop_native)[1] - self._loop_waited
-            if waited_s < held_s / 2:  # otherwise it only lacked a processor
+            held_s -= self._scheduled(self._loop_native)[1] - self._loop_waited  # without a processor
+            if held_s > HELD_S:
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
                 kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
@@ -297,7 +297,7 @@ class Watcher:
         waited_s = self._scheduled(self._loop_native)[1] if self._ticked else 0.0
         if not held:
             self._loop_waited = waited_s
-        elif waited_s - self._loop_waited < (now - self._ticked) / 2:
+        elif now - self._ticked - self._paused_s - (waited_s - self._loop_waited) > HELD_S:
             self.worker.hold(self._ticked + self._paused_s)
         if is_due:
             self._count_found(now, at_work, stacks, found, step)

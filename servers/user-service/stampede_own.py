@@ -59,51 +59,41 @@ def wsgi(application: Callable[..., Any], *, at_once: bool = True) -> Callable[.
     If the application has a path that tells when it is ready, ``/-/ready`` is this path. ``at_once``: this process is a
     worker, and ready. The hooks of the probe call this in the place of its own wrapper.
     """
-    from stampede_probe.wrap import wsgi as with_probe  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import Wrapped  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import wsgi as with_probe  # noqa: PLC0415
 
     probed = with_probe(application)
     if at_once:
         counters()
 
-    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ.get("PATH_INFO") != "/-/ready":
-            try:
-                return probed(environ, start_response)
-            finally:
-                counters().add("served")
-        counters()
-        if READY:
-            environ["PATH_INFO"], _, environ["QUERY_STRING"] = READY.partition("?")
-            return application(environ, start_response)  # type: ignore[no-any-return]
-        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "6")])
-        return [b"ready\n"]
+    class Counted(Wrapped):
+        """Hooks of the user's server, such as gunicorn's post_worker_init, find the application's attributes."""
 
-    return app
+        def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            if environ.get("PATH_INFO") != "/-/ready":
+                try:
+                    return probed(environ, start_response)
+                finally:
+                    counters().add("served")
+            counters()
+            if READY:
+                environ["PATH_INFO"], _, environ["QUERY_STRING"] = READY.partition("?")
+                return application(environ, start_response)  # type: ignore[no-any-return]
+            start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "6")])
+            return [b"ready\n"]
+
+    return Counted(application)
 
 
 def asgi(application: Callable[..., Any]) -> Callable[..., Any]:
     """Return an ASGI application that does the same. A request is served when the last part of the answer is sent."""
     from stampede_probe.worker import state  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.wrap import Wrapped  # noqa: PLC0415
     from stampede_probe.wrap import asgi as with_probe  # noqa: PLC0415
 
     probed = with_probe(application)
     if state.capacity and state.capacity[1] in WITHOUT_LIFESPAN:
         counters()
-
-    async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            counters()
-        elif scope["type"] == "http" and scope["path"] != "/-/ready":
-            return await counted(scope, receive, send)
-        elif scope["type"] == "http" and READY:
-            path, _, query = READY.partition("?")
-            scope = {**scope, "path": path, "raw_path": path.encode(), "query_string": query.encode()}
-            return await application(scope, receive, send)  # type: ignore[no-any-return]
-        elif scope["type"] == "http":
-            counters()
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
-            return await send({"type": "http.response.body", "body": b"ready\n"})
-        return await probed(scope, receive, send)
 
     async def counted(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         answered = False
@@ -121,7 +111,25 @@ def asgi(application: Callable[..., Any]) -> Callable[..., Any]:
             if not answered:
                 counters().add("served")
 
-    return app
+    class Counted(Wrapped):
+        """As in ``wsgi``."""
+
+        async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan":
+                counters()
+            elif scope["type"] == "http" and scope["path"] != "/-/ready":
+                return await counted(scope, receive, send)
+            elif scope["type"] == "http" and READY:
+                path, _, query = READY.partition("?")
+                scope = {**scope, "path": path, "raw_path": path.encode(), "query_string": query.encode()}
+                return await application(scope, receive, send)  # type: ignore[no-any-return]
+            elif scope["type"] == "http":
+                counters()
+                await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
+                return await send({"type": "http.response.body", "body": b"ready\n"})
+            return await probed(scope, receive, send)
+
+    return Counted(application)
 
 
 def load(name: str) -> Any:

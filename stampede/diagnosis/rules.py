@@ -33,6 +33,8 @@ _NAMED = 3
 """How many classes of requests a sentence names."""
 _LIBRARIES = {"asgiref.": "asgiref", "concurrent.futures.": "result"}
 """Libraries whose waits have a cure of their own, by how the names of their functions begin."""
+HELD_BY_OTHERS = ("pool", "lock", "result", "asgiref")
+"""Waits for what other requests hold."""
 _ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
 _NO_DEATHS: DeathsByLimit = {}
 _NOTHING = "Nothing was measured of today's way to serve, so nothing {}is said."
@@ -72,7 +74,10 @@ def diagnose(
     said = busy_sentence(found.processors, blurs=not found.slower_together)
     slow = _loses(found.slow_by_machine).removesuffix(".")
     perhaps = f" {slow}, perhaps because the machine was busy." if slow else ""
-    doubt = said and f"In doubt: {said}{perhaps} Measure again on a machine that is not busy."
+    seen = "" if bottlenecks else _lines(found.stacks(""), " of the time of long requests is spent")
+    doubt = (
+        said and f"In doubt: {said}{perhaps}{f' {seen}.' if seen else ''} Measure again on a machine that is not busy."
+    )
     explained = sum(each.explains or 0.0 for each in main)
     lost = {toll.request_class for each in deaths.values() for toll in each.tolls if toll.lost}
     failures = [*_failures(summary, found, lost, thrown)]
@@ -272,7 +277,10 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
         f"for {_time(ms)} or more, so {found.slots} requests at a time are too few for this load."
         for name, (stat, ms) in found.slow_in_one_queue.items()
     ]
-    sentences += _waits_in(found, sorted(found.classes, key=found.at_work_s, reverse=True))
+    longest = sorted(found.classes, key=found.at_work_s, reverse=True)
+    sentences += _waits_in(found, longest)
+    if _waits_for(found, longest) in HELD_BY_OTHERS:
+        sentences.append("More threads would wait there, too.")
     lost_ms, lost_s = max(ms for _, ms in lost.values()), found.lost.before_of(lost)
     return _limit(found, "threads", lost, lost_s, sentences, threads=float(found.slots), lost_ms=lost_ms)
 
@@ -403,13 +411,8 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     slowest = sorted(found.slower_together, key=lambda name: -found.slower_together[name].ms)
     busy = found.processors.is_busy_elsewhere
     why = "They lack a processor for far less than this" if busy else "The processors are not busy"
-    spent_s: defaultdict[str, float] = defaultdict(float)  # by kind, of the first class of which it is known
-    for stack in next(filter(None, (_waits(found, name) for name in slowest)), ()):
-        library = next((name for start, name in _LIBRARIES.items() if stack.called.startswith(start)), stack.kind)
-        spent_s[library] += stack.seconds
-    kind = max(spent_s, key=lambda each: spent_s[each], default="")
     cures = SYMPTOMS["inside"].cures
-    cure = cures.get(kind if spent_s and spent_s[kind] > sum(spent_s.values()) / 2 else "", cures[""])
+    cure = cures.get(_waits_for(found, slowest), cures[""])
     sentences = [f"{_slower_sentence(found)} {why}, so {SYMPTOMS['inside'].says}{cure}", *_waits_in(found, slowest)]
     at_work_ms = found.slower_together[slowest[0]].ms
     return _limit(found, "inside", found.slower_together, max(0.0, lost_s - known_s), sentences, at_work_ms=at_work_ms)
@@ -439,6 +442,16 @@ def _waits(found: Symptoms, name: str) -> list[Stack]:
     return [stack for stack in found.stacks("", name) if stack.kind != "computes"]
 
 
+def _waits_for(found: Symptoms, classes: Iterable[str]) -> str:
+    """Return for what most waits inside the first of these classes are, of which it is known; empty: unknown."""
+    spent_s: defaultdict[str, float] = defaultdict(float)
+    for stack in next(filter(None, (_waits(found, name) for name in classes)), ()):
+        library = next((name for start, name in _LIBRARIES.items() if stack.called.startswith(start)), stack.kind)
+        spent_s[library] += stack.seconds
+    kind = max(spent_s, key=lambda each: spent_s[each], default="")
+    return kind if spent_s and spent_s[kind] > sum(spent_s.values()) / 2 else ""
+
+
 def _waits_in(found: Symptoms, classes: Iterable[str]) -> list[str]:
     """Return in which lines of code requests wait, for the first of the classes of which this is known."""
     said = (_lines(_waits(found, name), f" of the waits inside {name} are") for name in classes)
@@ -448,13 +461,17 @@ def _waits_in(found: Symptoms, classes: Iterable[str]) -> list[str]:
 def _lines(stacks: Sequence[Stack], of: str, whole_s: float | None = None) -> str:
     """Return in which lines of code how much of a time was spent: ``92% of it is in …, 8% in …``; empty: unknown."""
     whole_s = _seconds(stacks) if whole_s is None else whole_s
-    spent_s: defaultdict[str, float] = defaultdict(float)
+    spent_s: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for stack in stacks:
         called = stack.called if " " in stack.called else ".".join(stack.called.split(".")[-2:])
-        spent_s[f"{called} ({stack.line})" if called and stack.line else called or stack.line] += stack.seconds
-    named = [(line, seconds / whole_s) for line, seconds in spent_s.items() if line and seconds >= SOME_TIME * whole_s]
-    worst = sorted(named, key=lambda item: -item[1])[:_NAMED]
-    return ", ".join(f"{share:.0%}{'' if place else of} in {line}" for place, (line, share) in enumerate(worst))
+        spent_s[stack.line or called][called] += stack.seconds
+    worst = sorted(((sum(each.values()), line) for line, each in spent_s.items() if line), reverse=True)[:_NAMED]
+    told: list[str] = []
+    for seconds, line in (each for each in worst if each[0] >= SOME_TIME * whole_s):
+        called = max(spent_s[line], key=lambda name: spent_s[line][name])
+        place = f"{line}, mostly {called}" if len(spent_s[line]) > 1 else f"{called} ({line})"
+        told.append(f"{seconds / whole_s:.0%}{'' if told else of} in {line if called in ('', line) else place}")
+    return ", ".join(told)
 
 
 def _seconds(stacks: Iterable[Stack]) -> float:

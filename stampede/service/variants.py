@@ -241,6 +241,8 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, told: Record,
         today["backpressure"] = served.most_at_once
     if served.server == "gunicorn" and told.settings.get("reuse_port"):
         today["reuse_port"] = True
+    if served.server == "uwsgi" and {"http", "https"} & told.settings.keys():
+        today["router"] = "tcp"
     settings = _settings(kind, service, today, cores)
     program = PROGRAMS[str(settings["server"]).partition("-")[0]]
     added: dict[str, Any] = {}
@@ -316,7 +318,7 @@ def _settings(  # noqa: PLR0911, PLR0912  # a case for each kind
             whole = {"threads": served.slots, "backpressure": min(MOST_CONNECTIONS, served.most_at_once * processes)}
             return alone | {name: value for name, value in whole.items() if name in today} | {"workers": 1}
         case "map-socket":
-            return alone | {"map_socket": True, "balance": "least_conn"}
+            return alone | {"map_socket": True, "router": "none", "balance": "least_conn"}
         case "reuse-port":
             return alone | {"reuse_port": True}
         case "granian":

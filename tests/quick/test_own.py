@@ -331,6 +331,10 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     sync = found_with(workers=3, worker_class="sync")[0].variant
     assert (sync.threads, sync.record(TODAY).settings["threads"]) == (1, 1)
     assert found_with(workers=3, uwsgi="2.0.31")[0].variant.threads == 1
+    told = TOLD.model_copy(update={"server": "uwsgi", "settings": {"processes": "3", "http": ":8000"}})
+    by_router = candidates(served_as(service, workers=3, uwsgi="2.0.31"), LAYER, told)
+    accepts = {one.name.rpartition("-")[0]: one.variant.accept for one in by_router}
+    assert (accepts[""], accepts["map-socket"], accepts["least-conn"]) == (None, "per-worker", None)
     found = found_with(workers=2, threads=2, replicas=2, cpus=0.5, memory_mib=256)
     shared = {one.name: one.variant for one in found}
     assert {round(each.cpus * each.replicas, 6) for each in shared.values()} == {1.0}, "cores are shared, too"
@@ -875,6 +879,17 @@ def notes(tmp_path: Path) -> list[list[str]]:
     return [line.split(",") for line in lines if line.startswith(("began,", "ended,"))]
 
 
+@pytest.mark.parametrize("kind", ["wsgi", "asgi"])
+def test_hooks_of_the_server_find_the_attributes_of_the_application(wrapped: Any, kind: str) -> None:
+    """Such as ``worker.wsgi.logger`` in gunicorn's post_worker_init."""
+    source = APPLICATION if kind == "wsgi" else ASGI_APPLICATION
+    own = wrapped(f"{source}\napp.logger = object()\n", kind)
+    around = own.asgi if kind == "asgi" else own.app
+
+    assert around.logger is own.application.logger
+    assert not hasattr(around, "loggers")
+
+
 @pytest.mark.parametrize("path", ["/list", "/file", "/parts"])
 def test_the_wrapper_leaves_an_answer_as_it_is(wrapped: Any, tmp_path: Path, path: str) -> None:
     own = wrapped(APPLICATION)
@@ -1406,8 +1421,8 @@ a line of a pool of connections: inside ['page']: Under this load, the page requ
     QueuePool.get (app/db.py:12 rows).
 a line beside too few threads: threads ['page']: One in a hundred of the page requests loses 400 ms or more
     before its work begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for
-    this load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). This explains 0.0% of
-    the time that requests lose; the rest is not explained.
+    this load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). More threads would wait
+    there, too. This explains 0.0% of the time that requests lose; the rest is not explained.
 """)
 
 
@@ -1545,6 +1560,21 @@ def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_ea
     assert said.startswith(
         "100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12"
     )
+
+
+def test_a_line_that_calls_much_is_named_once_also_on_a_busy_machine(diagnosed: Diagnose) -> None:
+    """Such as a query for each row."""
+    calls = {"db.Cursor.execute": 5.0, "db.Row.get": 3.0, "": 1.5}
+    stacks = [Stack("", "computes", "home", "views.py:12 books", called, seconds) for called, seconds in calls.items()]
+    stacks.append(Stack("", "waits", "home", "views.py:9 books", "time.sleep", 0.5))
+
+    [said] = diagnosed(
+        *WELL_SERVED, *computing(2), busy=0.95, loops=Loops([], 20.0, (), stacks), alone_ms={"page": 10.0}
+    ).sentences
+
+    assert said.startswith("In doubt: ")
+    assert "95% of the time of long requests is spent in views.py:12 books, mostly Cursor.execute. Measure" in said
+    assert "time.sleep" not in said
 
 
 def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from types import CodeType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,74 @@ def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_ag
     assert after["notes"]["filled by"] == {"/a": 2.0}
     assert first == shared.slots()[0]
     assert len(list(shared.slots())) == 1
+
+
+def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
+    """Claim a slot, and return the lines that ran. Kill this process before the line with this place among them."""
+    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.add_route, Shared.write_notes)}
+    ran: list[int] = []
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            if len(ran) == killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            ran.append(frame.f_lineno)
+        return trace if frame.f_code in codes else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        shared.claim(1, "sync", loop=False)
+    finally:
+        sys.settrace(before)
+    return ran
+
+
+def ended_workers() -> Shared:
+    """Return the memory of a server whose two workers ended after three requests each."""
+    shared = Shared.create()
+    for base in workers(shared, 2):
+        route = shared.add_route(base, "/a")
+        shared.q[base + layout.ROUTE_AT + route * layout.ROUTE_WORDS + layout.REQUESTS] = 3
+        shared.q[base + layout.FAULTS] = 3
+        shared.write_notes(base, {"filled by": {"/a": 3.0}})
+        shared.q[base + STARTED] -= 1
+    return shared
+
+
+def test_who_is_killed_while_it_claims_a_slot_changes_no_sum() -> None:
+    """It is killed before each line, when this line runs for the first time and for the last."""
+    shared = ended_workers()
+    ran = lines_of_a_claim(shared)
+    Path(shared.path).unlink()
+    assert len(set(ran)) > 30
+    wrong = {}
+    firsts, lasts = map(ran.index, ran), {line: at for at, line in enumerate(ran)}.values()
+    for killed_at in sorted({*firsts, *lasts}):
+        shared = ended_workers()
+        child = os.fork()
+        if not child:
+            with suppress(BaseException):
+                lines_of_a_claim(shared, killed_at)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        for claims in range(4):
+            told = snapshot(shared)
+            counted = told["routes"]["/a"]["requests"], told["faults"], told["notes"]
+            if counted != (6, 6, {"filled by": {"/a": 6.0}}):
+                wrong[ran[killed_at], claims] = counted
+            shared.claim(1, "sync", loop=False)
+        assert len(list(shared.slots())) == 4  # both slots were used again
+        Path(shared.path).unlink()
+
+    assert wrong == {}
+
+
+def test_notes_are_read_again_when_they_are_written_after_a_writer_that_failed(shared: Shared) -> None:
+    shared.q[layout.base_of(0) + layout.NOTES_SEQUENCE] += 1
+    shared.write_notes(layout.base_of(0), {"stacks": {"a": 1.0}})
+
+    assert snapshot(shared)["notes"] == {"stacks": {"a": 1.0}}
 
 
 def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: Shared) -> None:
@@ -342,6 +411,32 @@ def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
 
     [name] = {one.partition(" → ")[0] for one in counted}
     assert re.fullmatch(r"stacks: pool thread \w+\|\(pool\)\|(.*/)?test_probe.py:\d+ .*send_mail", name)
+
+
+@pytest.mark.parametrize(("waited_s", "held_s"), [(0.0, 0.975), (0.6, 0.375), (0.95, None)])
+def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
+    waited_s: float, held_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a second, it computes for 0.3 s; it should go on after 25 ms."""
+    counted: dict[str, float] = {}
+    watcher = Watcher.__new__(Watcher)
+    watcher.worker = SimpleNamespace(  # type: ignore[assignment]
+        d=[0.0] * layout.MINUTE, base=0, rows=None, due=0.0, hold=lambda _: None, let_go=lambda _: None,
+        count=lambda _, name, seconds: counted.update({name: seconds}),
+    )  # fmt: skip
+    monkeypatch.setattr(watcher, "_scheduled", lambda _: (0.0, waited_s, 0))
+    watcher._loop_native, watcher._loop_waited, watcher._paused_s, watcher._silent_s = 1, 0.0, 0.025, 0.0
+    watcher._process_cpu, watcher._loop_cpu, watcher._collected_before = (
+        time.process_time(),
+        time.thread_time() - 0.3,
+        0.0,
+    )
+    watcher._ticked = time.monotonic() - 1.0
+
+    watcher.goes_on(watcher._ticked + 1.0)
+
+    kind = "held" if waited_s == 0 else "computed"
+    assert counted == ({} if held_s is None else {kind: pytest.approx(held_s)})
 
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:

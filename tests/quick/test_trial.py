@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,11 +24,11 @@ from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
 from stampede.paths import ROOT
 from stampede.plan import Plan, PlannedTrial, timing
-from stampede.records.run import TrialRecord
+from stampede.records.run import USER_SERVICE, TrialRecord
 from stampede.run.trial import batch, replacing
 from stampede.run.trial import trial as trial_module
 from stampede.run.trial.batch import Batch
-from stampede.run.trial.reasons import TrialFailed
+from stampede.run.trial.reasons import TrialFailed, memory_limit_reason
 from stampede.run.trial.replacing import replace_workers, restart_replicas
 from stampede.run.trial.trial import Trial
 from stampede.servers.gunicorn import GunicornSync
@@ -63,6 +64,17 @@ def event(action: str, container: str, service: str, exit_code: int = 0) -> dict
     """Return an event as Docker tells it."""
     attributes = {SERVICE: service, PROJECT: "stampede-p", "exitCode": str(exit_code)}
     return {"Action": action, "Actor": {"ID": container, "Attributes": attributes}}
+
+
+def test_what_sets_the_memory_of_somebody_s_own_service_is_named_as_in_its_file() -> None:
+    classes = '{"home": {"path": "/", "users": 1}}'
+    asked = {"script": USER_SERVICE, "settings": {"classes": classes}, "duration": {"short": "1s", "full": "1s"}}
+    labs, own = planned(), replace(planned(), load=Load.model_validate(asked))
+
+    said = [memory_limit_reason(trial, trial.variant.service, 512) for trial in (labs, own)]
+
+    assert ["the variant's memory_mib" in one for one in said] == [True, False]
+    assert said[1].endswith("its limit of 512 MiB, which served.memory_mib sets")
 
 
 class Batches:

@@ -8,6 +8,7 @@ from pathlib import Path
 from stampede.docker.commands import meaning_of
 from stampede.docker.containers import ContainerInfo
 from stampede.plan import PlannedTrial
+from stampede.records.run import REPLAY, USER_SERVICE
 from stampede.servers.base import BESIDE
 
 
@@ -60,7 +61,8 @@ def unhealthy_containers(containers: Sequence[ContainerInfo], front: str) -> lis
 def memory_limit_reason(trial: PlannedTrial, service: str, limit_mib: int) -> str:
     """Return which container reached its memory limit, and what sets this limit."""
     if service == trial.variant.service:
-        setting = "which the variant's memory_mib sets"
+        own = trial.load.script in (USER_SERVICE, REPLAY)
+        setting = "which served.memory_mib sets" if own else "which the variant's memory_mib sets"
     elif service.startswith(BESIDE):
         setting = "which mem_limit of this service in your Compose file sets"
     elif service.partition("-")[0] == "k6":
