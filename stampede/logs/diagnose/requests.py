@@ -17,19 +17,11 @@ FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
-_OTHER_UNIT = 300
 BAD_GATEWAY = 502
 GAVE_UP = (499, BAD_GATEWAY, 503, 504)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
-TOO_BUSY = (429, 503)
-LONG_S = 5.0
-"""No server that kills silent workers does so sooner. gunicorn's limit is 30 s unless it is set."""
-MURDER_S = 1.0
-"""gunicorn looks so often whether a worker was silent for too long."""
-FAILED = 500
-"""The least status that says a server failed."""
-SOONEST_S = 0.05
-"""Some request of a log reaches a free thread so soon, so if all seem to take longer, the server's clock is ahead."""
+LONG_S, MURDER_S = 5.0, 1.0
+"""No server kills silent workers sooner (gunicorn's limit is 30 s unless it is set), and gunicorn looks so often."""
 
 
 class Noted(NamedTuple):
@@ -50,24 +42,27 @@ class Noted(NamedTuple):
 class Requests:
     """Requests in the order of sending; times are seconds since the first was sent, at ``first`` (epoch seconds).
 
-    ``tick_s`` is the resolution of their times, ``took_tick_s`` that of their durations; a duration is from ``sent_s``
-    to ``ended_s``. ``worker`` is -1 where no log names the worker. ``in_both`` is the share of the balancer's lines
-    that a server has, too; 0 if there is only one kind of log. ``joins`` say how the logs were joined.
+    Each may have waited by ``less_s`` shorter, or by ``more_s`` longer, and then nobody knows any better when it began
+    and ended. ``tick_s`` is the resolution of the other times. ``worker`` is -1 where no log names the worker.
+    ``in_both`` is the share of the balancer's lines that a server has, too; 0 if there is only one kind of log.
+    ``joins`` say how the logs were joined.
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``refused`` are those that the balancer answered itself.
     ``unserved`` are the other requests in a balancer's log only, of routes that a server has: when each was sent and
-    ended. ``killed``
-    are those whose worker ended with them: they held it for longer than the server's line says. ``turned_away`` are
-    those to which a server said at once that it is too busy. ``left`` are those that a server went on with after the
-    balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the server had done with
-    long before the balancer. ``held`` is when requests were with a worker that ended, for which the balancer said 502.
+    ended. ``killed`` are those whose worker ended with them: they held it for longer than the server's line says.
+    ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are those that a server went
+    on with after the balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the
+    server had done with long before the balancer. ``held`` is when requests were with a worker that ended, for which
+    the balancer said 502.
     """
 
     first: float
     sent_s: Floats
     began_s: Floats
     ended_s: Floats
+    less_s: Floats
+    more_s: Floats
     route: Integers
     worker: Integers
     status: Integers
@@ -110,8 +105,18 @@ class Requests:
         )  # fmt: skip
 
 
-Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
-"""When requests were sent, began and ended (epoch seconds), their routes, workers and statuses, and the resolution."""
+class _Part(NamedTuple):
+    """Requests of a log or a pair of logs, as the columns of Requests; times are epoch seconds."""
+
+    sent_s: Floats
+    began_s: Floats
+    ended_s: Floats
+    less_s: Floats
+    more_s: Floats
+    route: Integers
+    worker: Integers
+    status: Integers
+    tick_s: float
 
 
 def requests_of(logs: Logs) -> Requests:
@@ -128,32 +133,7 @@ def requests_of(logs: Logs) -> Requests:
         joins = [of_header(server) for server in logs.servers]
     else:
         return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
-    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
-    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for log in logs.servers}
-    alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
-    if not alike:
-        server, balancer = logs.servers[0], logs.balancers[0]
-        raise WrongUse(
-            f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
-            hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
-            "paths, both logs need the same id: stampede diagnose --setup. Durations without a unit may need "
-            "--unit ms.",
-        )
-    for balancer, server, joined in alike:
-        times = balancer.took_s[joined.balancer] / server.took_s[joined.server]
-        if np.quantile(np.nan_to_num(times), FEW) > _OTHER_UNIT:
-            raise WrongUse(f"Nearly all requests took more than {_OTHER_UNIT} times as long in {balancer.file} as in "
-                           f"{server.file}, so the durations of one of them are in another unit.",
-                           hint="--unit ms says the unit of durations that are written without it.")  # fmt: skip
-        stayed = ~np.isin(balancer.status[joined.balancer], LEFT)
-        more_s = (server.took_s[joined.server] - balancer.took_s[joined.balancer])[stayed]
-        if len(more_s) and (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
-            raise WrongUse(
-                f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
-                "log.",
-                hint=f"--balancer {server.file} --server {balancer.file}"
-                + (f", or --unit ms for {server.assumed}" if server.assumed else ""),
-            )
+    alike = _alike(logs, joins)
     killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:
         ends, held_s = _killed(balancer, server, joined)
@@ -162,9 +142,10 @@ def requests_of(logs: Logs) -> Requests:
     longer = {id(server): replace(server, took_s=held[id(server)]) for _, server, _ in alike}
     joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in alike]
     parts = [_joined(*each) for each in joins]
-    if not any(len(part[0]) for part in parts):
+    if not any(len(part.sent_s) for part in parts):
         return _requests(parts)
-    period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
+    first_s = min(part.sent_s.min(initial=np.inf) for part in parts)
+    period_s = first_s, max(part.ended_s.max(initial=0) for part in parts)
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
     unserved, refused, unknown, with_ended = [], [], 0, [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
@@ -178,30 +159,22 @@ def requests_of(logs: Logs) -> Requests:
         unknown += int((alone & ~(within & gave_up)).sum())
         ended = np.flatnonzero(alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S))
         with_ended.append(np.stack([balancer.ends_s[ended] - balancer.took_s[ended], balancer.ends_s[ended]], axis=1))
-        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes) & ~gave_up)
-        within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
-        unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
+        part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~gave_up)
+        within = (part.ended_s >= period_s[0]) & (part.sent_s <= period_s[1])
+        unserved.append(np.stack([part.sent_s, part.ended_s], axis=1)[within])
     pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
-    in_both = pairs_in_all / (pairs_in_all + unknown)
-    found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
-    left = [
-        (
-            balancer,
-            joined.balancer,
-            np.isin(balancer.status[joined.balancer], LEFT)
-            & (balancer.status[joined.balancer] != server.status[joined.server]),
-        )
-        for balancer, server, joined in joins
-    ]
-    busy = [(balancer, joined.balancer[np.isin(balancer.status[joined.balancer], TOO_BUSY)
-             & (balancer.took_s[joined.balancer] <= FROM_S)]) for balancer, _, joined in joins]  # fmt: skip
-    work_s = [np.nan_to_num(server.took_s[joined.server]) for _, server, joined in joins]
-    left_s = sum(float(each_s[which].sum()) for each_s, (*_, which) in zip(work_s, left, strict=True))
+    found = _requests(parts, [*_unsent(joins, period_s)], unserved, pairs_in_all / (pairs_in_all + unknown), joins)
+    left, busy, work_s, left_s = [], [], 0.0, 0.0
+    for balancer, server, joined in joins:
+        status, its_work_s = balancer.status[joined.balancer], np.nan_to_num(server.took_s[joined.server])
+        went_on = np.isin(status, LEFT) & (status != server.status[joined.server])
+        left.append((balancer, joined.balancer[went_on]))
+        at_once = np.isin(status, (429, 503)) & (balancer.took_s[joined.balancer] <= FROM_S)
+        busy.append((balancer, joined.balancer[at_once]))
+        work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
     return replace(
-        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused),
-        killed=_noted(killed), turned_away=_noted(busy),
-        left=_noted((balancer, places[which]) for balancer, places, which in left),
-        left_work=left_s / max(sum(float(each_s.sum()) for each_s in work_s), 1e-9),
+        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused), killed=_noted(killed),
+        turned_away=_noted(busy), left=_noted(left), left_work=left_s / max(work_s, 1e-9),
         slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),
     )  # fmt: skip
 
@@ -220,6 +193,38 @@ def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, 
     return best
 
 
+def _alike(logs: Logs, joins: Sequence[tuple[Log, Log, Joined]]) -> list[tuple[Log, Log, Joined]]:
+    """Return the joins of logs that are of the same requests. Raise WrongUse if none are, or if times contradict."""
+    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
+    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for log in logs.servers}
+    alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
+    if not alike:
+        dated = [" to ".join(f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in log.ends_s[[0, -1]])
+                 for log in (logs.servers[0], logs.balancers[0])]  # fmt: skip
+        raise WrongUse(
+            f"Hardly any line of {logs.servers[0].file} (from {dated[0]}) is in {logs.balancers[0].file} (from "
+            f"{dated[1]}), so they are not of the same requests.",
+            hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
+            "paths, both logs need the same id: stampede diagnose --setup. Durations without a unit may need "
+            "--unit ms.",
+        )
+    for balancer, server, joined in alike:
+        took_s, its_took_s = balancer.took_s[joined.balancer], server.took_s[joined.server]
+        if np.quantile(np.nan_to_num(took_s / its_took_s), FEW) > 300:
+            raise WrongUse(f"Nearly all requests took more than 300 times as long in {balancer.file} as in "
+                           f"{server.file}, so the durations of one of them are in another unit.",
+                           hint="--unit ms says the unit of durations that are written without it.")  # fmt: skip
+        more_s = (its_took_s - took_s)[~np.isin(balancer.status[joined.balancer], LEFT)]
+        if len(more_s) and (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
+            raise WrongUse(
+                f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
+                "log.",
+                hint=f"--balancer {server.file} --server {balancer.file}"
+                + (f", or --unit ms for {server.assumed}" if server.assumed else ""),
+            )
+    return alike
+
+
 def has_header(server: Log) -> bool:
     """Return whether a server's log says of most requests when the balancer got them, and how long they took."""
     return float((~np.isnan(server.arrived_s) & ~np.isnan(server.took_s)).mean()) >= FEW_PAIRS
@@ -229,11 +234,12 @@ def of_header(server: Log) -> tuple[Log, Log, Joined]:
     """Return the log that the balancer would have written, as far as the server's log tells it, and their join.
 
     Nothing but the header tells the balancer's clock. So the server's clock counts as ahead by as much as the soonest
-    request seems to wait, or as behind by as much as it seems to begin before it came.
+    request seems to wait, if that is long (some request of a log reaches a free thread at once), or as behind by as
+    much as it seems to begin before it came.
     """
     known = np.flatnonzero(~np.isnan(server.arrived_s) & ~np.isnan(server.took_s))
     soonest_s = float((server.ends_s - server.took_s - server.arrived_s)[known].min())
-    ahead_s = soonest_s if soonest_s < 0 or soonest_s > SOONEST_S else 0.0
+    ahead_s = soonest_s if soonest_s < 0 or soonest_s > FROM_S else 0.0
     ends_s = server.ends_s[known] - ahead_s
     columns = {name: getattr(server, name)[known] for name in COLUMNS if name not in ("ends_s", "took_s")}
     balancer = replace(server, clock="balancer", ends_s=ends_s, took_s=ends_s - columns["arrived_s"], unreadable=0,
@@ -256,7 +262,7 @@ def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Float
     names = bool((server.worker >= 0).all())
     took_s = balancer.took_s[at]
     most_s = np.minimum(took_s, (server.ends_s - before_s)[its]) if names else took_s
-    pairs = np.flatnonzero((server.status[its] >= FAILED) & (most_s - server.took_s[its] > LONG_S)
+    pairs = np.flatnonzero((server.status[its] >= 500) & (most_s - server.took_s[its] > LONG_S)
                            & (is_last[its] | (not names)))  # fmt: skip
     limit_s = float(took_s[pairs].min(initial=np.inf)) + MURDER_S
     if not names and len(pairs) and float(np.median(took_s[pairs])) > limit_s + MURDER_S:
@@ -276,35 +282,29 @@ def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
     return sorted(noted, key=lambda each: -each.requests)
 
 
-def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Columns]:
+def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[_Part]:
     """Yield the requests of a period that are in a server's log only."""
     for server in {id(server): server for _, server, _ in joins}.values():
-        of = [joined for _, its, joined in joins if its is server]
         timed = [pairs.server[~np.isnan(its.took_s[pairs.balancer])] for its, each, pairs in joins if each is server]
-        alone = ~np.isin(np.arange(len(server)), np.concatenate(timed))
-        began_s, _, ended_s, route, worker, status, tick_s = _alone(server, alone)
-        ahead_s = of[0].clock.ahead_s
-        within = (ended_s - ahead_s >= period_s[0]) & (began_s - ahead_s <= period_s[1])
-        began_s, ended_s = began_s[within] - ahead_s, ended_s[within] - ahead_s
-        yield began_s, began_s, ended_s, route[within], worker[within], status[within], tick_s
+        part = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
+        ahead_s = next(joined.clock.ahead_s for _, its, joined in joins if its is server)
+        began_s, ended_s = part.began_s - ahead_s, part.ended_s - ahead_s
+        within = (ended_s >= period_s[0]) & (began_s <= period_s[1])
+        columns = (began_s, began_s, ended_s, *part[3:-1])
+        yield _Part(*(column[within] for column in columns), part.tick_s)
 
 
-def _dated(log: Log) -> str:
-    """Return the name of a log, and from when to when its requests ended."""
-    first, last = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in (log.ends_s[0], log.ends_s[-1]))
-    return f"{log.file} (from {first} to {last})"
-
-
-def _alone(log: Log, which: Flags | None = None) -> Columns:
+def _alone(log: Log, which: Flags | None = None) -> _Part:
     """Return the requests of a log, or some of them, as if none of them waited."""
     ends_s = spread(log.ends_s, log.tick_s)
     began_s = ends_s - log.took_s
     known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
-    return (began_s[known], began_s[known], ends_s[known], log.route[known], log.worker[known], log.status[known],
-            log.tick_s)  # fmt: skip
+    unsure_s = np.full(int(known.sum()), (log.tick_s if log.tick_s >= COARSE_S else 0.0) + log.took_tick_s / 2)
+    return _Part(began_s[known], began_s[known], ends_s[known], unsure_s, unsure_s, log.route[known], log.worker[known],
+                 log.status[known], log.tick_s)  # fmt: skip
 
 
-def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
+def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     """Return the requests that are in both logs: their times by the better clock, their durations by both.
 
     The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
@@ -313,22 +313,26 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
     server took as it saw it, the time of a client that sent slowly is no wait.
     """
     at, its = joined.balancer, joined.server
+    took_s, its_took_s, half_s = balancer.took_s[at], server.took_s[its], server.took_tick_s / 2
+    if half_s:  # whole seconds, as gunicorn's %(T)s: the middle of the second, and nobody knows which moment of it
+        its_took_s = np.maximum(its_took_s, np.minimum(its_took_s + half_s, took_s))
     if balancer.tick_s <= server.tick_s:
         ends_s = spread(balancer.ends_s, balancer.tick_s)[at]
     else:
         ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
     worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
     apart = _late_s(balancer, server, joined) != 0
-    sent_s = np.where(apart, balancer.ends_s[at], ends_s) - balancer.took_s[at]
+    sent_s = np.where(apart, balancer.ends_s[at], ends_s) - took_s
     ends_s = np.where(apart, spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s, ends_s)
-    began_s = ends_s - server.took_s[its]
+    began_s = ends_s - its_took_s
     tick_s = balancer.tick_s + server.tick_s
     sent_s = np.where(apart & (tick_s >= COARSE_S) & (began_s - sent_s < tick_s), began_s, sent_s)  # nobody can tell
-    seen_s = np.minimum(balancer.upstream_s[at], balancer.took_s[at])
+    seen_s = np.minimum(balancer.upstream_s[at], took_s)
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
+    more_s = np.where(apart & (tick_s >= COARSE_S), tick_s + half_s, half_s)
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
-    return (sent_s[known], began_s[known], ends_s[known], balancer.route[at][known], worker[known],
-            balancer.status[at][known], min(balancer.tick_s, server.tick_s))  # fmt: skip
+    columns = (sent_s, began_s, ends_s, more_s, more_s, balancer.route[at], worker, balancer.status[at])
+    return _Part(*(column[known] for column in columns), min(balancer.tick_s, server.tick_s))
 
 
 def _late_s(balancer: Log, server: Log, joined: Joined) -> Floats:
@@ -347,23 +351,16 @@ def spread(ends_s: Floats, tick_s: float) -> Floats:
 
 
 def _requests(
-    parts: Sequence[Columns],
-    unsent: Sequence[Columns] = (),
-    unserved: Sequence[Segments] = (),
-    in_both: float = 0.0,
+    parts: Sequence[_Part], unsent: Sequence[_Part] = (), unserved: Sequence[Segments] = (), in_both: float = 0.0,
     joins: Sequence[tuple[Log, Log, Joined]] = (),
-) -> Requests:
-    columns: Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]
-    columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in (*parts, *unsent)), strict=True))
-    sent_s, began_s, ended_s, *others = columns
-    known = sum(len(part[0]) for part in parts)
+) -> Requests:  # fmt: skip
+    known = sum(len(part.sent_s) for part in parts)
     if not known:
         raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
-    order = np.argsort(sent_s, kind="stable")
-    first = float(sent_s[order[0]])
-    route, worker, status = (column.astype(np.int64)[order] for column in others)
-    return Requests(
-        first, sent_s[order] - first, began_s[order] - first, ended_s[order] - first, route, worker, status,
-        max(part[-1] for part in parts), in_both, order < known,
-        np.concatenate([np.empty((0, 2)), *unserved]) - first, joins,
-    )  # fmt: skip
+    columns = [np.concatenate(column) for column in zip(*(part[:-1] for part in (*parts, *unsent)), strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    sent_s, began_s, ended_s, *others = (column[order] for column in columns)
+    first = float(sent_s[0])
+    return Requests(first, sent_s - first, began_s - first, ended_s - first, *others,
+                    max(part.tick_s for part in parts),
+                    in_both, order < known, np.concatenate([NEVER, *unserved]) - first, joins)  # fmt: skip
