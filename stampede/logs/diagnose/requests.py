@@ -329,9 +329,10 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     sent_s = np.where(apart & (tick_s >= COARSE_S) & (began_s - sent_s < tick_s), began_s, sent_s)  # nobody can tell
     seen_s = np.minimum(balancer.upstream_s[at], took_s)
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
-    more_s = np.where(apart & (tick_s >= COARSE_S), tick_s + half_s, half_s)
+    coarse = apart & (tick_s >= COARSE_S)
+    less_s, more_s = (np.where(coarse, tick_s + half_s, each_s) for each_s in (half_s, its_took_s - server.took_s[its]))
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
-    columns = (sent_s, began_s, ends_s, more_s, more_s, balancer.route[at], worker, balancer.status[at])
+    columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
     return _Part(*(column[known] for column in columns), min(balancer.tick_s, server.tick_s))
 
 
