@@ -1,14 +1,18 @@
-"""Formats that somebody declared in the configuration of a server, as formats that the lab reads.
+"""Formats that somebody named: a string, a configuration that declares formats, or keys of JSON.
 
 A further dialect is a further entry of DIALECTS, and a further variable a line of its table.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from stampede.errors import WrongUse
-from stampede.logs.formats import UNITS, Clock, Format
+from stampede.foreign import parse_python
+from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Clock, Format, Formats, JsonFormat
 
 _DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
 _LOCAL = rf"{_DAY} [+-]\d{{4}}"
@@ -162,6 +166,19 @@ HAPROXY = Dialect(
 _WITH_SPACES = re.compile(r"agent|forwarded|cookie|%\(a\)|capture|%h[rs]\b|\[", re.IGNORECASE)
 """Variables whose text often has spaces. Between spaces, the text of any other variable has none."""
 DIALECTS = (NGINX, UWSGI, PYTHON, HAPROXY, APACHE)
+_PARTS_OF_JSON = ("time", "method", "path", "request", "status", "duration", "worker")
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_NGINX = re.compile(rf"\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?(?P<parts>(?:{_QUOTED}\s*|[^\s;'\"]+\s*)+);?")
+_PARTS = re.compile(rf"{_QUOTED}|[^\s;'\"]+")
+_ONE_LINE: tuple[tuple[Dialect, str], ...] = (
+    (APACHE, r'^\s*LogFormat\s+(?P<text>"(?:[^"\\]|\\.)*")[ \t]*(?P<name>\S*)'),
+    (APACHE, r'^\s*CustomLog\s+\S+\s+(?P<text>"(?:[^"\\]|\\.)*")(?P<name>)'),
+    (PYTHON, rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})(?P<name>)"),
+    (UWSGI, r"^\s*log-?format\s*[=:]\s*(?P<text>.+?)(?P<name>)\s*$"),
+    (HAPROXY, rf"^\s*log-format\s+(?P<text>{_QUOTED}|(?:\\.|\S)+)(?P<name>)"),
+    (NGINX, r"^\s*log-format-upstream:\s*(?P<text>.+?)(?P<name>)\s*$"),
+)
+"""How configurations declare a format in one line; the last is the ConfigMap of ingress-nginx."""
 
 
 def compile_format(text: str, dialect: Dialect | None = None, name: str = "") -> Format:
@@ -171,28 +188,25 @@ def compile_format(text: str, dialect: Dialect | None = None, name: str = "") ->
     """
     dialect = dialect or dialect_of(text)
     tokens = list(_tokens(text, dialect))
-    taken = _taken(tokens)
+    taken: dict[str, int] = {}  # the token of each part of an entry: the first in the table of the dialect
+    for place in sorted(range(len(tokens)), key=lambda place: (tokens[place].rank, place)):
+        for meaning in tokens[place].means:
+            taken.setdefault(meaning, place)
     said = f"{dialect.name} {name}".strip()
     for needed, way in (("time", dialect.time), ("method", dialect.request), ("target", dialect.request)):
         if needed not in taken:
             raise WrongUse(f"{said} has no {needed} of the requests: {text}", hint=f"Add {way} to it.")
-    patterns = [_pattern(tokens, place, taken, dialect) for place in range(len(tokens))]
-    line = "".join(patterns)
+    line = "".join(_pattern(tokens, place, taken, dialect) for place in range(len(tokens)))
     if first := re.match(r"\[\^(?:\\.|[^\]\\])*\]|\\S(?=[*{])", line):
         line = f"(?<!{first[0]}){line}"  # what matches within such a text matches from its beginning, too
-    duration = tokens[taken["duration"]].variable if "duration" in taken else ""
+    add, (label, _, variable) = f"{text.rstrip()} {dialect.duration}", dialect.duration.partition("=")
+    if text.rstrip().endswith("}"):  # JSON
+        add = f'{text.rstrip()[:-1].rstrip()}, "{label}": "{variable}"}}'
     return Format(
-        said, text, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"), duration, dialect.clock,
-        at_start="(?P<start>" in line, add=f"{said}: {_with_duration(text.rstrip(), dialect)}",
-        parts=tuple((token.variable or token.written, part) for token, part in zip(tokens, patterns, strict=True)),
+        said, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"),
+        tokens[taken["duration"]].variable if "duration" in taken else "", dialect.clock,
+        at_start="(?P<start>" in line, add=f"{said}: {add}",
     )  # fmt: skip
-
-
-def _with_duration(text: str, dialect: Dialect) -> str:
-    if not text.endswith("}"):
-        return f"{text} {dialect.duration}"
-    name, _, variable = dialect.duration.partition("=")
-    return f'{text[:-1].rstrip()}, "{name}": "{variable}"}}'
 
 
 def dialect_of(text: str) -> Dialect:
@@ -230,63 +244,44 @@ def _meaning(group: str) -> str:
 
 
 def _tokens(text: str, dialect: Dialect) -> Iterator[_Token]:
-    end = 0
+    end, keys = 0, [*dialect.variables]
     for found in re.finditer(dialect.variable, text):
         yield _Token("", _unescaped(text[end : found.start()]))
-        end = found.end()
+        end, name = found.end(), found["name"]
         argument = found.groupdict().get("argument") or ""
+        key = f"{{{argument}}}{name}" if argument and argument[0] not in "+-" else name
+        if key not in keys and "%" in argument:
+            key = f"{{%}}{name}"
         quote = '"' if re.match(r"\+.*Q", argument) else ""
-        yield from (_Token("", quote), _variable(found, argument, dialect), _Token("", quote))
+        variable = _Token(found[0], dialect.variables.get(key, ""), keys.index(key) if key in keys else 0)
+        yield from (_Token("", quote), variable, _Token("", quote))
     yield _Token("", _unescaped(text[end:]))
-
-
-def _variable(found: "re.Match[str]", argument: str, dialect: Dialect) -> _Token:
-    name = found["name"]
-    key = f"{{{argument}}}{name}" if argument and argument[0] not in "+-" else name
-    if key not in dialect.variables and "%" in argument:
-        key = f"{{%}}{name}"
-    rank = [*dialect.variables].index(key) if key in dialect.variables else 0
-    return _Token(found[0], dialect.variables.get(key, ""), rank)
 
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda found: {"t": "\t"}.get(found[1], found[1]), text).replace("%%", "%")
 
 
-def _taken(tokens: list[_Token]) -> dict[str, int]:
-    """Return which token is taken for each part of an entry: the first in the table of the dialect."""
-    taken: dict[str, int] = {}
-    for place in sorted(range(len(tokens)), key=lambda place: (tokens[place].rank, place)):
-        for meaning in tokens[place].means:
-            taken.setdefault(meaning, place)
-    return taken
-
-
 def _pattern(tokens: list[_Token], place: int, taken: dict[str, int], dialect: Dialect) -> str:
-    """Return the pattern of a token. A part that another token has is no group."""
+    """Return the pattern of a token. A part that another token has is no group.
+
+    The text of a variable that nobody needs ends at the character behind it, because several texts that may go on would
+    take for ever to tell apart.
+    """
     token = tokens[place]
     if not token.variable:
         text = re.escape(token.written)
         return text.replace(r"\ ", " *") if dialect is HAPROXY else text  # it writes no space beside what is empty
+    before = "".join(each.written for each in tokens[max(place - 2, 0) : place] if not each.variable)[-1:]
+    after = "".join(each.written for each in tokens[place + 1 : place + 3] if not each.variable)[:1]
+    pattern = ".*?" if _WITH_SPACES.search(token.variable) else r"\S*?"
     if token.written:
-        groups = re.compile(r"\(\?P<(\w+)>")
-        written = groups.sub(lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:", token.written)
-        return _bounded(written, _neighbours(tokens, place)[1])
-    return _bounded(_any_text(token.variable, *_neighbours(tokens, place)), _neighbours(tokens, place)[1])
-
-
-def _neighbours(tokens: list[_Token], place: int) -> tuple[str, str]:
-    """Return the characters before and behind a variable; empty: another variable, or nothing."""
-    before = "".join(each.written for each in tokens[max(place - 2, 0) : place] if not each.variable)
-    after = "".join(each.written for each in tokens[place + 1 : place + 3] if not each.variable)
-    return before[-1:], after[:1]
-
-
-def _bounded(pattern: str, after: str) -> str:
-    """Return a pattern whose texts end at the character behind them, if they cannot have it; else they have an end.
-
-    A text that may be longer or shorter would be tried at all lengths, and so would those behind it.
-    """
+        pattern = re.sub(r"\(\?P<(\w+)>", lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:",
+                         token.written)  # fmt: skip
+    elif before == after == '"':
+        pattern = r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'
+    elif after and after in "\t|;^~])}>'\"":
+        pattern = rf"[^{re.escape(after)}\n]*+"
     if after and after in _SEPARATORS:
         pattern = pattern.replace(r'[^\s"]++', rf'[^\s"{re.escape(after)}]++').replace(
             r'[^"\n]*?', rf'[^"\n{re.escape(after)}]*+')  # fmt: skip
@@ -296,13 +291,90 @@ def _bounded(pattern: str, after: str) -> str:
     return pattern.replace("*?", f"{{0,{_MOST}}}?")
 
 
-def _any_text(variable: str, before: str, after: str) -> str:
-    """Return the pattern of any text between two characters.
+def choose_formats(written: str = "", json_keys: str = "") -> Formats:
+    """Return the formats that the options of a command say, else all that the lab knows.
 
-    It ends at the second of them, because several texts that may go on would take for ever to tell apart.
+    ``written`` is a format, or the text of a configuration that declares some. Raise WrongUse if all of them lack times
+    or requests.
     """
-    if before == after == '"':
-        return r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'
-    if after and after in "\t|;^~])}>'\"":
-        return rf"[^{re.escape(after)}\n]*+"
-    return ".*?" if _WITH_SPACES.search(variable) else r"\S*?"
+    if written and json_keys:
+        raise WrongUse("--format and --json-keys exclude each other.", hint="Keep one of them.")
+    if json_keys:
+        keys = _json_format(json_keys)
+        return Formats((), (keys,), replace(keys, name=f"logfmt with the keys {json_keys}"), is_own=True)
+    if not written:
+        return KNOWN
+    lines: list[Format] = []
+    mistakes: list[WrongUse] = []
+    for dialect, name, text in declared_formats(written):
+        try:
+            lines.append(compile_format(text, dialect, name))
+        except WrongUse as mistake:
+            mistakes.append(mistake)
+    if mistakes and not lines:
+        raise mistakes[0]
+    if not lines:  # a string alone, which may have the quotes of nginx.conf, and stand in several parts
+        text = re.sub(r"^\s*escape=\w+\s+", "", written.strip())
+        has_parts = text.startswith("'") or (text.startswith('"') and '\\"' in text)  # else the log has these quotes
+        if has_parts and re.fullmatch(rf"(?:{_QUOTED}\s*)+;?", text):
+            text = "".join(_unquoted(part[0]) for part in _PARTS.finditer(text))
+        lines = [compile_format(text)]
+    return Formats(tuple(lines), (), None, is_own=True)
+
+
+def declared_formats(text: str) -> Iterator[tuple[Dialect, str, str]]:
+    """Yield the formats of a configuration, each with its dialect and its name; first those that an access_log uses."""
+    text = re.sub(r"^\s*#.*$", "", text.replace("\\\n", ""), flags=re.MULTILINE)
+    uses = {use[1] for use in re.finditer(r"\baccess_log\s+\S+\s+([\w.-]+)", text)}
+    nginx = {found: "".join(_unquoted(part[0]) for part in _PARTS.finditer(found["parts"]))
+             for found in _NGINX.finditer(text)}  # fmt: skip
+    for found in sorted(nginx, key=lambda found: found["name"] not in uses):
+        yield NGINX, found["name"], nginx[found]
+    for dialect, pattern in _ONE_LINE:
+        for found in re.finditer(pattern, text, re.MULTILINE):
+            yield dialect, found["name"], _unquoted(found["text"])
+    if "access_log_format" in text:
+        with suppress(SyntaxError, ValueError, RecursionError):  # no Python
+            for statement in ast.walk(parse_python(text.strip())):
+                match statement:
+                    case (
+                        ast.Assign(targets=[ast.Name(id="access_log_format")], value=ast.expr() as value)
+                        | ast.AnnAssign(target=ast.Name(id="access_log_format"), value=ast.expr() as value)
+                    ):
+                        yield PYTHON, "", "".join(_strings(value))
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part
+
+
+def _strings(value: ast.expr) -> Iterator[str]:
+    match value:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from (*_strings(left), *_strings(right))
+
+
+def _json_format(json_keys: str) -> JsonFormat:
+    """Return the format of JSON whose keys have the names of a text such as ``time=ts,duration=elapsed:ms``."""
+    keys: dict[str, str] = {}
+    for pair in json_keys.split(","):
+        part, _, key = (text.strip() for text in pair.partition("="))
+        if part not in _PARTS_OF_JSON or not key:
+            hint = f"The parts are {', '.join(_PARTS_OF_JSON)}, such as time=ts,path=route,duration=elapsed:ms."
+            raise WrongUse(f"--json-keys {pair.strip()} is no part of a request with its key.", hint=hint)
+        keys[part] = key
+    duration = None
+    if written := keys.get("duration"):  # with the unit beside it, or in its name
+        key, _, unit = written.rpartition(":") if ":" in written else (written, "", written.rpartition("_")[2])
+        if unit not in UNITS:
+            raise WrongUse(f"--json-keys duration={written} has no unit.",
+                           hint=f"--json-keys duration={key}:ms, or :s, :us or :ns")  # fmt: skip
+        duration = key, unit
+    usual = JSON_FORMATS[-1]
+    fields = {"time": "time", "method": "method", "path": "target", "status": "status", "worker": "worker"}
+    own: dict[str, Any] = {name: (keys[part],) for part, name in fields.items() if part in keys}
+    request = keys.get("request", "" if {"method", "path"} & keys.keys() else usual.request)
+    return replace(usual, name=f"JSON with the keys {json_keys}", duration=duration, request=request, is_own=True,
+                   **own)  # fmt: skip

@@ -44,87 +44,58 @@ class Format:
     ``line`` has the groups time, method, target, and, if the format has them, status, size, worker, the duration in a
     group that its unit names, and the rest of the line, in which fields follow in any order. ``duration`` is what the
     documentation calls the duration; empty: the format has none. ``at_start``: the time is that at which the request
-    came. ``add`` is what to write into a server's configuration, so that the log has durations.
+    came. ``add`` is what to write into a server's configuration, so that the log has durations. ``is_free``: fields
+    may stand everywhere, also before the time and before the request.
     """
 
     name: str
-    documented: str
     line: re.Pattern[str]
     duration: str
     clock: Clock | None
     at_start: bool = False
     add: str = ADD
-    parts: tuple[tuple[str, str], ...] = ()
-    """The parts of a format that a configuration declares, each with its pattern."""
     is_free: bool = False
-    """Whether fields may stand everywhere, also before the time and before the request."""
-
-    def fits_up_to(self, text: str) -> tuple[str, str]:
-        """Return the parts that a line begins with, and the part from which on it has another format."""
-        fits = 0
-        while fits < len(self.parts) and re.search("".join(pattern for _, pattern in self.parts[: fits + 1]), text):
-            fits += 1
-        rest = next((part for part, _ in self.parts[fits:] if part), "the end of the line")
-        return "".join(part for part, _ in self.parts[:fits]), rest
 
 
 FORMATS = (
-    Format(
-        "ingress-nginx", "kubernetes.github.io/ingress-nginx, log format",
-        re.compile(rf"{HEAD} {TEXT} {TEXT} \d+ (?P<s>\d+\.\d+) \[[^\]\n]*\] \[[^\]\n]*\] "
-                   r"(?P<worker>\S+(?:, \S+)*)"),
-        "$request_time", "balancer",
-    ),
-    Format(
-        "Traefik's common format", "doc.traefik.io, access logs",
-        re.compile(rf'{HEAD} {TEXT} {TEXT} \d+ {TEXT} "(?P<worker>[^"\n]*)" (?P<ms>\d+)ms'),
-        "the request duration", "balancer", at_start=True,
-    ),
-    Format(
-        "uWSGI's own format", "uwsgi-docs.readthedocs.io, LogFormat",
-        re.compile(r"(?:\[pid: (?P<worker>\d++)\|[^\[\n]*+)?+\[(?P<time>[^\[\]|\n]++)\] (?P<method>[A-Z]++) "
-                   r"(?P<target>\S++) => generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
-                   r"\(\S+ (?P<status>\d{3})\)"),
-        "generated … in …", "server", at_start=True,
-    ),
-    Format(
-        "Envoy's format", "envoyproxy.io, access logging, and istio.io, Envoy access logs",
-        re.compile(rf"{HEAD} (?:\S+ \S+ {TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {TEXT}"),
-        "%DURATION%", "balancer", at_start=True,
-    ),
-    Format(
-        "granian's format", "github.com/emmett-framework/granian, access log format",
-        re.compile(rf"\[(?P<time>[^\[\]\n]++)\] \S++ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
-        "%(dt_ms)s", "server", at_start=True,
-    ),
-    Format(
-        "the format of AWS load balancers", "docs.aws.amazon.com, access logs of Application Load Balancers",
-        re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ (?P<worker>\S+) -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) -?[\d.]+ "
-                   rf"(?P<status>\d{{3}}) \S+ \d+ (?P<size>\d+) {_REQUEST}"),
-        "target_processing_time", "balancer",
-    ),
-    Format(
-        "HAProxy's HTTP format", "docs.haproxy.org, HTTP log format",
-        re.compile(r"\[(?P<time>\d{1,2}/\w{3}/\d{4}:[\d:.]++)\] \S++ [^\s/]++/(?P<worker>\S++) -?\d+/-?\d+/-?\d+/-?\d+/"
-                   rf"\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{{3}}) \+?(?P<size>\d+) "
-                   rf"(?:[^\"\[\n]++|\[(?!\d\d?/))*+{_REQUEST}"),
-        "Ta", "balancer", at_start=True,
-    ),
-    Format(
-        "Heroku's router", "devcenter.heroku.com, HTTP routing, Heroku router log format",
-        re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT[\d:.+-]{5,30}+Z?) )(?>.*?\bat=\w++ )"
-                   r'(?>.*?method=(?P<method>[A-Z]++) path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )'
-                   r"(?>.*?service=(?:(?P<ms>\d++)ms)? status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
-        "service=…", "balancer",
-    ),
-    Format("the common or the combined format", "nginx, Apache and gunicorn, log formats",
-           re.compile(rf"{HEAD}(?P<rest>.*)"), "", None),
-    Format(
-        "uvicorn's format, with times", "www.uvicorn.org, settings, logging",
-        re.compile(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b"
-                   rf"[^\"\[\n]{{0,500}}+(?<= - ){_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
-        "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}",
-    ),
+    Format("ingress-nginx",
+           re.compile(rf"{HEAD} {TEXT} {TEXT} \d+ (?P<s>\d+\.\d+) \[[^\]\n]*\] \[[^\]\n]*\] "
+                      r"(?P<worker>\S+(?:, \S+)*)"),
+           "$request_time", "balancer"),
+    Format("Traefik's common format",
+           re.compile(rf'{HEAD} {TEXT} {TEXT} \d+ {TEXT} "(?P<worker>[^"\n]*)" (?P<ms>\d+)ms'),
+           "the request duration", "balancer", at_start=True),
+    Format("uWSGI's own format",
+           re.compile(r"(?:\[pid: (?P<worker>\d++)\|[^\[\n]*+)?+\[(?P<time>[^\[\]|\n]++)\] (?P<method>[A-Z]++) "
+                      r"(?P<target>\S++) => generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
+                      r"\(\S+ (?P<status>\d{3})\)"),
+           "generated … in …", "server", at_start=True),
+    Format("Envoy's format",
+           re.compile(rf"{HEAD} (?:\S+ \S+ {TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {TEXT}"),
+           "%DURATION%", "balancer", at_start=True),
+    Format("granian's format",
+           re.compile(rf"\[(?P<time>[^\[\]\n]++)\] \S++ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) "
+                      r"(?P<ms>\d+\.\d{3})"),
+           "%(dt_ms)s", "server", at_start=True),
+    Format("the format of AWS load balancers",
+           re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ (?P<worker>\S+) -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) "
+                      rf"-?[\d.]+ (?P<status>\d{{3}}) \S+ \d+ (?P<size>\d+) {_REQUEST}"),
+           "target_processing_time", "balancer"),
+    Format("HAProxy's HTTP format",
+           re.compile(r"\[(?P<time>\d{1,2}/\w{3}/\d{4}:[\d:.]++)\] \S++ [^\s/]++/(?P<worker>\S++) "
+                      r"-?\d+/-?\d+/-?\d+/-?\d+/\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{3}) \+?(?P<size>\d+) "
+                      rf"(?:[^\"\[\n]++|\[(?!\d\d?/))*+{_REQUEST}"),
+           "Ta", "balancer", at_start=True),
+    Format("Heroku's router",
+           re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT[\d:.+-]{5,30}+Z?) )(?>.*?\bat=\w++ )"
+                      r'(?>.*?method=(?P<method>[A-Z]++) path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )'
+                      r"(?>.*?service=(?:(?P<ms>\d++)ms)? status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
+           "service=…", "balancer"),
+    Format("the common or the combined format", re.compile(rf"{HEAD}(?P<rest>.*)"), "", None),
+    Format("uvicorn's format, with times",
+           re.compile(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b"
+                      rf"[^\"\[\n]{{0,500}}+(?<= - ){_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
+           "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}"),
 )  # fmt: skip
 _TIME = (
     r"(?P<time>\d{1,2}/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
@@ -136,7 +107,7 @@ ORIGIN = re.compile(r"(?:\x1b\[[\d;]*m)?(?P<service>[A-Za-z][\w.-]*?)(?:[-_]\d+)
 """The service that docker compose logs names before a line."""
 HAS_TIME = re.compile(_TIME)
 FREE = Format(
-    "a format of its own around the request", "nginx, Apache and applications, formats of their own",
+    "a format of its own around the request",
     re.compile(rf"^(?P<before>[^{{\n]{{0,500}}?)[\[(\"]?{_TIME}[\])\"]?(?P<between>(?:(?!://)[^{{\n]){{0,500}}?(?<![\w/.-]))"
                r"(?P<method>GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)(?:[\s|;,~\x01\"]| - )+(?P<target>/[^\s\"|;,\x01]*)"
                r"(?: HTTP/[\d.]+)?\"?(?P<rest>.*)"),
@@ -168,7 +139,7 @@ def w3c_format(texts: Sequence[str]) -> Format | None:
         return None
     columns = [_W3C_COLUMNS.get(name, r"\S+") for name in names]
     return Format(
-        "the W3C extended format", "www.w3.org/TR/WD-logfile, and the manuals of IIS and CloudFront",
+        "the W3C extended format",
         re.compile("^" + r"[ \t]".join(filter(None, columns)) + r"\s*$"),
         "time-taken" if "time-taken" in names else "", "balancer",
     )  # fmt: skip

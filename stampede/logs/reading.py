@@ -388,14 +388,9 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
     place, text = written[0]
     if formats.is_own:
         known: list[Format | JsonFormat] = [*formats.lines, *formats.keys]
-        differences = []
-        for each in formats.lines:
-            fits, rest = each.fits_up_to(text)
-            differences.append(f"{each.name}: the line differs at <{rest}>" + (f", after <{fits}>" if fits else ""))
         return WrongUse(f"{file}:{place}: this line, and every other, differs from "
                         f"{' and '.join(each.name for each in known)}.",
-                        hint="\n".join([*differences, "Without --format, --format-from and --json-keys, the lab looks "
-                                        "for the format itself."]))  # fmt: skip
+                        hint="Without --format and --json-keys, the lab looks for the format itself.")  # fmt: skip
     if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
         return WrongUse(problem, hint="docker logs --timestamps adds the times, as does %(asctime)s in uvicorn's "
