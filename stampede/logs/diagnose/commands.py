@@ -76,8 +76,7 @@ def requests(
     json_keys: JsonKeys = "",
 ) -> None:
     """Print the classes of requests in an access log, to advise on, e.g. stampede requests access.log > mine.yaml."""
-    from stampede.logs.access_log import read_logs  # noqa: PLC0415
-    from stampede.logs.described import describe_log  # noqa: PLC0415
+    from stampede.logs.access_log import describe_log, read_logs  # noqa: PLC0415
     from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
     from stampede.logs.format_strings import choose_formats  # noqa: PLC0415
     from stampede.resources import of_cgroup  # noqa: PLC0415
