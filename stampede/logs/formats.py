@@ -6,7 +6,7 @@ No pattern goes on in the next line, so that a pattern can be applied to many li
 
 import csv
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -243,18 +243,6 @@ class Formats(NamedTuple):
     is_own: bool = False
     """Whether the user said which formats they may be: then the log has a single one of them."""
     columns: Columns | None = None
-
-    def without(self, others: Collection[Format | JsonFormat]) -> "Formats":
-        """Return the formats but for some of them."""
-        lines = tuple(known for known in self.lines if known not in others)
-        return self._replace(lines=lines, keys=tuple(known for known in self.keys if known not in others))
-
-    def fitting(self, texts: Sequence[str]) -> "Formats":
-        """Return the format alone that most of these lines have."""
-        if not self.lines:
-            return self
-        best = max(self.lines, key=lambda known: sum(bool(known.line.search(text)) for text in texts))
-        return self._replace(lines=(best,)) if any(map(best.line.search, texts)) else self
 
 
 KNOWN = Formats()
@@ -535,10 +523,15 @@ def _worker_in(named: dict[str, str], fields: list[str]) -> str | None:
 
 
 def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
-    """Return the fields after the head: those with a name, and all others in their order, without their quotes."""
+    """Return the fields after the head: those with a name, and all others in their order, without their quotes.
+
+    They have a point in decimal numbers, and not Apache's %T in its usual %T/%D.
+    """
     named: dict[str, str] = {}
     others: list[str] = []
-    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", _plain(rest)))):
+    rest = _BOTH.sub(lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0],
+                     _COMMA.sub(r"\1.\2", rest))  # fmt: skip
+    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", rest))):
         if found["name"]:
             named.setdefault(found["name"], found["value"].strip('"').rstrip(",;"))
         else:
@@ -547,12 +540,6 @@ def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
     return named, others
 
 
-def _plain(rest: str) -> str:
-    """Return fields with a point in decimal numbers, and without Apache's %T in its usual %T/%D."""
-    return _BOTH.sub(
-        lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0],
-        _COMMA.sub(r"\1.\2", rest),
-    )
 
 
 def rest_at(place: int, width: int) -> str:

@@ -34,7 +34,6 @@ from stampede.logs.formats import (
     Entry,
     Format,
     Formats,
-    JsonFormat,
     columns_of,
     epoch_seconds,
     json_keys,
@@ -64,8 +63,6 @@ _ANOTHER = 0.2
 """If more than this share of the lines have a format, they are no exceptions."""
 _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
 """What stands before the path if a log has whole addresses, as those of cloud balancers do; a server logs the path."""
-_HEAD = 64
-_LIST_OF_OBJECTS = re.compile(r"\s*(?:\{\s*\"events\"\s*:\s*)?\[\s*(?:\{|$)")
 
 
 class LoggedRequest(NamedTuple):
@@ -281,20 +278,17 @@ def _lines_of(path: Path, part: Part) -> Lines:
 
 def _objects(texts: Lines, path: Path) -> Lines:
     """Return lines; if they are a list of objects, as gcloud and aws logs write it, a line for each."""
-    head = texts.read_whole(_HEAD)
-    texts.unread(head)
-    if not _LIST_OF_OBJECTS.match(head):
+    texts.unread(head := texts.read_whole(64))
+    if not re.match(r"\s*(?:\{\s*\"events\"\s*:\s*)?\[\s*(?:\{|$)", head):
         return texts
     if len(whole := texts.read_whole(MOST_JSON_BYTES + 1)) > MOST_JSON_BYTES:
         problem = f"{path} is one list of more than {MOST_JSON_BYTES >> 20} MiB, which must be read as a whole."
         raise WrongUse(problem, hint="Write an object in each line: jq -c '.[]' < list.json > lines.json")
-    try:
+    with suppress(ValueError):
         found = parse_json(whole)
-    except ValueError:
-        found = None
-    events = found.get("events") if isinstance(found, dict) else found
-    if isinstance(events, list):
-        return Lines(io.StringIO("\n".join(map(json.dumps, events))))
+        events = found.get("events") if isinstance(found, dict) else found
+        if isinstance(events, list):
+            return Lines(io.StringIO("\n".join(map(json.dumps, events))))
     texts.unread(whole)
     return texts
 
@@ -321,21 +315,18 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
     return reader
 
 
-_Numbered = list[tuple[int, Entry]]
-"""What lines say, each with its number."""
-
-
-def _entries(lines: Sequence[str], first: int, formats: Formats) -> _Numbered:
+def _entries(lines: Sequence[str], first: int, formats: Formats) -> list[tuple[int, Entry]]:
     return [(at, entry) for at, line in enumerate(lines, first) if (entry := parse_entry(line, formats))]
 
 
 def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats: Formats) -> Reader | None:
     """Return what reads lines such as these, of which the first has this number; None: none has a format."""
-    if formats.is_own:
-        formats = formats.fitting(lines)
-    elif declared := w3c_format(lines):
+    if formats.is_own and formats.lines:  # one of the formats
+        best = max(formats.lines, key=lambda known: sum(bool(known.line.search(text)) for text in lines))
+        formats = formats._replace(lines=(best,)) if any(map(best.line.search, lines)) else formats
+    elif not formats.is_own and (declared := w3c_format(lines)):
         formats = Formats((declared,), (), None)
-    elif first == 1 and (columns := columns_of(lines[0])):
+    elif not formats.is_own and first == 1 and (columns := columns_of(lines[0])):
         formats = formats._replace(keys=(CSV,), logfmt=None, columns=columns)
     known = _entries(lines, first, formats)
     if not known:
@@ -350,7 +341,8 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
     of_format = Counter(entry.format for _, entry in known)
     others = {each for each, count in of_format.items() if each != source.format and count > _ANOTHER * len(known)}
     if source.format and source.format.duration and others and not formats.is_own:
-        formats = formats.without(others)
+        formats = formats._replace(lines=tuple(each for each in formats.lines if each not in others),
+                                   keys=tuple(each for each in formats.keys if each not in others))  # fmt: skip
         names = " and ".join(each.name for each in others)
         note = f"Lines in {names} are left out, because they are of another program."
         source = replace(source, notes=(*source.notes, note))
@@ -377,19 +369,17 @@ def _free_reader(lines: Sequence[str], first: int, unit: str, file: str, *, may_
 
 def without_durations(file: str, source: DurationSource) -> WrongUse:
     """Return the message that a log has no durations, with what is not believed and what to add."""
-    name = source.format.name if source.format else "no requests"
+    name, add = (source.format.name, source.format.add) if source.format else ("no requests", ADD)
     notes = "".join(f"\n  {note}" for note in source.notes)
     problem = f"{file}: {name}, but no field is known to be the duration of a request.{notes}"
-    add = source.format.add if source.format else ADD
     return WrongUse(problem, hint=f"Add it to the server's configuration.\n{add}\n--unit none takes only the rates.")
 
 
 def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:
-    place, text = written[0]
+    place = written[0][0]
     if formats.is_own:
-        known: list[Format | JsonFormat] = [*formats.lines, *formats.keys]
-        return WrongUse(f"{file}:{place}: this line, and every other, differs from "
-                        f"{' and '.join(each.name for each in known)}.",
+        names = " and ".join(each.name for each in (*formats.lines, *formats.keys))
+        return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
                         hint="Without --format and --json-keys, the lab looks for the format itself.")  # fmt: skip
     if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."

@@ -36,17 +36,8 @@ SAVES = 0.9
 """More threads in a worker help requests that compute if at most this part of their overhead remains."""
 WORSE = 1.1
 """Any other way is worse for them if their overhead is more times as long: a replay depends on chance."""
-SMALLEST = (
-    "limit",
-    "more-threads",
-    "idle-thread",
-    "one-process",
-    "shared",
-    "reuse-port",
-    "least-conn",
-    "queue",
-    "uwsgi",
-)
+SMALLEST = ("limit", "more-threads", "idle-thread", "one-process", "shared", "reuse-port", "least-conn", "queue",
+            "uwsgi")  # fmt: skip
 """The ways to serve, the smallest change first."""
 HELPED = 0.01
 """With enough threads, at most this share of the requests waits for more than 50 ms."""
@@ -141,14 +132,8 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
     answered = requests.answered(findings.names, findings.of_class, workers, capacity.place, shown)
     joined = requests.joined[shown]
     measured = _served("measured", [requests.waited_s[shown][joined]])._replace(workers=capacity.seen or workers)
-    numbers: dict[str, int | str] = {
-        "workers": workers,
-        "threads": threads,
-        "twice": 2 * threads,
-        "total": capacity.total,
-    }
-    if not knows:
-        numbers |= {"workers": "workers", "threads": "threads"}
+    numbers: dict[str, int | str] = {"twice": 2 * threads, "total": capacity.total}
+    numbers |= {"workers": workers, "threads": threads} if knows else {"workers": "workers", "threads": "threads"}
     found = _replays(answered, workers, threads, joined, OPTION_KINDS)
     usual = next((name for name in USUAL if name in found and _agrees(found[name], measured)), None)
     if usual:
