@@ -25,7 +25,6 @@ _PRECISE = (
 """The precise time at which a program wrote a line down, whose own time is a whole second."""
 _BARE_START = r"(?<=[\s\"])(1\d{9}(?:\d{3}|\d{6}|\.\d{3,6}))(?=[\s\"]|$)"
 """A time without a name, as X-Request-Start has it without ``t=``."""
-_LONGEST_S, _SOME, _NEARLY_ALL = 3600.0, 3, 0.98
 ROUNDED_S = 1.05
 """A whole second is at most so long before the precise time, which is noted later and may be rounded up."""
 _ARRIVED = re.compile(
@@ -46,8 +45,6 @@ _ORIGINS = (
     r"\"(?:hostname|pod_name|pod|container_name|container_id)\"\s?:\s?\"([^\"]+)\"",
 )
 """Which of several containers or hosts has written a line: the processes of different ones may have the same number."""
-_MOST_ORIGINS = 200
-_DIGITS_OF_SECONDS = 10
 _WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstream_addr)(?:=|: )["<]?(?=[\w./])""")
 """What stands before a worker: gunicorn writes %(p)s as <7>."""
 _OF_LOGGER = re.compile(r"\d\] \[(\d+)\] \[[A-Z]+\] ")
@@ -98,7 +95,7 @@ def _seconds(text: str) -> float | None:
     """Return a time of ISO 8601, or one since 1970 that has its unit, from seconds to nanoseconds, in its digits."""
     if text[4] == "-":
         return epoch_seconds(text)
-    return float(text) / 10.0 ** (len(text.partition(".")[0]) - _DIGITS_OF_SECONDS)
+    return float(text) / 10.0 ** (len(text.partition(".")[0]) - 10)
 
 
 def find_identity(texts: Sequence[str], ends_s: Sequence[float]) -> Identity:
@@ -107,29 +104,30 @@ def find_identity(texts: Sequence[str], ends_s: Sequence[float]) -> Identity:
     bare = re.compile(_BARE) if not name and _usual(re.compile(f"(?={_BARE})"), texts) is not None else None
     start = _usual(_ARRIVED, texts)
     arrived = _after(start, r"1\d{9}(?:\d{3}){0,3}(?:\.\d{1,9})?(?![\d.])") if start else None
-    if not arrived and _are_starts(bare_start := re.compile(_BARE_START), texts, ends_s):
-        arrived = bare_start
+    if not arrived:  # bare times at which requests came: none after its end, and some in an earlier second
+        took_s = [at - (_seconds(match[1]) or 0.0) for text, at in zip(texts, ends_s, strict=True)
+                  if (match := re.search(_BARE_START, text))]  # fmt: skip
+        if len(took_s) >= _FEW * len(texts) and sum(each > 0 for each in took_s) >= 3 and all(
+            -1 < each < 3600 for each in took_s
+        ):  # fmt: skip
+            arrived = re.compile(_BARE_START)
     before = _usual(_BEFORE_MOMENT, [arrived.sub("", text) for text in texts] if arrived else texts)
     moment = None if before is None else re.compile(re.escape(before) + _MOMENT)
     if before is None and not any(end_s % 1 for end_s in ends_s):
         moment = next((found for found in map(re.compile, _PRECISE) if _are_at_once(found, texts, ends_s)), None)
+    workers = _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None
+    if not worker and _are_usual(_OF_LOGGER, texts):
+        workers = _OF_LOGGER
     return Identity(
-        _after(name, r"[\w.:+=-]+") if name else bare,
-        moment,
-        _after(worker, r'(?:[^\s",]+, )*[^\s",>]+')
-        if worker
-        else _OF_LOGGER
-        if _are_usual(_OF_LOGGER, texts)
-        else None,
-        arrived,
+        _after(name, r"[\w.:+=-]+") if name else bare, moment, workers, arrived,
         next((pattern for pattern in map(re.compile, _ORIGINS) if _are_several(pattern, texts)), None),
         next((pattern for pattern in map(re.compile, _UPSTREAM) if _are_usual(pattern, texts)), None),
-    )
+    )  # fmt: skip
 
 
 def _are_several(origin: re.Pattern[str], texts: Sequence[str]) -> bool:
     found = [match[1] for text in texts if (match := origin.search(text))]
-    return len(found) >= _FEW * len(texts) and 1 < len({*found}) <= _MOST_ORIGINS
+    return len(found) >= _FEW * len(texts) and 1 < len({*found}) <= 200
 
 
 def _are_usual(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
@@ -140,16 +138,7 @@ def _are_at_once(precise: re.Pattern[str], texts: Sequence[str], ends_s: Sequenc
     """Whether precise times are those of the second in which requests ended; a collector may be late."""
     late_s = [(_seconds(found[1]) or 0.0) - end_s for text, end_s in zip(texts, ends_s, strict=True)
               if (found := precise.search(text))]  # fmt: skip
-    return sum(0 <= each <= ROUNDED_S for each in late_s) >= _NEARLY_ALL * max(len(texts), 1)
-
-
-def _are_starts(bare: re.Pattern[str], texts: Sequence[str], ends_s: Sequence[float]) -> bool:
-    """Whether bare times are those at which requests came: none after its end, and some in an earlier second."""
-    found = [(_seconds(match[1]) or 0.0, end_s) for text, end_s in zip(texts, ends_s, strict=True)
-             if (match := bare.search(text))]  # fmt: skip
-    took_s = [end_s - start_s for start_s, end_s in found]
-    earlier = sum(each > 0 for each in took_s)
-    return len(found) >= _FEW * len(texts) and earlier >= _SOME and min(took_s) > -1 and max(took_s) < _LONGEST_S
+    return sum(0 <= each <= ROUNDED_S for each in late_s) >= 0.98 * max(len(texts), 1)
 
 
 def _usual(pattern: re.Pattern[str], texts: Sequence[str]) -> str | None:

@@ -18,25 +18,12 @@ from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, Flags, Integers, Log,
 LEFT = (499, 504)
 """The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
 
-FARTHEST_S = 15 * 3600
-"""How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
 SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
-OFTEN_SLOW = 0.05
-"""If a larger share of the lines of a path have no pair, or one that took SOON_S longer, its clients may be slow."""
 MISSING = 0.01
 """If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
-MOST_COMPARED = 5_000_000_000
-"""Among more pairs of lines than this, those of requests that a balancer left are not sought."""
-QUEUED_S = 900.0
-"""A server takes up what its balancer left at most so long ago."""
-SLOW_S = 20.0
-"""Clocks are compared by what changes faster than this."""
-USUAL_S = 60.0
-"""Clocks without a time zone between them are hardly ever farther apart."""
-FEW_NEAR, FEW, BINS = 6.0, 8.0, (1 << 22) - 2
-"""How many standard deviations a peak must stand out by which two clocks are compared, within USUAL_S and beyond, where
-there are more; and among how many moments at most."""
+BINS = (1 << 22) - 2
+"""The patterns of two logs are compared among so many moments at most."""
 
 
 class Clock(NamedTuple):
@@ -153,11 +140,11 @@ def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> Non
     lines = lines[np.argsort(its_began_s[lines], kind="stable")]
     if not len(lines):
         return
-    for before_s in (0.0, QUEUED_S):
+    for before_s in (0.0, 900.0):  # a server takes up what was left at most so long ago
         its, free = np.full(len(lines), -1), np.ones(len(ours), np.bool_)
         firsts, lasts = (np.searchsorted(ends_s, its_began_s[lines] + by_s)
                          for by_s in (-before_s - slack_s, longest_s + slack_s))  # fmt: skip
-        if int((lasts - firsts).sum()) > MOST_COMPARED:
+        if int((lasts - firsts).sum()) > 5_000_000_000:  # more are not compared
             return
         for at, (line, first, last) in enumerate(zip(lines, firsts, lasts, strict=True)):
             fits = free[first:last] & (path[first:last] == server.path[line])
@@ -229,15 +216,16 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
         places = ((log.ends_s - first) / bin_s).astype(np.int64)
         turns = np.bincount(np.append(places, places + width), np.append(weights, -weights), size // 2 + width)
         spectrum = np.fft.rfft(np.cumsum(turns)[: size // 2], size)  # a whole second may be any moment of it
-        spectrum[: int(size * bin_s / SLOW_S) + 1] = 0  # that more came in one minute than in another tells little
+        spectrum[: int(size * bin_s / 20) + 1] = 0  # that more came in one minute than in another tells little
         spectra.append(spectrum)
     match = np.fft.irfft(spectra[1] * np.conj(spectra[0]), size)
     shifts = np.fft.fftfreq(size, 1 / size) * bin_s
+    # clocks are hardly ever a minute apart, but for time zones that a log does not name
     deviation = float(match[np.abs(shifts) <= lasts_s + bin_s].std())
-    peak, near = (int(np.where(np.abs(shifts) <= within_s, match, 0).argmax()) for within_s in (FARTHEST_S, USUAL_S))
-    if match[near] >= max(FEW_NEAR * deviation, match[peak] / 2):
+    peak, near = (int(np.where(np.abs(shifts) <= within_s, match, 0).argmax()) for within_s in (15 * 3600, 60))
+    if match[near] >= max(6 * deviation, match[peak] / 2):
         peak = near
-    elif match[peak] < FEW * deviation:
+    elif match[peak] < 8 * deviation:
         return Clock(0.0, max(bin_s, *ticks_s))
     uncertain_s = bin_s + max(ticks_s) / 4
     return Clock(float(shifts[peak]), uncertain_s)
@@ -270,7 +258,7 @@ def _align_by_starts(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> N
     doubtful = (at < 0) | (took_s[at] - its_took_s > SOON_S)
     mean, alone = (np.bincount(of, which, len(paths)) / np.bincount(of, minlength=len(paths))
                    for which in (doubtful, at < 0))  # fmt: skip
-    own = paths[(mean > OFTEN_SLOW) & (alone > MISSING)]
+    own = paths[(mean > 0.05) & (alone > MISSING)]  # its clients may be slow
     if not len(own):
         return
     found = Pairs(np.full_like(pairs.found, -1), np.zeros_like(pairs.taken))
