@@ -313,13 +313,12 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
 
 def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Path, tmp_path: Path) -> None:
     """Also without durations, because the load needs only rates."""
-    config = tmp_path / "nginx.conf"
-    config.write_text("log_format short '$msec $host $request_method $request_uri';")
+    config = "log_format short '$msec $host $request_method $request_uri';"
     (tmp_path / "access.log").write_text("".join(f"1793714{n}00.000 shop GET /\n" for n in (4, 5)))
     log, to = str(tmp_path / "access.log"), str(tmp_path / "found.yaml")
     (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
-    done = lab.call("init", str(service.parent / "shop"), "--log", log, "--format-from", str(config), "--to", to)
+    done = lab.call("init", str(service.parent / "shop"), "--log", log, "--format", config, "--to", to)
 
     assert done.returncode == 0, done.stderr
     assert "access.log: nginx's log_format short; durations: none." in done.stderr
