@@ -279,15 +279,12 @@ _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|'[^'\n
 _EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})|(?P<ns>\d{19})")
 _FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
-_HEAD_TIME = re.compile(rf"[^=\n]{{0,60}}?{_TIME}")
-"""The time of a line before its first key."""
+_HEAD_TIME = re.compile(rf"[^=\n]{{0,60}}?{_TIME}")  # the time of a line before its first key
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _OBJECT = re.compile(r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*$")
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half a character: JSON can escape one, and nothing can write it."""
-_BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")
-"""A byte as nginx writes it without escape=json, which is no JSON."""
+_HALF = re.compile("[\ud800-\udfff]")  # half a character: JSON can escape one, and nothing can write it
+_BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")  # a byte as nginx writes it without escape=json, which is no JSON
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TEXTS = ("message", "MESSAGE", "@message", "msg", "log", "textPayload", "event", "line")
 """Keys of what a program printed, in the objects of programs that collect logs."""

@@ -7,16 +7,14 @@ from typing import NamedTuple
 
 from stampede.logs.formats import epoch_seconds, parse_value
 
-_FEW = 0.5
-"""A log has ids, or precise times, if at least this share of its first lines has them."""
+_FEW = 0.5  # a log has ids, or precise times, if at least this share of its first lines has them
 _NAME = re.compile(
     r"""(?<![\w.-])(?:(?:x[-_])?(?:request|req|correlation|trace)[-_]?id|rid|id)["']?[=:]\s?"?(?=[\w.:+=-]{6})""",
     re.IGNORECASE,
 )
 _BARE = r"(?<![\w/-])([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/-])"
 """An id without a name, as nginx writes $request_id."""
-_MOMENT = r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])"
-"""Seconds since 1970 with decimals, as nginx writes $msec."""
+_MOMENT = r"(1(?<![\d.]1)\d{9}\.\d{3,6})(?![\d.])"  # seconds since 1970 with decimals, as nginx writes $msec
 _BEFORE_MOMENT = re.compile(rf"(?:(?<![\w.-])[A-Za-z_][\w.-]*[\"']?[=:]\s?\"?)?(?={_MOMENT})")
 _PRECISE = (
     r"\"__REALTIME_TIMESTAMP\"\s?:\s?\"(1\d{15})\"",  # journalctl -o json
@@ -47,8 +45,7 @@ _ORIGINS = (
 """Which of several containers or hosts has written a line: the processes of different ones may have the same number."""
 _WORKER = re.compile(r"""(?<=\s)<(?=\d+>)|(?<![\w.-])(?:worker|pid|process|upstream_addr)(?:=|: )["<]?(?=[\w./])""")
 """What stands before a worker: gunicorn writes %(p)s as <7>."""
-_OF_LOGGER = re.compile(r"\d\] \[(\d+)\] \[[A-Z]+\] ")
-"""The process that hypercorn's logger names."""
+_OF_LOGGER = re.compile(r"\d\] \[(\d+)\] \[[A-Z]+\] ")  # the process that hypercorn's logger names
 
 
 class Identity(NamedTuple):

@@ -59,8 +59,7 @@ PART = 1 << 25
 T = TypeVar("T")
 _ASKED = re.compile(r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)\b")
 """Behind the first lines, lines without any of these are not looked at: they are no requests."""
-_ANOTHER = 0.2
-"""If more than this share of the lines have a format, they are no exceptions."""
+_ANOTHER = 0.2  # if more than this share of the lines have a format, they are no exceptions
 _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
 """What stands before the path if a log has whole addresses, as those of cloud balancers do; a server logs the path."""
 

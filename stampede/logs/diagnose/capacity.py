@@ -11,8 +11,7 @@ from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
 from stampede.logs.diagnose.requests import Requests
 from stampede.records.plural import plural
 
-_WINDOW = 20
-"""If times are coarse, the requests at work are counted as means of windows of so many ticks."""
+_WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
 
 
 @dataclass(frozen=True)

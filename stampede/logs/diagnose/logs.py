@@ -42,8 +42,7 @@ NEAR_S = 45 * 24 * 3600
 """Requests that are farther from half of all are left out: a diagnosis looks at each second of its time."""
 _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
 """A time that names its zone, or counts seconds since 1970."""
-_LONGEST = 256
-"""A longer text is hashed in another way, so that one long line does not make all of them take memory."""
+_LONGEST = 256  # a longer text is hashed in another way, so that one long line does not make all of them take memory
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
