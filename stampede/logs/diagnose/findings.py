@@ -108,7 +108,7 @@ class Findings:
         ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
-        open_: Cause = "coarse" if self.is_blurred and not self.ranges else "missing"
+        open_: Cause = "coarse" if (self.is_blurred or self.is_coarse) and not self.ranges else "missing"
         slow = [each.waited_within for each in self.classes if each.is_often_slow]
         usually = Range(max([self.waited_within.low, *(each.low for each in slow)]),
                         max([self.waited_within.high, *(each.high for each in slow)]))  # fmt: skip

@@ -47,6 +47,9 @@ class Joined(NamedTuple):
     by_id: int
 
 
+Places = tuple[Integers, Integers]
+
+
 class _Merged(NamedTuple):
     """Several logs as one, by the clock of the first; ``of`` and ``place`` say which line of which log each line is."""
 
@@ -58,7 +61,10 @@ class _Merged(NamedTuple):
 def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
     """Return which lines of balancers and of servers are the same requests: each line is of one request only."""
     if len(balancers) == len(servers) == 1:
-        return [(balancers[0], servers[0], join(balancers[0], servers[0]))]
+        same = _same_ids(balancers[0].id, servers[0].id)
+        server = _steady(balancers[0], servers[0], same)
+        return [(balancers[0], server, join(balancers[0], server, same if server is servers[0] else None))]
+    servers = [_steady(balancers[0], server, _same_ids(balancers[0].id, server.id)) for server in servers]
     its_ahead_s = [_first_clock(balancers[0], server).ahead_s for server in servers]
     our_ahead_s = [its_ahead_s[0] - _first_clock(each, servers[0]).ahead_s for each in balancers]
     found: dict[tuple[int, int], Joined] = {}
@@ -80,6 +86,34 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
     return [(balancers[i], servers[j], pairs) for (i, j), pairs in found.items()]
 
 
+def _steady(balancer: Log, server: Log, same: Places) -> Log:
+    """Return the log of a server whose clock drifts, or was set meanwhile, by the balancer's clock, as ids tell it.
+
+    Fifty requests that end after each other tell how far the clock is ahead then.
+    """
+    stayed = ~np.isin(balancer.status[same[0]], LEFT)
+    order = np.argsort(same[1][stayed], kind="stable")
+    at, its = (places[stayed][order] for places in same)
+    late_s, soon_s = server.ends_s[its] - balancer.ends_s[at], SOON_S + balancer.tick_s + server.tick_s
+    if len(its) < 100:
+        return server
+    groups_s = late_s[: len(its) // 50 * 50].reshape(-1, 50)
+    ahead_s = np.median(groups_s, axis=1)
+    spread_s = np.median(np.abs(groups_s - ahead_s[:, None]), axis=1)  # slow clients end at any time
+    if np.ptp(ahead_s) <= soon_s or np.median(spread_s) > soon_s / 4:
+        return server
+    known_s = np.sort(ahead_s)
+    place = np.clip(np.searchsorted(known_s, late_s), 1, len(known_s) - 1)
+    low_s, high_s = late_s - known_s[place - 1], late_s - known_s[place]
+    least_s = np.where(np.abs(low_s) < np.abs(high_s), low_s, high_s)
+    own_s = ahead_s[np.minimum(np.arange(len(its)) // 50, len(ahead_s) - 1)]
+    of_line_s = np.interp(np.arange(len(server)), its, np.where(np.abs(least_s) <= soon_s, late_s - least_s, own_s))
+    ends_s = server.ends_s - of_line_s
+    order = np.argsort(ends_s, kind="stable")
+    columns: dict[str, Any] = {name: getattr(server, name)[order] for name in COLUMNS} | {"ends_s": ends_s[order]}
+    return replace(server, is_unsteady=True, tick_s=max(balancer.tick_s, server.tick_s), **columns)
+
+
 def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> _Merged:
     of = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
     place = np.concatenate([np.arange(len(log)) for log in logs])
@@ -97,9 +131,12 @@ def _first_clock(balancer: Log, server: Log) -> Clock:
     return _clock(balancer, server, *same) if len(same[0]) else _rough_clock(balancer, server)
 
 
-def join(balancer: Log, server: Log) -> Joined:
-    """Return which lines of two logs are the same requests, in the order of the server's log."""
-    same = _same_ids(balancer.id, server.id)
+def join(balancer: Log, server: Log, same: Places | None = None) -> Joined:
+    """Return which lines of two logs are the same requests, in the order of the server's log.
+
+    ``same`` are the places of the same ids, if they are known.
+    """
+    same = same or _same_ids(balancer.id, server.id)
     by_id = bool(len(same[0]))
     clock = _clock(balancer, server, *same) if by_id else _rough_clock(balancer, server)
     for _ in range(2):  # the first time to know the clock
@@ -173,7 +210,7 @@ def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, 
     return float(can.mean()) if len(can) else 0.0
 
 
-def _same_ids(balancer: Integers, server: Integers) -> tuple[Integers, Integers]:
+def _same_ids(balancer: Integers, server: Integers) -> Places:
     """Return the places of the ids that each of two logs has once."""
     single = []
     for ids in (balancer, server):

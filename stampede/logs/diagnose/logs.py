@@ -93,6 +93,10 @@ class Log:
     """The times of the lines that are left out because they are more than NEAR_S from half of all."""
     set_back: bool = False
     """Whether the clock was set back by an hour, so that its later times count as an hour later."""
+    is_unsteady: bool = False
+    """Whether the clock jumped or drifted, and the times count by the balancer's clock."""
+    again: int = 0
+    """How many lines are left out because they stand in the log already."""
     assumed: str = ""
     """The field whose durations count as seconds although nothing says their unit."""
 
@@ -286,11 +290,24 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
             ends_s = np.minimum(latest_s, ends_s + of_starts_s)
     columns["ends_s"] = ends_s
     took_tick_s = tick_of(lasted_s) if lasted_s.any() else 0.0
-    order = np.argsort(ends_s, kind="stable")
+    again, order = _stand_again(columns), np.argsort(ends_s, kind="stable")
+    order = order[~again[order]]
     return Log(name, clock, max(tick_s, of_starts_s), **{each: columns[each][order] for each in COLUMNS},
+               again=int(again.sum()),
                took_tick_s=took_tick_s if took_tick_s >= COARSE_S else 0.0,
                unreadable=sum(part.unreadable for part in parts), of_starts=has_starts, set_back=bool(later_s.any()),
                assumed=next((part.assumed for part in parts if part.assumed), ""))  # fmt: skip
+
+
+def _stand_again(columns: Columns) -> Flags:
+    """Return which lines stand in a log already: some of those with an id, or nearly all lines twice."""
+    row = np.zeros(len(columns["ends_s"]), np.uint64)
+    for name in ("ends_s", "took_s", "path", "id", "worker", "status"):
+        row = (row ^ columns[name].view(np.uint64)) * _PRIME
+        row ^= row >> np.uint64(29)
+    again = np.ones(len(row), np.bool_)
+    again[np.unique(row, return_index=True)[1]] = False
+    return again & ((columns["id"] != 0) | bool(again.sum() > 0.45 * len(again)))
 
 
 def _set_back(times_s: Floats) -> Floats:

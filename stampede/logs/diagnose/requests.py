@@ -196,7 +196,7 @@ def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, 
 def _alike(logs: Logs, joins: Sequence[tuple[Log, Log, Joined]]) -> list[tuple[Log, Log, Joined]]:
     """Return the joins of logs that are of the same requests. Raise WrongUse if none are, or if times contradict."""
     lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
-    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for log in logs.servers}
+    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for _, log, _ in joins}
     alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
     if not alike:
         dated = [" to ".join(f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in log.ends_s[[0, -1]])
@@ -330,10 +330,32 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     seen_s = np.minimum(balancer.upstream_s[at], took_s)
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
     coarse = apart & (tick_s >= COARSE_S)
-    less_s, more_s = (np.where(coarse, tick_s + half_s, each_s) for each_s in (half_s, its_took_s - server.took_s[its]))
+    slow_s = np.where(np.isnan(seen_s), _may_be_late_s(balancer, server, joined, began_s - sent_s), 0.0)
+    less_s, more_s = (np.where(coarse, tick_s + half_s, each_s)
+                      for each_s in (half_s + slow_s, its_took_s - server.took_s[its]))  # fmt: skip
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
     columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
     return _Part(*(column[known] for column in columns), min(balancer.tick_s, server.tick_s))
+
+
+def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats) -> Floats:
+    """Return for how much of its wait each request may have been with a slow client instead, if ends are whole seconds.
+
+    Of a single request, such ends do not tell it. But if clients are slow, the balancer notes the ends of the requests
+    of a route that seem to wait later on average than those of all others.
+    """
+    late_s = balancer.ends_s[joined.balancer] - server.ends_s[joined.server] + joined.clock.ahead_s
+    long, of = (waited_s > FROM_S) & (_late_s(balancer, server, joined) == 0), balancer.route[joined.balancer]
+    if balancer.tick_s + server.tick_s < COARSE_S or not long.any():
+        return np.zeros_like(waited_s)
+    others_s = late_s[waited_s <= FROM_S] if (waited_s <= FROM_S).any() else np.zeros(1)
+    count, total_s, square = (np.bincount(of[long], weights, int(of.max()) + 1)
+                              for weights in (None, late_s[long], late_s[long] ** 2))  # fmt: skip
+    mean_s = total_s / np.maximum(count, 1)
+    errors_s = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean_s**2, 0.01) / np.maximum(count, 1))
+    is_late = mean_s - others_s.mean() > 3 * (errors_s + others_s.std() / len(others_s) ** 0.5)
+    latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if balancer.tick_s >= COARSE_S else 0.0)
+    return np.where(long & is_late[of], np.clip(latest_s, 0, waited_s), 0.0)
 
 
 def _late_s(balancer: Log, server: Log, joined: Joined) -> Floats:

@@ -108,7 +108,8 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     joined_logs = {id(log): log for balancer, server, _ in requests.joins for log in (balancer, server)}.values()
     for log in joined_logs if requests.joins else (*logs.balancers, *logs.servers):
         told = {"are those at which requests came; they ended later by their durations": log.of_starts,
-                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back}  # fmt: skip
+                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back,
+                "run unsteadily, and count by the balancer's clock, as ids tell it": log.is_unsteady}  # fmt: skip
         yield from (f"The times of {log.file} {says}." for says, is_so in told.items() if is_so)
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
@@ -127,6 +128,8 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     for log in (*logs.balancers, *logs.servers):
         if log.assumed and not requests.joins:  # the durations of two logs fit in the same unit only
             yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
+        if log.again:
+            yield f"{plural(log.again, 'line')} of {log.file} {'stands' if log.again == 1 else 'stand'} in it already."
         if log.took_tick_s and requests.joins:
             yield f"The durations of {log.file} are whole seconds, so a wait is known to a second only."
         if untimed := int(np.isnan(log.took_s).sum()):
