@@ -126,12 +126,13 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
     for log in (*logs.balancers, *logs.servers):
-        if log.assumed and not requests.joins:  # the durations of two logs fit in the same unit only
-            yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
-        if log.again:
-            yield f"{plural(log.again, 'line')} of {log.file} {'stands' if log.again == 1 else 'stand'} in it already."
-        if log.took_tick_s and requests.joins:
-            yield f"The durations of {log.file} are whole seconds, so a wait is known to a second only."
+        said = {  # the durations of two logs fit in the same unit only
+            f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}.": log.assumed and not requests.joins,
+            f"{log.file} has {plural(log.again, 'repeated line')}, which did not count again.": log.again,
+            f"The durations of {log.file} are whole seconds, so a wait is known to a second only.":
+                log.took_tick_s and requests.joins,
+        }  # fmt: skip
+        yield from (says for says, is_so in said.items() if is_so)
         if untimed := int(np.isnan(log.took_s).sum()):
             have = "has" if untimed == 1 else "have"
             yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
