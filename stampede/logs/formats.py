@@ -402,12 +402,10 @@ def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to writ
         known = [value for value in values if value]
         return Value(sum(value.number for value in known), known[0].unit, known[0].decimals)
     found = _NUMBER.fullmatch(text)
-    if not found:
+    if not found or not isfinite(number := float(found["number"])):
         return None
-    decimals = len(found["number"].partition(".")[2])
-    if not isfinite(number := float(found["number"])):
-        return None
-    return Value(number, _SPELLINGS[found["unit"].lower()] if found["unit"] else "", decimals)
+    unit = _SPELLINGS[found["unit"].lower()] if found["unit"] else ""
+    return Value(number, unit, len(found["number"].partition(".")[2]))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -431,21 +429,14 @@ def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     if found := _EPOCH.fullmatch(text):
         return float(text) / (1e3 if found["ms"] else 1e6 if found["us"] else 1e9 if found["ns"] else 1)
-    if (text[4:5] in ("-", "/") or text[5:6] in ("-", "/")) and (at := _iso_seconds(text)) is not None:
-        return at
-    if not (found := _FRACTION.fullmatch(text)):
-        return _whole_seconds(text)
-    whole_s = _whole_seconds(found[1])
-    return None if whole_s is None else (1_000_000 * whole_s + int(found[2].ljust(6, "0"))) / 1_000_000
-
-
-def _iso_seconds(text: str) -> float | None:
-    if _DAY.fullmatch(text):
-        return None
-    try:
-        return _utc(datetime.fromisoformat(text.strip("[]").replace(" - ", " ").replace("/", "-")))
-    except ValueError:
-        return None
+    text, fraction = text.strip("[]"), _FRACTION.fullmatch(text)
+    if text[4:5] in ("-", "/") and not _DAY.fullmatch(text):
+        with suppress(ValueError):
+            return _utc(datetime.fromisoformat(text.replace(" - ", " ").replace("/", "-")))
+    whole_s = _whole_seconds(fraction[1] if fraction else text)
+    if whole_s is None or not fraction:
+        return whole_s
+    return (1_000_000 * whole_s + int(fraction[2].ljust(6, "0"))) / 1_000_000
 
 
 @lru_cache(maxsize=1024)
@@ -453,7 +444,7 @@ def _whole_seconds(text: str) -> float | None:
     for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S", "%a %b %d %H:%M:%S %Y",
                     "%y%m%d %H:%M:%S"):  # fmt: skip
         with suppress(ValueError):
-            return _utc(datetime.strptime(text.strip("[]"), written))
+            return _utc(datetime.strptime(text, written))
     return None
 
 
