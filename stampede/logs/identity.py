@@ -3,9 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from stampede.logs.formats import epoch_seconds, parse_value
+from stampede.logs.formats import epoch_seconds, parse_value, worker_of
 
 _FEW = 0.5  # a log has ids, or precise times, if at least this share of its first lines has them
 _NAME = re.compile(
@@ -62,26 +62,23 @@ class Identity(NamedTuple):
     origin: re.Pattern[str] | None = None
     upstream: re.Pattern[str] | None = None
 
-    def upstream_s(self, lines: Sequence[str]) -> list[float | None]:
-        """Return how long the server took as the balancer saw it, in seconds."""
-        values = [text and parse_value(text) for text in _texts(self.upstream, lines)]
-        return [value.number if value else None for value in values]
+    def of(self, lines: Sequence[str], workers: Sequence[str | None]) -> tuple[list[Any], ...]:
+        """Return of each line its id, worker, precise time, when the balancer got it, and how long the server took.
 
-    def workers(self, workers: list[str | None], lines: Sequence[str]) -> list[str | None]:
-        """Return workers that are told apart, although processes of different containers have the same number."""
-        if not self.origin or not any(workers):
-            return workers
-        return [f"{origin} {worker}" if origin and worker and worker.isdecimal() else worker
-                for origin, worker in zip(_texts(self.origin, lines), workers, strict=True)]  # fmt: skip
-
-    def of(
-        self, lines: Sequence[str]
-    ) -> tuple[list[str | None], list[str | None], list[float | None], list[float | None]]:
-        """Return of each line its id, its worker, its precise time, and when the balancer got its request."""
+        ``workers`` are those that the format has. Processes of different containers may have the same number.
+        """
         own = [self.arrived.sub("", line) for line in lines] if self.moment and self.arrived else lines
-        moments = [None if text is None else _seconds(text) for text in _texts(self.moment, own)]
-        arrivals = [None if text is None else _seconds(text) for text in _texts(self.arrived, lines)]
-        return _texts(self.id, lines), _texts(self.worker, lines), moments, arrivals
+        moments, arrivals = (
+            [None if text is None else _seconds(text) for text in _texts(pattern, of)]
+            for pattern, of in ((self.moment, own), (self.arrived, lines))
+        )
+        named = [worker or (worker_of(text) if text else None)
+                 for worker, text in zip(workers, _texts(self.worker, lines), strict=True)]  # fmt: skip
+        if self.origin and any(named):
+            named = [f"{origin} {worker}" if origin and worker and worker.isdecimal() else worker
+                     for origin, worker in zip(_texts(self.origin, lines), named, strict=True)]  # fmt: skip
+        values = [text and parse_value(text) for text in _texts(self.upstream, lines)]
+        return _texts(self.id, lines), named, moments, arrivals, [value.number if value else None for value in values]
 
 
 def _texts(pattern: re.Pattern[str] | None, lines: Sequence[str]) -> list[str | None]:

@@ -135,8 +135,8 @@ class Reader:
             text = "\n".join(lines)
         if not lines:
             return Batch.empty()
-        at, methods, targets, statuses, took, workers = self._columns(text, lines)
-        ids, named, moments, arrived = self.identity.of(lines)
+        columns: list[list[Any]] = [*self._columns(text, lines)]
+        at, methods, targets, statuses, took, workers = columns
         kept = [True] * len(lines)
         others = None in at or "" in methods
         for line in [place for place, found in enumerate(at) if found is None or not methods[place]] if others else ():
@@ -147,19 +147,15 @@ class Reader:
             took_s = self.source.take(entry)
             at[line], methods[line], targets[line], statuses[line] = entry.at, entry.method, entry.target, entry.status
             took[line], workers[line] = None if took_s is None else max(took_s, SHORTEST_S), entry.worker
-        columns: list[list[Any]] = [at, methods, targets, statuses, took, workers, ids, arrived, named, moments]
+        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known and line.strip()]
         if not all(kept):
-            columns = [[*compress(column, kept)] for column in columns]
-        at, methods, targets, statuses, took, workers, ids, arrived, named, moments = columns
+            lines, *columns = ([*compress(column, kept)] for column in (lines, *columns))
+            at, methods, targets, statuses, took, workers = columns
+        ids, workers, moments, arrived, upstream = self.identity.of(lines, workers)
         if self.identity.moment:
             at = [moment if moment is not None and 0 <= moment - whole <= ROUNDED_S else whole
                   for whole, moment in zip(at, moments, strict=True)]  # fmt: skip
-        if self.identity.worker:
-            workers = [own or (worker_of(other) if other else None) for own, other in zip(workers, named, strict=True)]
-        taken = [*compress(lines, kept)]
-        workers, upstream = self.identity.workers(workers, taken), self.identity.upstream_s(taken)
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
-        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known and line.strip()]
         return Batch(at, methods, targets, statuses, took, workers, ids, arrived, upstream, unreadable)
 
     def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:
