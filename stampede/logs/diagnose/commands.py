@@ -52,7 +52,9 @@ def diagnose(
     asked = Asked(paths, clocks, choose_formats(format_, json_keys), unit, workers, threads)
     say_how_theory_runs()
     found = diagnose_logs(asked)
-    unknown = not found.requests.joins or found.findings.cause in ("missing", "away")  # replays know no killed workers
+    is_open = found.findings.cause == "coarse" and found.findings.is_doubtful
+    # replays know no killed workers
+    unknown = not found.requests.joins or is_open or found.findings.cause in ("missing", "away")
     replayed = None if unknown else replay(*found[1:])
     if to:
         from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415  # pages are an extra

@@ -27,8 +27,8 @@ _MINUTE_S = 60
 class ClassFindings:
     """What the requests of one class waited, in seconds; shares are of its requests.
 
-    ``waited`` is the share that waited more than 50 ms, ``avoidably`` the share that did so while a thread was free,
-    each with the range in which it lies if the logs do not tell it precisely.
+    ``waited`` is the share that waited more than 50 ms, ``avoidably`` the share that did so while a thread was free;
+    ``…_within`` are the ranges in which these and the quantiles lie if the logs do not tell them precisely.
     """
 
     name: str
@@ -42,6 +42,8 @@ class ClassFindings:
     avoidably: float
     waited_within: Range
     avoidably_within: Range
+    p90_within: Range
+    p99_within: Range
 
     @property
     def is_often_slow(self) -> bool:
@@ -277,11 +279,13 @@ def _class(
 ) -> ClassFindings:
     waited_s, latency_s = requests.waited_s[mine], (requests.ended_s - requests.sent_s)[mine]
     p50, p90, p99 = np.quantile(waited_s, (0.5, 0.9, 0.99)).tolist()
-    waits_s = (waited_s, avoidable_s[mine], waited_s - requests.less_s[mine], waited_s + requests.more_s[mine],
-               *(times_s[mine] for times_s in within_s))  # fmt: skip
+    shortest_s, longest_s = np.maximum(waited_s - requests.less_s[mine], 0), waited_s + requests.more_s[mine]
+    p90s, p99s = zip(*(np.quantile(times_s, (0.9, 0.99)).tolist() for times_s in (shortest_s, longest_s)), strict=True)
+    waits_s = (waited_s, avoidable_s[mine], shortest_s, longest_s, *(times_s[mine] for times_s in within_s))
     waited, avoidably, *ends = (float((times_s > FROM_S).mean()) for times_s in waits_s)
     return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99,
-                         float(waited_s.max()), waited, avoidably, Range(*ends[:2]), Range(*ends[2:]))  # fmt: skip
+                         float(waited_s.max()), waited, avoidably, Range(*ends[:2]), Range(*ends[2:]), Range(*p90s),
+                         Range(*p99s))  # fmt: skip
 
 
 def _in_front(

@@ -59,8 +59,8 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
     for each in findings.classes:
         name = each.name.removeprefix("GET ")
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        waits = [_time(each.wait_p90_s), _time(each.wait_p99_s), _cell(each.waited, each.waited_within),
-                 _cell(each.avoidably, each.avoidably_within)]  # fmt: skip
+        waits = [_wait(each.wait_p90_s, each.p90_within), _wait(each.wait_p99_s, each.p99_within),
+                 _cell(each.waited, each.waited_within), _cell(each.avoidably, each.avoidably_within)]  # fmt: skip
         rows.append([name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])])
     head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else [])]
     console.print(terminal_table(Table("", head, rows)))
@@ -296,6 +296,12 @@ def _cell(share: float, within: Range) -> str:
     """Return a share, or the range in which it lies, in whole percent."""
     low, high = (f"{100 * end:.0f}" for end in within)
     return percent(share) if within.high - within.low < 0.005 else f"{low}-{high}%"
+
+
+def _wait(seconds: float, within: Range) -> str:
+    """Return a wait, or the range in which it lies if that is more than 5 % and 5 ms."""
+    is_known = within.high - within.low <= max(0.05 * within.high, 0.005)
+    return _time(seconds) if is_known else f"{_time(within.low)}-{_time(within.high)}"
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
