@@ -50,12 +50,6 @@ class Joined(NamedTuple):
 Places = tuple[Integers, Integers]
 
 
-class _Merged(NamedTuple):
-    """Several logs as one, by the clock of the first; ``of`` and ``place`` say which line of which log each line is."""
-
-    log: Log
-    of: Integers
-    place: Integers
 
 
 def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
@@ -74,15 +68,16 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
                 its_ahead_s[j] = pairs.clock.ahead_s
             elif j == 0:
                 our_ahead_s[i] = its_ahead_s[0] - pairs.clock.ahead_s
-        ours, its = _merged(balancers, our_ahead_s), _merged(servers, its_ahead_s)
-        joined, found = join(ours.log, its.log), {}
+        ours, of, place = _merged(balancers, our_ahead_s)
+        its, its_of, its_place = _merged(servers, its_ahead_s)
+        joined, found = join(ours, its), {}
         for i, j in product(range(len(balancers)), range(len(servers))):
-            mine = (ours.of[joined.balancer] == i) & (its.of[joined.server] == j)
+            mine = (of[joined.balancer] == i) & (its_of[joined.server] == j)
             if mine.any():
-                at, its_at = ours.place[joined.balancer[mine]], its.place[joined.server[mine]]
-                same = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
+                at, its_at = place[joined.balancer[mine]], its_place[joined.server[mine]]
+                by_id = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
                 clock = _clock(balancers[i], servers[j], at, its_at)
-                found[i, j] = Joined(at, its_at, clock, joined.ambiguous, same)
+                found[i, j] = Joined(at, its_at, clock, joined.ambiguous, by_id)
     return [(balancers[i], servers[j], pairs) for (i, j), pairs in found.items()]
 
 
@@ -114,7 +109,8 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
     return replace(server, is_unsteady=True, tick_s=max(balancer.tick_s, server.tick_s), **columns)
 
 
-def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> _Merged:
+def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integers, Integers]:
+    """Return several logs as one, by the clock of the first, and of which log and which of its lines each line is."""
     of = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
     place = np.concatenate([np.arange(len(log)) for log in logs])
     columns: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in COLUMNS}
@@ -122,7 +118,7 @@ def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> _Merged:
     order = np.argsort(columns["ends_s"], kind="stable")
     tick_s = max(log.tick_s for log in logs)
     log = replace(logs[0], tick_s=tick_s, **{name: column[order] for name, column in columns.items()})
-    return _Merged(log, of[order], place[order])
+    return log, of[order], place[order]
 
 
 def _first_clock(balancer: Log, server: Log) -> Clock:
