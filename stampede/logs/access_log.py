@@ -27,14 +27,8 @@ from stampede.records.unprintable import UNPRINTABLE
 from stampede.resources import Found
 
 MOST_CLASSES = 20
-MOST_ALIKE = 10
-"""If more routes than this differ in one part of their paths only, this part is the name of a thing, not of a route."""
 DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
-FARTHEST_S = 366 * 24 * 3600
-"""A request that is farther from half of the others has a wrong time, or is of another time."""
-SLOW_TOGETHER = 0.05
-"""If so many of the requests are slow at the same moments, requests wait."""
 _UNKNOWN = -1.0
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<=/)\d+(?=/|$)")
@@ -75,7 +69,7 @@ class AccessLog:
     """What was found in logs. ``first`` and ``last`` are seconds since 1970.
 
     ``sources`` say where the durations of each file are. ``astray`` requests are left out because they are more than
-    FARTHEST_S from half of the others.
+    a year from half of the others: a clock or a line is wrong, or is of another time.
     """
 
     routes: dict[tuple[str, str], Route] = field(default_factory=dict)
@@ -158,7 +152,7 @@ def read_logs(
                        hint="--methods GET,HEAD,POST counts further methods.")  # fmt: skip
     middle = float(np.median(np.concatenate([np.asarray(route.ends) for route in log.routes.values()])))
     for key, route in [*log.routes.items()]:
-        near = np.abs(np.asarray(route.ends) - middle) <= FARTHEST_S
+        near = np.abs(np.asarray(route.ends) - middle) <= 366 * 24 * 3600
         if not near.all():
             log.astray += int(np.sum(~near))
             route.ends, route.lasted = (array("d", np.asarray(of)[near]) for of in (route.ends, route.lasted))
@@ -197,7 +191,7 @@ def _route(target: str) -> str:
 
 
 def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple[str, str], Route]:
-    """Return routes in which a part of a path that has many values stands as {name}."""
+    """Return routes in which a part of a path that has more than ten values stands as {name}."""
     deepest = max(path.count("/") for _, path in routes)
     for place in range(1, deepest + 1):
         alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -207,7 +201,7 @@ def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple
                 like = "/".join([*parts[:place], "{name}", *parts[place + 1 :]])
                 alike.setdefault((method, like), []).append((method, path))
         for like_these, these in alike.items():
-            if len(these) > MOST_ALIKE:
+            if len(these) > 10:
                 merged = Route()
                 for route in these:
                     merged.add(routes.pop(route))
@@ -300,7 +294,7 @@ def _of_durations(log: AccessLog) -> list[str]:
         whose = "They are a balancer's, so" if log.clock == "balancer" else "If they are a balancer's,"
         lines.append(f"# {whose} they include the time that a request waited for a worker.")
     lines += [f"clock: {log.clock}"] if log.clock else []
-    if log.clock != "server" and slow >= SLOW_TOGETHER:
+    if log.clock != "server" and slow >= 0.05:
         lines.append(
             f"# {slow:.0%} of the requests took much longer than usual, at moments at which all did: they waited."
         )

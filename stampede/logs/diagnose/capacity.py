@@ -21,10 +21,10 @@ class Capacity:
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
     worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``full`` is when
-    all threads were at work or away; ``doubtful`` is when nobody knows it, and ``unsure_s`` for how much of each wait,
-    if times are coarse. ``seen`` is how many workers are in the logs at once; 0: the logs name none. ``at_least``:
-    there may be more threads, because no waits tell their number. ``doubts`` say where the logs contradict the user, in
-    sentences.
+    all threads were at work or away, ``full_within`` when they surely and when they perhaps were, and ``unsure_s`` for
+    how much of each wait nobody knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
+    the logs name none. ``at_least``: there may be more threads, because no waits tell their number. ``doubts`` say
+    where the logs contradict the user, in sentences.
     """
 
     workers: int
@@ -34,7 +34,7 @@ class Capacity:
     restarts: int
     away: Segments
     full: Segments
-    doubtful: Segments
+    full_within: tuple[Segments, Segments]
     unsure_s: float = 0.0
     seen: int = 0
     at_least: bool = False
@@ -88,14 +88,15 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         unsure_s = _WINDOW / 2 * requests.tick_s
         middle_s, means = _at_work(began_s, ended_s, requests.tick_s)
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
-        full = np.stack([middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s], axis=1)
-    blurred = requests.more_s > 0 if not is_coarse else np.zeros(len(requests), np.bool_)
-    edges_s, by_s = (np.append(each[blurred], other[blurred])
-                     for each, other in ((requests.began_s, requests.ended_s), (requests.more_s,) * 2))  # fmt: skip
-    # if no log names the workers, nobody knows which of them went on while one ended with a request
-    unknown = np.concatenate([np.stack([edges_s - by_s, edges_s + by_s], axis=1), NEVER if seen else requests.held])
+        full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
+    least, most_full = full, full
+    if not is_coarse and ((requests.more_s > 0).any() or (not seen and len(requests.held))):
+        # if no log names the workers, nobody knows which of them went on while one ended with a request
+        all_away = np.repeat(NEVER if seen else at_least(1, *requests.held.T), workers * threads, axis=0)
+        least = at_least(workers * threads, *busy_times(requests.shortest, away))
+        most_full = at_least(workers * threads, *busy_times(requests.longest, np.concatenate([away, all_away])))
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
-    return Capacity(workers, threads, found, place, restarts, away, full, at_least(1, *unknown.T),
+    return Capacity(workers, threads, found, place, restarts, away, full, (least, most_full),
                     2 * requests.tick_s if seen and is_coarse else unsure_s, seen, is_at_least, doubts)  # fmt: skip
 
 

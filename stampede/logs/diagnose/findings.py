@@ -169,7 +169,7 @@ class Findings:
 def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -> Findings:
     """Return what requests waited. ``routes`` are the names of their routes."""
     waited_s, joined, sent_s, began_s = requests.waited_s, requests.joined, requests.sent_s, requests.began_s
-    avoidable_s, doubt_s = avoidable_of(requests, capacity), time_in(capacity.doubtful, sent_s, began_s)
+    avoidable_s, within_s = avoidable_of(requests, capacity)
     names, of_class = _classes(requests, waited_s, routes)
     long = waited_s > FROM_S
     counts = long if 0 < long.mean() <= NOTICED else np.ones_like(long)  # a class may have waited among many others
@@ -189,20 +189,19 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     idle_s = np.zeros(len(requests))
     if requests.tick_s < COARSE_S:
         idle_s = np.maximum(waited_s - time_in(at_least(1, *busy_times(requests, capacity.full)), sent_s, began_s), 0)
-    away, full = (at_least(1, *times.T) for times in (capacity.away, capacity.full))
+    away, full = at_least(1, *capacity.away.T), capacity.full
     full_s, away_s = (time_in(times, sent_s, began_s)
                       for times in (full, at_least(2, *np.concatenate([away, full]).T)))  # fmt: skip
-    # nobody knows of some time whether a thread was free, nor to a second if all times are whole seconds
-    unsure_s = doubt_s + capacity.unsure_s if capacity.are_several else np.zeros_like(doubt_s)
-    least_s = np.clip(avoidable_s - unsure_s, 0, np.maximum(waited_s - requests.less_s, 0))
-    most_s = np.minimum(avoidable_s + unsure_s, waited_s + requests.more_s)
+    unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # if times are coarse
+    least_s = np.clip(within_s[0] - unsure_s, 0, np.maximum(waited_s - requests.less_s, 0))
+    most_s = np.minimum(within_s[1] + unsure_s, waited_s + requests.more_s)
     ranges = ranges_of(requests, capacity, avoidable_s)
 
     def share(times_s: Floats) -> float:
         return float(times_s[counts].sum()) / total_s
 
-    within = Range(share(np.maximum(avoidable_s - doubt_s, 0)), share(np.minimum(avoidable_s + doubt_s, waited_s)))
-    full_within = Range(share(np.maximum(full_s - doubt_s, 0)), share(np.minimum(full_s + doubt_s, waited_s)))
+    within, full_within = (Range(*map(share, ends)) for ends in (within_s, [
+        time_in(each, sent_s, began_s) for each in capacity.full_within]))  # fmt: skip
     mine = [joined & (of_class == at) for at in range(len(names))]
     return Findings(
         classes=[_class(name, requests, avoidable_s, (least_s, most_s), which)
@@ -212,7 +211,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         avoidable_s=avoidable_s,
         queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
         avoidable=share(avoidable_s),
-        avoidable_within=ranges.avoidable if ranges else within if capacity.are_several else Range(0.0, 0.0),
+        avoidable_within=ranges.avoidable if ranges else within,
         full=share(full_s),
         full_within=ranges.full if ranges else full_within,
         away=share(away_s),
@@ -234,21 +233,39 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     )  # fmt: skip
 
 
-def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
-    """Return how long each request waited although a thread was free.
+
+
+def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[Floats, Floats]]:
+    """Return how long each request waited although a thread was free, and the least and the most that the logs allow.
 
     If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
     thread. Otherwise, it is while fewer requests were at work than there are threads; with a single worker, no other
     worker has a free thread.
     """
-    if (capacity.place >= 0).all():
-        names, worker = np.unique(requests.worker, return_inverse=True)
-        workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
-        answered = requests.answered([], of, workers, of)
+    if not capacity.are_several:
+        never_s = np.zeros(len(requests))
+        return never_s, (never_s, never_s)
+    if (capacity.place < 0).any():
+        most_s, free_s, least_s = (np.where(requests.waited_s > capacity.unsure_s, np.maximum(
+            requests.waited_s - time_in(full, requests.sent_s, requests.began_s), 0), 0)
+            for full in (capacity.full_within[0], capacity.full, capacity.full_within[1]))  # fmt: skip
+        return free_s, (least_s, most_s)
+    names, worker = np.unique(requests.worker, return_inverse=True)
+    workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
+
+    def waits(of_requests: Requests) -> tuple[Floats, Floats]:
+        """Return how long requests waited avoidably, and for their own worker."""
         replaced = capacity.restarts > 0  # a worker that ended, and the next until it is loaded, has no free thread
-        return avoidable_waits(answered, workers, capacity.threads, replaced=replaced).beside_s
-    free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
-    return np.where((requests.waited_s > capacity.unsure_s) & capacity.are_several, free_s, 0)
+        answered = of_requests.answered([], of, workers, of)
+        found = avoidable_waits(answered, workers, capacity.threads, replaced=replaced)
+        return found.beside_s, found.own_s
+
+    beside_s, _ = waits(requests)
+    if requests.tick_s >= COARSE_S or not (requests.more_s > 0).any():
+        return beside_s, (beside_s, beside_s)
+    (short_s, short_own_s), (long_s, long_own_s) = waits(requests.shortest), waits(requests.longest)
+    least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
+    return beside_s, (np.clip(least_s, 0, beside_s), np.maximum(most_s, beside_s))
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:

@@ -92,6 +92,17 @@ class Requests:
         """How long each request was at work."""
         return self.ended_s - self.began_s
 
+    @property
+    def shortest(self) -> "Requests":
+        """The requests as if each was at work as shortly as the logs allow."""
+        by_s = np.minimum(self.more_s, self.worked_s / 2)
+        return replace(self, began_s=self.began_s + by_s, ended_s=self.ended_s - by_s)
+
+    @property
+    def longest(self) -> "Requests":
+        """The requests as if each was at work as long as the logs allow."""
+        return replace(self, began_s=self.began_s - self.more_s, ended_s=self.ended_s + self.more_s)
+
     def answered(
         self, classes: Sequence[str], of_class: Integers, workers: int, place: Integers, shown: slice = slice(None)
     ) -> Answered:
