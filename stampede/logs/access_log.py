@@ -274,7 +274,6 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
 
 
 def _of_durations(log: AccessLog) -> list[str]:
-    """Return what the file says of the durations: where they are in the log, whose they are, and what is unknown."""
     lines = []
     for file, source in log.sources.items():
         at = f"{file}: " if len(log.sources) > 1 else ""

@@ -140,7 +140,6 @@ def _of_name(sample: Sample, unit: str, file: str, least: float) -> DurationSour
 
 
 def _named(name: str, sample: Sample, unit: str, file: str) -> DurationSource | str:
-    """Return a named field as the durations of a log, or why it does not hold them."""
     base, own = duration_name(name) or ("", "")
     field = _field(f"{name}=…", lambda entry: entry.named.get(name, ""), sample)
     if len(field.values) >= FEW and not field.numbers.any():

@@ -202,7 +202,6 @@ def _pattern(written: str, variable: str, before: str, after: str) -> str:
 
 
 def _json_format(json_keys: str) -> JsonFormat:
-    """Return the format of JSON whose keys have the names of a text such as ``time=ts,duration=elapsed:ms``."""
     keys: dict[str, str] = {}
     for pair in json_keys.split(","):
         part, _, key = (text.strip() for text in pair.partition("="))

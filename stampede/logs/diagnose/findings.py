@@ -280,7 +280,6 @@ def _overtaken(requests: Requests, capacity: Capacity) -> float:
 
 
 def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:
-    """Return the names of the classes, and the class of each request."""
     long_s = np.bincount(requests.route, weights=np.where(waited_s > FROM_S, waited_s, 0), minlength=len(routes))
     count = np.bincount(requests.route[requests.joined], minlength=len(routes))
     order = [int(route) for route in np.lexsort((-count, -long_s)) if count[route]]

@@ -305,7 +305,6 @@ def _align_by_starts(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> N
 
 
 def _backwards(lines: Lines, tick_s: float, paths: Integers) -> Lines:
-    """Return the lines of some paths as if time went backwards."""
     which = np.flatnonzero(np.isin(lines.path, paths) & ~np.isnan(lines.took))
     ends_s = lines.took[which] - lines.ends[which] - tick_s
     order = np.lexsort((ends_s, lines.path[which]))

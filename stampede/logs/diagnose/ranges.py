@@ -120,7 +120,6 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ra
 
 
 def _lost(requests: Requests) -> _Lost | None:
-    """Return what is missing; None: hardly anything."""
     joined, unserved = requests.joined, requests.unserved
     only_served = int((~joined & np.isin(requests.route, np.unique(requests.route[joined]))).sum())
     pairs = int(joined.sum())
@@ -137,7 +136,6 @@ def _lost(requests: Requests) -> _Lost | None:
 
 
 def _share(least_s: Floats, most_s: Floats) -> Range:
-    """Return the share of the requests that waited noticeably."""
     return Range(float((least_s > FROM_S).mean()), float((most_s > FROM_S).mean()))
 
 

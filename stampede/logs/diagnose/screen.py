@@ -207,7 +207,6 @@ def answer(found: Diagnosis) -> Iterator[str]:
 
 
 def _told(found: Diagnosis) -> Iterator[str]:
-    """Yield what else the logs say of requests and of workers that ended, and how much work came."""
     _, requests, capacity, findings = found
     if requests.slow_clients:
         yield (f"{plural(requests.slow_clients, 'request')} ended in the balancer's log long after the server was "
@@ -244,13 +243,11 @@ def _told(found: Diagnosis) -> Iterator[str]:
 
 
 def _when(at: Sequence[float]) -> str:
-    """Return the time of the first and of the last of several moments in words; empty: there is none."""
     times = [f"{datetime.fromtimestamp(each, UTC):%H:%M:%S}" for each in (*at[:1], *at[-1:])]
     return f", from {times[0]} to {times[1]}" if len({*times}) > 1 else f", at {times[0]}" if times else ""
 
 
 def _not_answered(found: Diagnosis) -> Iterator[str]:
-    """Yield which requests got no answer from an application, and what their work cost."""
     requests = found.requests
     if refused := requests.refused:
         count = sum(each.requests for each in refused)
@@ -354,7 +351,6 @@ def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Itera
 
 
 def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
-    """Yield the ways that are better than today's, each with its cost; the surely better ways first."""
     sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
     for way in sure:
         if way.is_setting:
@@ -384,7 +380,6 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
 
 
 def _time(seconds: float) -> str:
-    """Return a time in the unit that suits it, with three digits."""
     if abs(seconds) >= 3600:
         return f"{seconds / 3600:.3g} h"
     if abs(seconds) >= 60:
