@@ -9,7 +9,7 @@ from stampede.logs.formats import epoch_seconds, parse_value, worker_of
 
 _FEW = 0.5  # a log has ids, or precise times, if at least this share of its first lines has them
 _NAME = re.compile(
-    r"""(?<![\w.-])(?:(?:x[-_])?(?:request|req|correlation|trace)[-_]?id|rid|id)["']?[=:]\s?"?(?=[\w.:+=-]{6})""",
+    r"""(?<![\w.-])(?:(?:x[-_])?(?:request|req|correlation|trace)[-_]?id|rid|id)["']?[=:]\s?\[?"?(?=[\w.:+=-]{6})""",
     re.IGNORECASE,
 )
 _BARE = r"(?<![\w/-])([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/-])"
