@@ -4,9 +4,8 @@ An entry of a log is what a line says of one request: the head that every format
 No pattern goes on in the next line, so that a pattern can be applied to many lines at once.
 """
 
-import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -120,29 +119,8 @@ TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|^(?>.*?\bmethod
 """A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
 
 
-_W3C_COLUMNS = {
-    "date": r"(?P<time>\d{4}-\d\d-\d\d[ \t]\d\d:\d\d:\d\d)",
-    "time": "",
-    "cs-method": r"(?P<method>[A-Z]+)",
-    "cs-uri-stem": r"(?P<target>/\S*)",
-    "sc-status": r"(?P<status>\d{3})",
-    "time-taken": r"(?:(?P<s>\d+\.\d+)|(?P<ms>\d+)|-)",
-}
-"""What a column has. IIS writes whole milliseconds, and CloudFront decimal seconds."""
 
 
-def w3c_format(texts: Sequence[str]) -> Format | None:
-    """Return the format that the lines of a log declare; None: they declare none with a time and a request."""
-    named = next((text for text in texts if text.lstrip("\ufeff").startswith("#Fields:")), "")
-    names = named.partition(":")[2].split()
-    if not {"date", "time", "cs-method", "cs-uri-stem", "sc-status"} <= {*names}:
-        return None
-    columns = [_W3C_COLUMNS.get(name, r"\S+") for name in names]
-    return Format(
-        "the W3C extended format",
-        re.compile("^" + r"[ \t]".join(filter(None, columns)) + r"\s*$"),
-        "time-taken" if "time-taken" in names else "", "balancer",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -203,35 +181,12 @@ JSON_FORMATS = (
                 "http.response.status_code"),
                worker=("upstream_addr", "worker", "pid", "process"), request="request"),
 )  # fmt: skip
-CSV = replace(JSON_FORMATS[-1], name="CSV", add="The column of the durations and its unit, such as duration_ms")
 LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
 
 
-class Columns(NamedTuple):
-    """The columns of CSV, as the first line of a log names them."""
-
-    separator: str
-    names: tuple[str, ...]
-
-    def keys(self, text: str) -> dict[str, str]:
-        """Return the value of each column; none: the line has another number of columns."""
-        try:
-            values = next(csv.reader([text], delimiter=self.separator), [])
-        except csv.Error:
-            return {}
-        return dict(zip(self.names, values, strict=True)) if len(values) == len(self.names) else {}
 
 
-def columns_of(first: str) -> Columns | None:
-    """Return the columns that the first line of a log names; None: it names none with a time and a request."""
-    for separator in ",;\t|":
-        names = tuple(name.strip(' "') for name in first.lstrip("\ufeff").strip().split(separator))
-        known, usual = {*names}, JSON_FORMATS[-1]
-        has_request = known & {*usual.method} and known & {*usual.target}
-        if len(names) <= _MOST_FIELDS and known & {*usual.time} and (has_request or known & {usual.request, *_TEXTS}):
-            return Columns(separator, names)
-    return None
 
 
 class Formats(NamedTuple):
@@ -242,7 +197,6 @@ class Formats(NamedTuple):
     logfmt: JsonFormat | None = LOGFMT
     is_own: bool = False
     """Whether the user said which formats they may be: then the log has a single one of them."""
-    columns: Columns | None = None
 
 
 KNOWN = Formats()
@@ -329,7 +283,7 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
         text = COLOUR.sub("", text)
-    keys = formats.columns.keys(text) if formats.columns else json_keys(text)
+    keys = json_keys(text)
     if keys and (entry := _of_object(text, keys, formats)):
         return entry
     for known in formats.lines:
@@ -351,7 +305,6 @@ def _of_object(text: str, keys: dict[str, str], formats: Formats) -> Entry | Non
     if not (printed := printed_in(keys)):
         return None
     time = next((keys[name] for name in JSON_FORMATS[-1].time if name in keys), "")
-    formats = formats._replace(columns=None)
     return parse_entry(printed, formats) or parse_entry(f"{time} {printed}", formats)
 
 

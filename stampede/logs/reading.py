@@ -22,7 +22,6 @@ from stampede.logs.durations import DurationSource, find_durations
 from stampede.logs.formats import (
     ADD,
     COLOUR,
-    CSV,
     FORMATS,
     FREE,
     HAS_TIME,
@@ -34,13 +33,11 @@ from stampede.logs.formats import (
     Entry,
     Format,
     Formats,
-    columns_of,
     epoch_seconds,
     json_keys,
     parse_entry,
     printed_in,
     seconds_of,
-    w3c_format,
     worker_of,
 )
 from stampede.logs.identity import ROUNDED_S, Identity, find_identity
@@ -319,10 +316,6 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
     if formats.is_own and formats.lines:  # one of the formats
         best = max(formats.lines, key=lambda known: sum(bool(known.line.search(text)) for text in lines))
         formats = formats._replace(lines=(best,)) if any(map(best.line.search, lines)) else formats
-    elif not formats.is_own and (declared := w3c_format(lines)):
-        formats = Formats((declared,), (), None)
-    elif not formats.is_own and first == 1 and (columns := columns_of(lines[0])):
-        formats = formats._replace(keys=(CSV,), logfmt=None, columns=columns)
     known = _entries(lines, first, formats)
     if not known:
         return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
@@ -384,5 +377,5 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
     return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
-                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, CSV, "
+                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, "
                     f"logfmt, and: {names}.")  # fmt: skip
