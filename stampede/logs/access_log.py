@@ -54,8 +54,8 @@ class Route:
     @property
     def seconds(self) -> npt.NDArray[np.float64]:
         """How long those requests took of which the log has a duration."""
-        lasted = np.asarray(self.lasted)
-        return lasted[lasted != _UNKNOWN]
+        lasted = np.asarray(self.lasted, dtype=np.float64)
+        return np.asarray(lasted[lasted != _UNKNOWN])
 
     def add(self, other: "Route") -> None:
         """Count the requests of another route, too."""

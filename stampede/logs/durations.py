@@ -88,8 +88,11 @@ def find_durations(sample: Sample, unit: str, file: str) -> DurationSource:
     entries = [entry for _, entry in sample]
     [(most, _)] = Counter(entry.format for entry in entries).most_common(1)
     notes: list[str] = []
-    for find in (lambda: _of_format(sample), lambda: _of_name(sample, unit, file, len(sample) / 2),
-                 lambda: _of_columns(sample, unit, file), lambda: _of_name(sample, unit, file, 1)):  # fmt: skip
+    finders: tuple[Callable[[], DurationSource], ...] = (
+        lambda: _of_format(sample), lambda: _of_name(sample, unit, file, len(sample) / 2),
+        lambda: _of_columns(sample, unit, file), lambda: _of_name(sample, unit, file, 1),
+    )  # fmt: skip
+    for find in finders:
         if (found := find()).says:
             return replace(found, format=found.format or most)
         notes += found.notes
@@ -315,9 +318,7 @@ def _source(column: _Field, unit: str, file: str, sample: Sample) -> DurationSou
                           assumed=column.says if kind == "decimal" and not said and not is_usual else "")  # fmt: skip
 
 
-def _unit_of(
-    field: _Field, unit: str, file: str, sample: Sample, *, are_seconds: bool = False, is_usual: bool
-) -> str:
+def _unit_of(field: _Field, unit: str, file: str, sample: Sample, *, are_seconds: bool = False, is_usual: bool) -> str:
     """Return the unit that UNIT gives to numbers without a unit; empty: they are seconds.
 
     UNIT is for numbers of which nothing else says the unit. Decimal numbers of which half are below 1 are seconds,

@@ -100,7 +100,7 @@ _PARTS_OF_JSON = {"time": "time", "method": "method", "path": "target", "request
 _QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _DECLARED = re.compile(
     r"(?:\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?|access_log_format\s*=\s*\(?\s*|--access-logformat[= ]\s*|"
-    rf"\blog-format-upstream:\s*)(?P<parts>(?:{_QUOTED}\s*)+)"
+    rf"\blog-format-upstream:\s*)(?P<parts>(?:{_QUOTED}[\s()+]*)+)"
 )
 """How nginx, gunicorn and the ConfigMap of ingress-nginx declare a format."""
 
@@ -168,9 +168,10 @@ def compile_format(text: str, name: str = "") -> Format:
              for end, start in zip(ends, starts, strict=True)]  # fmt: skip
     line = re.escape(texts[0])
     for place, variable in enumerate(names):
-        own = {group for group, of in taken.items() if of == place}
-        written = re.sub(r"\(\?P<(\w+)>", lambda group: group[0] if {group[1], "duration" if group[1] in UNITS else ""}
-                         & own else "(?:", dialect.variables.get(variable, ""))  # fmt: skip
+        written = dialect.variables.get(variable, "")
+        for group in {*re.findall(r"\(\?P<(\w+)>", written)}:
+            if taken["duration" if group in UNITS else group] != place:
+                written = written.replace(f"(?P<{group}>", "(?:")
         after = texts[place + 1]
         line += _pattern(written, found[place][0], texts[place][-1:], after[:1]) + re.escape(after)
     if first := re.match(r"\[\^(?:\\.|[^\]\\])*\]|\\S(?=[*{])", line):

@@ -119,10 +119,6 @@ TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|^(?>.*?\bmethod
 """A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
 
 
-
-
-
-
 @dataclass(frozen=True)
 class JsonFormat:
     """Keys of a JSON format, of which each may have several names. A key of a nested object is written with a dot."""
@@ -183,10 +179,6 @@ JSON_FORMATS = (
 )  # fmt: skip
 LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
-
-
-
-
 
 
 class Formats(NamedTuple):
@@ -337,7 +329,7 @@ def seconds_of(text: str, unit: str) -> float | None:
     return took_s if took_s <= LONGEST_S else None
 
 
-def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to write a number returns
+def parse_value(text: str) -> Value | None:  # each way to write a number returns
     """Return a number as it is written; of a list, as nginx writes it for several upstreams, the sum.
 
     None: the text is no number, or it has more digits than any number of a log.
@@ -479,8 +471,6 @@ def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
             text = found["text"]
             others.append(text[1:-1] if text[0] in '"[' and len(text) > 1 else text.strip("(),;"))
     return named, others
-
-
 
 
 def rest_at(place: int, width: int) -> str:

@@ -366,7 +366,7 @@ def without_durations(file: str, source: DurationSource) -> WrongUse:
 def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:
     place = written[0][0]
     if formats.is_own:
-        names = " and ".join(each.name for each in (*formats.lines, *formats.keys))
+        names = " and ".join([*(each.name for each in formats.lines), *(each.name for each in formats.keys)])
         return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
                         hint="Without --format and --json-keys, the lab looks for the format itself.")  # fmt: skip
     if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):

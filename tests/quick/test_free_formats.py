@@ -78,10 +78,6 @@ def test_a_format_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (log.last - log.first, log.unreadable) == (len(TOOK_S) - 1, 0)
 
 
-
-
-
-
 def test_the_events_of_cloudwatch_are_a_line_each(tmp_path: Path) -> None:
     events = [{"timestamp": 1793714400000, "message": line} for line in written(AGAIN + " {s}")]
     log = read(tmp_path, json.dumps({"events": events, "searchedLogStreams": []}, indent=4).splitlines())

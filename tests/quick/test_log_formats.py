@@ -13,7 +13,6 @@ from inline_snapshot import snapshot
 from stampede.errors import WrongUse
 from stampede.logs import reading
 from stampede.logs.access_log import AccessLog, read_logs, read_requests
-
 from stampede.logs.format_strings import DIALECTS, choose_formats, compile_format
 from stampede.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
 from stampede.logs.formats import KNOWN as KNOWN_FORMATS
@@ -321,8 +320,6 @@ def test_a_log_that_is_cut_short_is_read_or_refused_at_its_line(tmp_path: Path, 
         else:
             assert {round(took_s, 6) for route in log.routes.values() for took_s in route.seconds} <= {*TOOK_S}
     assert [one for one in said if not re.match(r"access\.log(:\d+)?: .+\n.+", one)] == []
-
-
 
 
 def test_whole_seconds_are_too_coarse(lab: Lab, tmp_path: Path) -> None:

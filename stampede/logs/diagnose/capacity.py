@@ -77,8 +77,8 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         threads = max(1, round(most / workers)) if not seen else most if is_coarse else _threads(requests, parts, most)
     restarts, held = len(away), requests.held
     if seen and threads > 1:  # a worker went on serving others until it ended with its request
-        began_s = [away[(away[:, 0] <= end) & (end <= away[:, 1]), 0].max(initial=0.0) for end in held[:, 1]]
-        held = np.stack([held[:, 0], np.maximum(held[:, 0], began_s)], axis=1)
+        went_s = [away[(away[:, 0] <= end) & (end <= away[:, 1]), 0].max(initial=0.0) for end in held[:, 1]]
+        held = np.stack([held[:, 0], np.maximum(held[:, 0], went_s)], axis=1)
     elif seen:  # its only thread has no line of anything else meanwhile
         held = NEVER
     away = np.concatenate([np.repeat(away, threads, axis=0) if seen else NEVER, held])

@@ -233,8 +233,6 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     )  # fmt: skip
 
 
-
-
 def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[Floats, Floats]]:
     """Return how long each request waited although a thread was free, and the least and the most that the logs allow.
 

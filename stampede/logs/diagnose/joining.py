@@ -50,8 +50,6 @@ class Joined(NamedTuple):
 Places = tuple[Integers, Integers]
 
 
-
-
 def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
     """Return which lines of balancers and of servers are the same requests: each line is of one request only."""
     if len(balancers) == len(servers) == 1:

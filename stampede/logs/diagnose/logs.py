@@ -292,7 +292,8 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
     took_tick_s = tick_of(lasted_s) if lasted_s.any() else 0.0
     again, order = _stand_again(columns), np.argsort(ends_s, kind="stable")
     order = order[~again[order]]
-    return Log(name, clock, max(tick_s, of_starts_s), **{each: columns[each][order] for each in COLUMNS},
+    ordered: dict[str, Any] = {each: columns[each][order] for each in COLUMNS}
+    return Log(name, clock, max(tick_s, of_starts_s), **ordered,
                again=int(again.sum()),
                took_tick_s=took_tick_s if took_tick_s >= COARSE_S else 0.0,
                unreadable=sum(part.unreadable for part in parts), of_starts=has_starts, set_back=bool(later_s.any()),
@@ -307,7 +308,7 @@ def _stand_again(columns: Columns) -> Flags:
         row ^= row >> np.uint64(29)
     again = np.ones(len(row), np.bool_)
     again[np.unique(row, return_index=True)[1]] = False
-    return again & ((columns["id"] != 0) | bool(again.sum() > 0.45 * len(again)))
+    return np.asarray(again & ((columns["id"] != 0) | bool(again.sum() > 0.45 * len(again))))
 
 
 def _set_back(times_s: Floats) -> Floats:

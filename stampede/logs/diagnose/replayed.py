@@ -90,9 +90,7 @@ class Replay(NamedTuple):
         if not today:
             return []
         better = [way for way in self.ways if way.most < HALVES * today.waited]
-        return sorted(
-            better, key=lambda way: (self.is_doubtful(way), way.waited > 0.1 * today.waited and way.waited)
-        )
+        return sorted(better, key=lambda way: (self.is_doubtful(way), way.waited > 0.1 * today.waited and way.waited))
 
     def is_doubtful(self, way: Served) -> bool:
         """Whether a way is worse than today's if requests compute all the time, which no log tells.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -302,7 +302,7 @@ def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, flo
         began_s, ended_s = part.began_s - ahead_s, part.ended_s - ahead_s
         within = (ended_s >= period_s[0]) & (began_s <= period_s[1])
         columns = (began_s, began_s, ended_s, *part[3:-1])
-        yield _Part(*(column[within] for column in columns), part.tick_s)
+        yield _Part._make([*(column[within] for column in columns), part.tick_s])
 
 
 def _alone(log: Log, which: Flags | None = None) -> _Part:
@@ -346,7 +346,7 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
                       for each_s in (half_s + slow_s, its_took_s - server.took_s[its]))  # fmt: skip
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
     columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
-    return _Part(*(column[known] for column in columns), min(balancer.tick_s, server.tick_s))
+    return _Part._make([*(column[known] for column in columns), min(balancer.tick_s, server.tick_s)])
 
 
 def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats) -> Floats:
@@ -391,10 +391,10 @@ def _requests(
     known = sum(len(part.sent_s) for part in parts)
     if not known:
         raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
-    columns = [np.concatenate(column) for column in zip(*(part[:-1] for part in (*parts, *unsent)), strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    sent_s, began_s, ended_s, *others = (column[order] for column in columns)
-    first = float(sent_s[0])
-    return Requests(first, sent_s - first, began_s - first, ended_s - first, *others,
-                    max(part.tick_s for part in parts),
-                    in_both, order < known, np.concatenate([NEVER, *unserved]) - first, joins)  # fmt: skip
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in (*parts, *unsent)])
+                               for name in _Part._fields[:-1]}  # fmt: skip
+    order, times = np.argsort(columns["sent_s"], kind="stable"), ("sent_s", "began_s", "ended_s")
+    first = float(columns["sent_s"][order[0]])
+    columns = {name: column[order] - first if name in times else column[order] for name, column in columns.items()}
+    return Requests(first, **columns, tick_s=max(part.tick_s for part in parts), in_both=in_both, joined=order < known,
+                    unserved=np.concatenate([NEVER, *unserved]) - first, joins=joins)  # fmt: skip
