@@ -90,7 +90,7 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
     least, most_full = full, full
-    if not is_coarse and ((requests.more_s > 0).any() or (not seen and len(requests.held))):
+    if requests.are_blurred or (not is_coarse and not seen and len(requests.held)):
         # if no log names the workers, nobody knows which of them went on while one ended with a request
         all_away = np.repeat(NEVER if seen else at_least(1, *requests.held.T), workers * threads, axis=0)
         least = at_least(workers * threads, *busy_times(requests.shortest, away))

@@ -90,7 +90,6 @@ class Findings:
     ranges: Ranges | None
     is_coarse: bool
     is_blurred: bool
-    """Whether times are precise, but not those of some requests."""
     is_at_least: bool
     bad_minute: tuple[float, float] | None
     """When the worst minute began, if it matters alone, and the share of its requests that waited."""
@@ -110,7 +109,8 @@ class Findings:
         ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
-        open_: Cause = "coarse" if (self.is_blurred or self.is_coarse) and not self.ranges else "missing"
+        are_missing = self.ranges is not None and self.ranges.missing > NOTICED
+        open_: Cause = "coarse" if (self.is_blurred or self.is_coarse) and not are_missing else "missing"
         slow = [each.waited_within for each in self.classes if each.is_often_slow]
         usually = Range(max([self.waited_within.low, *(each.low for each in slow)]),
                         max([self.waited_within.high, *(each.high for each in slow)]))  # fmt: skip
@@ -188,7 +188,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     busy = load[load > 0.9 * capacity.total]
     idle_s = np.zeros(len(requests))
     if requests.tick_s < COARSE_S:
-        idle_s = np.maximum(waited_s - time_in(at_least(1, *busy_times(requests, capacity.full)), sent_s, began_s), 0)
+        busy_s = busy_times(requests, np.concatenate([capacity.full, requests.held]))
+        idle_s = np.maximum(waited_s - time_in(at_least(1, *busy_s), sent_s, began_s), 0)
     away, full = at_least(1, *capacity.away.T), capacity.full
     full_s, away_s = (time_in(times, sent_s, began_s)
                       for times in (full, at_least(2, *np.concatenate([away, full]).T)))  # fmt: skip
@@ -227,7 +228,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         of_minutes=of_minutes,
         ranges=ranges,
         is_coarse=requests.tick_s >= COARSE_S,
-        is_blurred=requests.tick_s < COARSE_S and bool((requests.more_s > 0).any()),
+        is_blurred=requests.are_blurred,
         is_at_least=capacity.at_least,
         bad_minute=bad_minute,
     )  # fmt: skip
@@ -259,7 +260,10 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         return found.beside_s, found.own_s
 
     beside_s, _ = waits(requests)
-    if requests.tick_s >= COARSE_S or not (requests.more_s > 0).any():
+    if requests.tick_s >= COARSE_S:
+        free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
+        return np.minimum(beside_s, free_s), (np.minimum(beside_s, free_s), beside_s)
+    if not requests.are_blurred:
         return beside_s, (beside_s, beside_s)
     (short_s, short_own_s), (long_s, long_own_s) = waits(requests.shortest), waits(requests.longest)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)

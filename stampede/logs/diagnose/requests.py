@@ -93,15 +93,21 @@ class Requests:
         return self.ended_s - self.began_s
 
     @property
+    def are_blurred(self) -> bool:
+        """Whether times are precise, but not those of some requests."""
+        return self.tick_s < COARSE_S and bool((self.less_s > 0).any() or (self.more_s > 0).any())
+
+    @property
     def shortest(self) -> "Requests":
         """The requests as if each was at work as shortly as the logs allow."""
-        by_s = np.minimum(self.more_s, self.worked_s / 2)
+        by_s = np.minimum(np.maximum(self.less_s, self.more_s), self.worked_s / 2)
         return replace(self, began_s=self.began_s + by_s, ended_s=self.ended_s - by_s)
 
     @property
     def longest(self) -> "Requests":
         """The requests as if each was at work as long as the logs allow."""
-        return replace(self, began_s=self.began_s - self.more_s, ended_s=self.ended_s + self.more_s)
+        by_s = np.maximum(self.less_s, self.more_s)
+        return replace(self, began_s=self.began_s - by_s, ended_s=self.ended_s + by_s)
 
     def answered(
         self, classes: Sequence[str], of_class: Integers, workers: int, place: Integers, shown: slice = slice(None)
@@ -352,21 +358,23 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
 def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats) -> Floats:
     """Return for how much of its wait each request may have been with a slow client instead, if ends are whole seconds.
 
-    Of a single request, such ends do not tell it. But if clients are slow, the balancer notes the ends of the requests
-    of a route that seem to wait later on average than those of all others.
+    Of a single request, such ends rarely tell it. But the balancer notes more of the ends too late for whole seconds if
+    clients are slow than it does of requests that did not wait. At least one slow client in four is counted so.
     """
     late_s = balancer.ends_s[joined.balancer] - server.ends_s[joined.server] + joined.clock.ahead_s
-    long, of = (waited_s > FROM_S) & (_late_s(balancer, server, joined) == 0), balancer.route[joined.balancer]
+    of, long = balancer.route[joined.balancer], (waited_s > FROM_S) | (_late_s(balancer, server, joined) > 0)
     if balancer.tick_s + server.tick_s < COARSE_S or not long.any():
         return np.zeros_like(waited_s)
-    others_s = late_s[waited_s <= FROM_S] if (waited_s <= FROM_S).any() else np.zeros(1)
-    count, total_s, square = (np.bincount(of[long], weights, int(of.max()) + 1)
-                              for weights in (None, late_s[long], late_s[long] ** 2))  # fmt: skip
-    mean_s = total_s / np.maximum(count, 1)
-    errors_s = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean_s**2, 0.01) / np.maximum(count, 1))
-    is_late = mean_s - others_s.mean() > 3 * (errors_s + others_s.std() / len(others_s) ** 0.5)
-    latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if balancer.tick_s >= COARSE_S else 0.0)
-    return np.where(long & is_late[of], np.clip(latest_s, 0, waited_s), 0.0)
+    is_coarse = balancer.tick_s >= COARSE_S
+    too_late = late_s > (server.tick_s / 2 if is_coarse else server.tick_s) + FROM_S
+    waiting, late = (np.bincount(of[which], minlength=int(of.max()) + 1) for which in (long, long & too_late))
+    by_chance = waiting * (float(too_late[~long].mean()) if not long.all() else 0.0)
+    slow = np.where(late > by_chance + 3 * np.sqrt(by_chance + 1), 4 * late, 0)
+    order = np.lexsort((-late_s, ~long, of))  # the latest of a route first
+    rank = np.empty(len(of), np.int64)
+    rank[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
+    latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if is_coarse else 0.0)
+    return np.where(long & (rank < slow[of]), np.clip(latest_s, 0, waited_s), 0.0)
 
 
 def _late_s(balancer: Log, server: Log, joined: Joined) -> Floats:

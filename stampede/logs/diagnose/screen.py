@@ -286,7 +286,8 @@ def _symptom(findings: Findings) -> Symptom:
 
 
 def _range(of: Range, in_words: Callable[[float], str]) -> str:
-    return f"{in_words(of.low)} to {in_words(of.high)}"
+    low, high = map(in_words, of)
+    return low if low == high else f"{low} to {high}"
 
 
 def _cell(share: float, within: Range) -> str:
@@ -323,6 +324,9 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                   (findings.avoidable_within, findings.full_within, findings.idle_within)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
+        if not findings.ranges:
+            yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
+                   "tell, if it named the workers: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
         if findings.avoidable > NOTICED and not findings.is_doubtful:
             yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
