@@ -205,7 +205,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         time_in(each, sent_s, began_s) for each in capacity.full_within]))  # fmt: skip
     mine = [joined & (of_class == at) for at in range(len(names))]
     return Findings(
-        classes=[_class(name, requests, avoidable_s, (least_s, most_s), which)
+        classes=[_class(name, requests, avoidable_s, (least_s, most_s), which, ranges)
                  for name, which in zip(names, mine, strict=True) if which.any()],
         names=names,
         of_class=of_class,
@@ -293,17 +293,22 @@ def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tup
 
 
 def _class(
-    name: str, requests: Requests, avoidable_s: Floats, within_s: tuple[Floats, Floats], mine: Flags
-) -> ClassFindings:
+    name: str, requests: Requests, avoidable_s: Floats, within_s: tuple[Floats, Floats], mine: Flags,
+    ranges: Ranges | None,
+) -> ClassFindings:  # fmt: skip
     waited_s, latency_s = requests.waited_s[mine], (requests.ended_s - requests.sent_s)[mine]
     p50, p90, p99 = np.quantile(waited_s, (0.5, 0.9, 0.99)).tolist()
     shortest_s, longest_s = np.maximum(waited_s - requests.less_s[mine], 0), waited_s + requests.more_s[mine]
-    p90s, p99s = zip(*(np.quantile(times_s, (0.9, 0.99)).tolist() for times_s in (shortest_s, longest_s)), strict=True)
+    unknown = ranges.missing + ranges.wrong if ranges else 0.0  # share of the requests of which nobody knows anything
+    p90s, p99s = (Range(float(np.quantile(shortest_s, max(share - unknown, 0))),
+                        float(np.quantile(longest_s, min(share + unknown, 1)))) for share in (0.9, 0.99))  # fmt: skip
     waits_s = (waited_s, avoidable_s[mine], shortest_s, longest_s, *(times_s[mine] for times_s in within_s))
-    waited, avoidably, *ends = (float((times_s > FROM_S).mean()) for times_s in waits_s)
+    waited, avoidably, low, high, least, most = (float((times_s > FROM_S).mean()) for times_s in waits_s)
+    waited_within = Range(max(low - unknown, 0.0), min(high + unknown, 1.0))
+    most = most if not ranges else waited_within.high if ranges.avoidably.high else 0.0
     return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99,
-                         float(waited_s.max()), waited, avoidably, Range(*ends[:2]), Range(*ends[2:]), Range(*p90s),
-                         Range(*p99s))  # fmt: skip
+                         float(waited_s.max()), waited, avoidably, waited_within,
+                         Range(min(least, ranges.avoidably.low) if ranges else least, most), p90s, p99s)  # fmt: skip
 
 
 def _in_front(

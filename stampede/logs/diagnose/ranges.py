@@ -31,14 +31,17 @@ class Range(NamedTuple):
 
 
 class Ranges(NamedTuple):
-    """The bounds of findings; ``missing`` is the share of the requests of which a line is missing.
+    """The bounds of findings.
 
+    ``missing`` is the share of the requests of which a line is missing, ``wrong`` that of the pairs of lines that may be
+    of two requests.
     ``waited`` and ``avoidably`` are shares of the requests, ``avoidable``, ``full`` and ``idle`` shares of the delay.
     ``usually`` is the share that waited if the missing requests are like the others. ``waits_s`` are the quantiles
     WAITS of the queueing delay in seconds.
     """
 
     missing: float
+    wrong: float
     waited: Range
     usually: Range
     avoidably: Range
@@ -116,7 +119,7 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ra
     count, in_both = int((waited_s > FROM_S).sum()), len(waited_s)
     low, high = max(count - lost.wrong, 0), min(count + lost.wrong, in_both)
     usually = Range((low - 2 * sqrt(low)) / in_both, (high + 2 * sqrt(high + 1)) / in_both)  # two standard deviations
-    return Ranges(lost.share, waited, usually, avoidably, avoidable, full, idle, waits_s)
+    return Ranges(lost.share, lost.wrong / in_both, waited, usually, avoidably, avoidable, full, idle, waits_s)
 
 
 def _lost(requests: Requests) -> _Lost | None:

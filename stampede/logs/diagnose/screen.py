@@ -196,7 +196,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
         if findings.bad_minute and not slow.is_often_slow:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
-        waited = percent(findings.waited) if not findings.is_doubtful else _range(findings.waited_within, percent)
+        is_sure = findings.ranges or not findings.is_doubtful
+        waited = percent(findings.waited) if is_sure else _range(findings.waited_within, percent)
         yield (f"{_symptom(findings).verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
