@@ -82,7 +82,7 @@ FORMATS = (
            "target_processing_time", "balancer"),
     Format("HAProxy's HTTP format",
            re.compile(r"\[(?P<time>\d{1,2}/\w{3}/\d{4}:[\d:.]++)\] \S++ [^\s/]++/(?P<worker>\S++) "
-                      r"-?\d+/-?\d+/-?\d+/-?\d+/\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{3}) \+?(?P<size>\d+) "
+                      r"-?\d+/-?\d+/-?\d+/-?\d+/\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{3}|-1) \+?(?P<size>\d+) "
                       rf"(?:[^\"\[\n]++|\[(?!\d\d?/))*+{_REQUEST}"),
            "Ta", "balancer", at_start=True),
     Format("Heroku's router",

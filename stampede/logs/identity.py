@@ -30,6 +30,8 @@ _ARRIVED = re.compile(
     re.IGNORECASE,
 )
 """What stands before the time at which the balancer got a request: X-Request-Start, or X-Queue-Start."""
+_CREATED = re.compile(r"(?<=[\d-] )(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)(?= \")")
+"""When an AWS load balancer got a request; its durations lack requests that it gave up on."""
 _UPSTREAM = (
     r"""(?<![\w.-])(?:urt|upstream_response_time)["']?[=:]\s?"?(?=[\d-])([\d.]+(?:(?:, | : )(?:[\d.]+|-))*)""",
     r"\] \[[^\]\n]*\] [\w.:, -]+ [\d, -]+ (\d+\.\d+(?:, \d+\.\d+)*) \d{3}\b",  # ingress-nginx
@@ -105,6 +107,8 @@ def find_identity(texts: Sequence[str], ends_s: Sequence[float]) -> Identity:
             -1 < each < 3600 for each in took_s
         ):  # fmt: skip
             arrived = re.compile(_BARE_START)
+    if not arrived and _are_usual(_CREATED, texts):
+        arrived = _CREATED
     before = _usual(_BEFORE_MOMENT, [arrived.sub("", text) for text in texts] if arrived else texts)
     moment = None if before is None else re.compile(re.escape(before) + _MOMENT)
     if before is None and not any(end_s % 1 for end_s in ends_s):

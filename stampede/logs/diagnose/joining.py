@@ -92,9 +92,10 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
         return server
     groups_s = late_s[: len(its) // 50 * 50].reshape(-1, 50)
     ahead_s = np.median(groups_s, axis=1)
-    spread_s = np.median(np.abs(groups_s - ahead_s[:, None]), axis=1)  # slow clients end at any time
-    if np.ptp(ahead_s) <= soon_s or np.median(spread_s) > soon_s / 4:
+    tells = np.median(np.abs(groups_s - ahead_s[:, None]), axis=1) <= soon_s / 4  # slow clients end at any time
+    if tells.mean() < 0.5 or np.ptp(ahead_s[tells]) <= soon_s:
         return server
+    ahead_s = np.interp(np.arange(len(ahead_s)), np.flatnonzero(tells), ahead_s[tells])
     known_s = np.sort(ahead_s)
     place = np.clip(np.searchsorted(known_s, late_s), 1, len(known_s) - 1)
     low_s, high_s = late_s - known_s[place - 1], late_s - known_s[place]

@@ -278,6 +278,12 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
         for kind, known in numbers.items():
             of_parts[kind].append(np.array([*known, -1])[part.columns[kind]])
     columns |= {kind: np.concatenate(each) for kind, each in of_parts.items()}
+    if (
+        clock == "balancer"
+    ):  # a client that left, as HAProxy, Envoy and AWS write it; what has no duration has two times
+        columns["status"] = np.where(np.isin(columns["status"], (-1, 0, 460)), 499, columns["status"])
+        lasted_s = columns["ends_s"] - columns["arrived_s"]
+        columns["took_s"] = np.where(np.isnan(columns["took_s"]), lasted_s, columns["took_s"])
     ends_s, lasted_s = columns["ends_s"], np.nan_to_num(columns["took_s"])
     later_s = np.zeros_like(ends_s) if any(part.has_zone for part in parts) else _set_back(ends_s)
     ends_s = ends_s + later_s

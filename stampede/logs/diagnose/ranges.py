@@ -33,8 +33,8 @@ class Range(NamedTuple):
 class Ranges(NamedTuple):
     """The bounds of findings.
 
-    ``missing`` is the share of the requests of which a line is missing, ``wrong`` that of the pairs of lines that may be
-    of two requests.
+    ``missing`` is the share of the requests of which a line is missing, ``wrong`` that of the pairs of lines that may
+    be of two requests.
     ``waited`` and ``avoidably`` are shares of the requests, ``avoidable``, ``full`` and ``idle`` shares of the delay.
     ``usually`` is the share that waited if the missing requests are like the others. ``waits_s`` are the quantiles
     WAITS of the queueing delay in seconds.

@@ -294,8 +294,11 @@ def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
         columns = (log.route, log.status, log.took_s, log.ends_s)
         for route, status, *times in zip(*(column[places].tolist() for column in columns), strict=True):
             of.setdefault((route, status), []).append((times[0], times[1]))
-    noted = [Noted(*key, len(took), float(np.nanmedian(took)), min(ends), max(ends))
-             for key, each in of.items() for took, ends in [tuple(zip(*each, strict=True))]]  # fmt: skip
+    noted = []
+    for key, each in of.items():
+        took, ends = zip(*each, strict=True)
+        median_s = float(np.median([took_s for took_s in took if took_s >= 0] or [np.nan]))
+        noted.append(Noted(*key, len(took), median_s, min(ends), max(ends)))
     return sorted(noted, key=lambda each: -each.requests)
 
 
@@ -338,7 +341,8 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     else:
         ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
     worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
-    apart = _late_s(balancer, server, joined) != 0
+    late_s = _late_s(balancer, server, joined)
+    apart = late_s != 0
     sent_s = np.where(apart, balancer.ends_s[at], ends_s) - took_s
     ends_s = np.where(apart, spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s, ends_s)
     began_s = ends_s - its_took_s
@@ -346,10 +350,9 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     sent_s = np.where(apart & (tick_s >= COARSE_S) & (began_s - sent_s < tick_s), began_s, sent_s)  # nobody can tell
     seen_s = np.minimum(balancer.upstream_s[at], took_s)
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
-    coarse = apart & (tick_s >= COARSE_S)
-    slow_s = np.where(np.isnan(seen_s), _may_be_late_s(balancer, server, joined, began_s - sent_s), 0.0)
-    less_s, more_s = (np.where(coarse, tick_s + half_s, each_s)
-                      for each_s in (half_s + slow_s, its_took_s - server.took_s[its]))  # fmt: skip
+    coarse, may_be_late_s = apart & (tick_s >= COARSE_S), _may_be_late_s(balancer, server, joined, began_s - sent_s)
+    less_s = np.where(coarse, tick_s, np.where(np.isnan(seen_s), may_be_late_s, 0.0)) + half_s
+    more_s = np.where(coarse & (late_s < 0), tick_s + half_s, its_took_s - server.took_s[its])  # the balancer had left
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
     columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
     return _Part._make([*(column[known] for column in columns), min(balancer.tick_s, server.tick_s)])

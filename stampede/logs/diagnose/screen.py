@@ -196,9 +196,12 @@ def answer(found: Diagnosis) -> Iterator[str]:
         if findings.bad_minute and not slow.is_often_slow:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
-        is_sure = findings.ranges or not findings.is_doubtful
-        waited = percent(findings.waited) if is_sure else _range(findings.waited_within, percent)
-        yield (f"{_symptom(findings).verdict}: {waited} of the requests{alone} waited for a worker for more than "
+        waited, verdict = percent(findings.waited), _symptom(findings).verdict
+        if findings.is_doubtful and not findings.ranges:
+            waited, alone = _range(findings.waited_within, percent), ""
+            if findings.waited_within.low <= NOTICED:
+                verdict = "Whole seconds do not tell whether requests wait"
+        yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
         yield from _cause(capacity, findings)
@@ -273,9 +276,10 @@ def _not_answered(found: Diagnosis) -> Iterator[str]:
 
 def _rows(noted: Sequence[Noted], found: Diagnosis) -> str:
     names = found.logs.routes.names
-    rows = [f"status {each.status} for {names[each.route]} ({each.requests:,}, "
-            f"{'at once' if each.median_s <= FROM_S else f'after {_time(each.median_s)}'})"
-            for each in noted[:MOST_ROWS]]  # fmt: skip
+    rows = []
+    for each in noted[:MOST_ROWS]:
+        after = ", at once" if each.median_s <= FROM_S else f", after {_time(each.median_s)}" * (each.median_s > 0)
+        rows.append(f"status {each.status} for {names[each.route]} ({each.requests:,}{after})")
     rest = sum(each.requests for each in noted[MOST_ROWS:])
     return ", ".join([*rows, *([f"others ({rest:,})"] if rest else [])])
 
