@@ -308,7 +308,8 @@ def _class(
     most = most if not ranges else waited_within.high if ranges.avoidably.high else 0.0
     return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99,
                          float(waited_s.max()), waited, avoidably, waited_within,
-                         Range(min(least, ranges.avoidably.low) if ranges else least, most), p90s, p99s)  # fmt: skip
+                         Range(min(least, waited_within.low, ranges.avoidably.low) if ranges else least, most), p90s,
+                         p99s)  # fmt: skip
 
 
 def _in_front(

@@ -369,7 +369,7 @@ def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats)
     if balancer.tick_s + server.tick_s < COARSE_S or not long.any():
         return np.zeros_like(waited_s)
     is_coarse = balancer.tick_s >= COARSE_S
-    too_late = late_s > (server.tick_s / 2 if is_coarse else server.tick_s) + FROM_S
+    too_late = late_s > FROM_S + (server.tick_s / 2 if is_coarse else server.tick_s + joined.clock.uncertain_s)
     waiting, late = (np.bincount(of[which], minlength=int(of.max()) + 1) for which in (long, long & too_late))
     by_chance = waiting * (float(too_late[~long].mean()) if not long.all() else 0.0)
     slow = np.where(late > by_chance + 3 * np.sqrt(by_chance + 1), 4 * late, 0)

@@ -197,7 +197,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
         waited, verdict = percent(findings.waited), _symptom(findings).verdict
-        if findings.is_doubtful and not findings.ranges:
+        if findings.is_doubtful and findings.cause != "missing":
             waited, alone = _range(findings.waited_within, percent), ""
             if findings.waited_within.low <= NOTICED:
                 verdict = "Whole seconds do not tell whether requests wait"
@@ -303,8 +303,11 @@ def _cell(share: float, within: Range) -> str:
 
 def _wait(seconds: float, within: Range) -> str:
     """Return a wait, or the range in which it lies if that is more than 5 % and 5 ms."""
-    is_known = within.high - within.low <= max(0.05 * within.high, 0.005)
-    return _time(seconds) if is_known else f"{_time(within.low)}-{_time(within.high)}"
+    if within.high - within.low <= max(0.05 * within.high, 0.005):
+        return _time(seconds)
+    unit, of_unit = next(each for each in (("min", 60.0), ("s", 1.0), ("ms", 0.001)) if within.high >= each[1])
+    digits = 0 if within.high >= 10 * of_unit else 1
+    return f"{within.low / of_unit:.{digits}f}-{within.high / of_unit:.{digits}f} {unit}"
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
