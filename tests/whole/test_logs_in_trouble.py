@@ -311,3 +311,21 @@ def test_an_aws_load_balancer_says_how_long_it_waited_for_what_it_gave_up(tmp_pa
     nginx.write_text("\n".join(line(each) for each in sorted(requests, key=lambda each: each.answered)))
 
     assert "status 504 for GET /export (100, after 5 s)" in next(answer(diagnosed([nginx], [gunicorn])))
+
+
+def test_requests_whose_lines_are_alike_count_each(tmp_path: Path) -> None:
+    """Of some quick requests in a second, a server without ids writes the same line."""
+    requests = [
+        Request("/healthz", 0.1 * n, 0.1 * n + 0.001, 0.1 * n + 0.0011, 0.1 * n + 0.0015, 0) for n in range(400)
+    ]
+    found = diagnosis(tmp_path, requests, ids=False, precise=(True, False))
+
+    assert (len(found.requests), found.logs.servers[0].again, found.requests.in_both) == (400, 0, 1)
+
+
+def test_durations_of_a_whole_second_may_be_precise(tmp_path: Path) -> None:
+    """Requests that sleep for a second take a millisecond more."""
+    requests = [replace(each, ended=each.began + 1.0003, answered=each.began + 1.0008) for each in quiet("/items")]
+    found = diagnosis(tmp_path, requests)
+
+    assert (found.logs.servers[0].took_tick_s, found.findings.is_doubtful) == (0, False)

@@ -25,7 +25,7 @@ from stampede.foreign import open_text
 from stampede.logs.access_log import route_of
 from stampede.logs.diagnose.error_log import Event, events_in, in_order, is_error_log
 from stampede.logs.formats import Clock, Formats
-from stampede.logs.reading import PART, Batch, Part, mapped, opened_log, parts_of
+from stampede.logs.reading import PART, SHORTEST_S, Batch, Part, mapped, opened_log, parts_of
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -295,13 +295,13 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
         if (latest_s <= ends_s + of_starts_s).mean() > 0.95:
             ends_s = np.minimum(latest_s, ends_s + of_starts_s)
     columns["ends_s"] = ends_s
-    took_tick_s = tick_of(lasted_s) if lasted_s.any() else 0.0
+    are_whole = bool((lasted_s >= 1).any() and ((lasted_s == np.floor(lasted_s)) | (lasted_s == SHORTEST_S)).all())
     again, order = _stand_again(columns), np.argsort(ends_s, kind="stable")
     order = order[~again[order]]
     ordered: dict[str, Any] = {each: columns[each][order] for each in COLUMNS}
     return Log(name, clock, max(tick_s, of_starts_s), **ordered,
                again=int(again.sum()),
-               took_tick_s=took_tick_s if took_tick_s >= COARSE_S else 0.0,
+               took_tick_s=float(are_whole),
                unreadable=sum(part.unreadable for part in parts), of_starts=has_starts, set_back=bool(later_s.any()),
                assumed=next((part.assumed for part in parts if part.assumed), ""))  # fmt: skip
 
@@ -312,9 +312,11 @@ def _stand_again(columns: Columns) -> Flags:
     for name in ("ends_s", "took_s", "path", "id", "worker", "status"):
         row = (row ^ columns[name].view(np.uint64)) * _PRIME
         row ^= row >> np.uint64(29)
+    _, first, count = np.unique(row, return_index=True, return_counts=True)
     again = np.ones(len(row), np.bool_)
-    again[np.unique(row, return_index=True)[1]] = False
-    return np.asarray(again & ((columns["id"] != 0) | bool(again.sum() > 0.45 * len(again))))
+    again[first] = False
+    are_twice = len(count) > 0 and float((count == 2).mean()) > 0.95  # quick requests of a second are alike, too
+    return np.asarray(again & ((columns["id"] != 0) | are_twice))
 
 
 def _set_back(times_s: Floats) -> Floats:
